@@ -103,7 +103,8 @@ def play(exploit: bool, explore: bool, seed: int) -> Course:
         took = -1
         if exploit:
             # Q is known without noise, so that any difference is sure.
-            fitness = Fitness.of_estimates(NAMES, evaluated, np.zeros(2))
+            means, zeros = evaluated[:, None], np.zeros((2, 1))
+            fitness = Fitness(NAMES, means, zeros, np.full((2, 1), np.inf))
             for found in truncation(fitness, rng, fraction=0.5):
                 if found.policy == NAMES[one]:
                     parent = NAMES.index(found.parent)

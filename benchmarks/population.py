@@ -36,7 +36,7 @@ from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import MATCH, read_records
-from remuda.population.table_layout import POLICY, VERSION
+from remuda.population.table_parts import POLICY, VERSION
 from remuda.result import Result
 from remuda.saved_weights import load_run
 from remuda.training import train

@@ -4,10 +4,10 @@ import numpy as np
 
 from remuda.config import EvolutionConfig
 from remuda.evolution.director import Evolution
-from remuda.evolution.exploring import Explorer
+from remuda.evolution.explore import Explorer
 from remuda.evolution.setup import numbers_of, selection
+from remuda.population.inheritance import LearnerBirths
 from remuda.population.league import League
-from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, BORN_WITH, value_of
 from remuda.population.matchmakers import Fixed, Random
 from remuda.population.table import Table

@@ -5,18 +5,19 @@ import torch
 from hypothesis import strategies as some
 
 from remuda.config import NetworkConfig
-from remuda.evolution.layout import WeightLayout
+from remuda.evolution.fitness import Fitness
 from remuda.evolution.numbers import Evolvable
+from remuda.evolution.weights import WeightLayout
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.stack import ParameterStack
 
 NUMBERS = (
-    Evolvable("learning_rate", 1e-5, 1e-1, log=True, prior=(1e-4, 1e-2)),
+    Evolvable("learning_rate", 1e-5, 1e-1, log=True),
     Evolvable("ppo.clip", 0.05, 0.5),
-    Evolvable("units", 2.0, 9.0, log=True, whole=True),
-    Evolvable("offset", -3.0, 3.0, whole=True),
+    Evolvable("units", 2.0, 9.0, log=True),
+    Evolvable("offset", -3.0, 3.0),
 )
 HYPERPARAMETERS = {
     "learning_rate": 1e-3,
@@ -62,3 +63,53 @@ def alien(network, seed=1):
         .normal(5.0, 1.0, WeightLayout.of(network).size)
         .astype(np.float32)
     )
+
+
+def of_samples(samples, least=10):
+    """Fitness by independent samples of each policy; too few or broken ones are not judged."""
+    rows = []
+    for values in samples.values():
+        found = np.asarray(values, np.float64)
+        if len(found) < least or not np.isfinite(found).all():
+            rows.append((np.nan, np.nan, np.nan))
+        else:
+            error = found.std(ddof=1) / np.sqrt(len(found))
+            rows.append((found.mean(), error, len(found) - 1.0))
+    means, errors, freedom = np.array(rows, np.float64).reshape(-1, 3).T[:, :, None]
+    return Fitness(tuple(samples), means, errors, freedom)
+
+
+def of_estimates(names, means, errors):
+    """Fitness by means [P] with known standard errors [P]."""
+    found = np.asarray(means, np.float64)[:, None]
+    spread = np.asarray(errors, np.float64)[:, None]
+    return Fitness(tuple(names), found, spread, np.full(found.shape, np.inf))
+
+
+def joined(objectives):
+    """Several objectives of the same policies as one fitness."""
+    parts = ("means", "errors", "freedom")
+    arrays = [np.concatenate([getattr(each, part) for each in objectives], 1) for part in parts]
+    return Fitness(objectives[0].names, *arrays)
+
+
+def outputs_of(network):
+    """The function from weights [P] and states [B, ...] to what actions are chosen by: [B, O].
+
+    A recurrent network sees every state as the first of an episode. Noisy layers use their means.
+    """
+    layout = WeightLayout.of(network)
+
+    def outputs(weights, states):
+        parameters = {
+            name: weights[layout.slices[name]].reshape(1, *shape)
+            for name, shape in network.shapes.items()
+        }
+        plain = network.acting(parameters, None)
+        inputs = states.float().flatten(1)[None]
+        if not network.memory:
+            return network.outputs(plain, inputs)[0]
+        begin = torch.zeros(1, inputs.shape[1], network.memory)
+        return network.step(plain, inputs, begin)[0][0]
+
+    return outputs

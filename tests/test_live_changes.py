@@ -17,7 +17,7 @@ from remuda.config import PolicyConfig, load_config
 from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
 from remuda.learner.group import LearnerGroup
 from remuda.live_hyperparameters import LiveHyperparameters, checked_values
-from remuda.population.births import NewbornData
+from remuda.population.births import Newborn
 from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
 from remuda.ui.live import PlainView
@@ -462,6 +462,6 @@ def test_callbacks_read_what_the_policy_in_a_place_has_that_was_born_there(tmp_p
     run.attach(LiveHyperparameters(dict.fromkeys(names, config.policy)), table)
     assert run.hyperparameters("a") == specified["a"]
     born = Member(PolicyRef("a"), hyperparameters=specified["a"] | {"share_rewards": 0.75})
-    table.prepare(0, born, NewbornData(np.zeros(3, np.float32)))
+    table.prepare(0, born, Newborn(np.zeros(3, np.float32)))
     assert run.hyperparameters("a") == specified["a"] | {"share_rewards": 0.75}
     assert run.hyperparameters("b") == specified["b"]

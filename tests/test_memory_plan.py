@@ -41,7 +41,7 @@ from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.roster import SPARE
 from remuda.population.table import Table
-from remuda.population.table_layout import RECORDS, newest_of
+from remuda.population.table_parts import RECORDS, newest_of
 from remuda.prepare import prepare
 from remuda.runtime.layout import make_layout
 from remuda.saved_weights import published

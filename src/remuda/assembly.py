@@ -37,7 +37,7 @@ from remuda.policies.spec import PolicySpec, check_first_weights, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
 from remuda.population.table import Table
-from remuda.population.table_layout import ORDERED, RECORDS
+from remuda.population.table_parts import ORDERED, RECORDS
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.rng import torch_rng

@@ -15,9 +15,8 @@ from remuda.assembly import Assembly
 from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
 from remuda.checkpoint.store import Manifest
 from remuda.config import Config
-from remuda.coordinator.continuing import can_continue, way_on
 from remuda.coordinator.metrics import Record, row_of
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, can_continue, way_on
 from remuda.coordinator.scoreboard_reader import Reading
 from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
 from remuda.loggers import make_logger

@@ -12,10 +12,9 @@ from pathlib import Path
 from remuda.assembly import Assembly
 from remuda.best_checkpoint import CheckpointPlay, compare_last
 from remuda.config import Config
-from remuda.coordinator.continuing import way_on
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.guarded_view import GuardedView
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, way_on
 from remuda.envs.closing import faults
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.evaluate import evaluate

@@ -17,10 +17,9 @@ from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.continuing import begin_anew
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
 from remuda.coordinator.metrics import View
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, begin_anew
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
 from remuda.pickled import with_digests_of

@@ -18,7 +18,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.frozen_weights import frozen_copies
 from remuda.population.imported import Imported
 from remuda.population.roster import Roster
-from remuda.population.table_layout import NO_POLICY, POLICY
+from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.requests import LIVE, ask_weights
 from remuda.saved_weights import find_checkpoint, load_run, published

@@ -17,7 +17,7 @@ from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack, layout_size
 from remuda.population.roster import copies_of, unborn
-from remuda.population.table_layout import NO_POLICY, POLICY
+from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Floats, State
 from remuda.version import __version__

@@ -12,12 +12,11 @@ from remuda.checkpoint.store import Manifest
 from remuda.cluster.cluster import check_ray, gathered
 from remuda.compiling import reporting_compiling
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.continuing import can_continue, way_on
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.metrics import Goal, View
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, can_continue, way_on
 from remuda.envs.closing import listening
 from remuda.errors import (
     CannotStartError,

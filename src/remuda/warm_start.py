@@ -18,7 +18,7 @@ from remuda.policies.initial import InitialState, WeightSource
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported, Origin
 from remuda.population.roster import LONGEST, unborn
-from remuda.population.table_layout import ORDERED
+from remuda.population.table_parts import ORDERED
 from remuda.publish.snapshot import Snapshot
 from remuda.requests import LIVE
 from remuda.saved import Reference, Saved, SavedPolicies

@@ -8,8 +8,7 @@ from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.payoff import count_matches, exact, from_sums
 from remuda.analysis.population_report import analyse
 from remuda.analysis.sums import ROWS, add_up
-from remuda.coordinator.population_measures import measure
-from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
+from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, measure
 from remuda.population.ledger import MATCH, LedgerFile, record_type
 from remuda.ui.analysing import print_analysis
 from remuda.ui.pictures.drawing import matches_in_words

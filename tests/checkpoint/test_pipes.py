@@ -10,7 +10,7 @@ import pytest
 from remuda.analysis.from_ledger import LedgerReader
 from remuda.checkpoint.state import save_tensors
 from remuda.code_paths import read_beside
-from remuda.coordinator.recent_payoffs import RecentPayoffs
+from remuda.coordinator.analysis_helper import RecentPayoffs
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.double_oracle.record import read as read_double_oracle
 from remuda.errors import RemudaError

@@ -11,9 +11,8 @@ import pytest
 from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.payoff import exact
 from remuda.config import load_config
-from remuda.coordinator.population_measures import gapless, measure
-from remuda.coordinator.population_record import AnalysisNumbers, population_record
-from remuda.coordinator.recent_payoffs import RECENT, RecentPayoffs
+from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, gapless, measure
+from remuda.coordinator.metrics import AnalysisNumbers, population_record
 from remuda.errors import ConfigError
 from remuda.population.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
 from remuda.unused_settings import unused_settings

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from crowds import Slots
+from metric_lines import scalars
 from remuda.config import load_config
-from remuda.coordinator.metrics import scalars
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.experience.rollout_queue import RolloutQueue

@@ -16,7 +16,7 @@ from remuda.population.ledger import (
 )
 from remuda.population.lineage import read_lineage
 from remuda.population.table import Table
-from remuda.population.table_layout import NEWEST, RECORDS
+from remuda.population.table_parts import NEWEST, RECORDS
 
 
 def table_and_writer(path):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from remuda.coordinator.metrics import Record, read_metrics
-from remuda.coordinator.metrics_events import masked_checksum
-from remuda.coordinator.metrics_log import MetricsLog
+from remuda.coordinator.metrics_log import MetricsLog, masked_checksum
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

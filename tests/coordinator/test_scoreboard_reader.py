@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crowds import SIZE, Quiet, Slots, crowd
+from metric_lines import line_of, plain_of
 from remuda.coordinator import scoreboard_reader as reader_module
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import MemberRecord, Record, with_all_members
@@ -59,16 +60,16 @@ def test_readers_find_all_members_where_they_stand(tmp_path):
     records_ = [whole, part, part]
     assert with_all_members(records_) is whole
     assert with_all_members([part]) is None
-    again = Record.from_json(part.to_json())
+    again = Record.from_json(line_of(part))
     assert again == part
-    old = json.loads(whole.to_json())
+    old = json.loads(line_of(whole))
     del old["frozen"]  # as it was written before
     assert Record.from_json(json.dumps(old)).num_frozen == whole.num_frozen
     status = StatusFile(tmp_path / "status.json", Slots, "async", frozen := FrozenTexts(table))
     frozen.look(most=10**4)
     status.write(part, [], "ended")
     told = read_status(tmp_path / "status.json")["members"]
-    assert told == whole.plain()["members"]
+    assert told == plain_of(whole)["members"]
 
 
 def test_wins_against_others_are_counted_as_they_come():

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from crowds import Slots, counted_crowd, crowd
+from metric_lines import plain_of, scalars
 from remuda.actor.seats import EpisodeCounter
 from remuda.config import RunConfig
 from remuda.coordinator import coordinator as coordinator_module
 from remuda.coordinator import status as status_module
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.frozen import AT_ONCE, FrozenTexts
-from remuda.coordinator.metrics import Record, read_metrics, scalars
-from remuda.coordinator.metrics_events import EventEncoder
-from remuda.coordinator.metrics_log import MetricsLog
+from remuda.coordinator.metrics import Record, read_metrics
+from remuda.coordinator.metrics_log import EventEncoder, MetricsLog
 from remuda.coordinator.pieces import RECORD, ROWS, VALUES
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.errors import RoleDiedError
@@ -291,7 +291,7 @@ def test_the_text_of_a_frozen_copy_is_made_anew_only_where_it_changed(work):
     assert work["texts"] == 2
     assert len(texts) == 199
     assert texts.complete
-    whole = board.between(board.start, board.read(), whole=True).plain()["members"]
+    whole = plain_of(board.between(board.start, board.read(), whole=True))["members"]
     expected = {name: member for name, member in whole.items() if not member["learns"]}
     assert json.loads(f"{{{texts.text()}}}") == expected
 

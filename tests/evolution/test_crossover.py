@@ -8,10 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from evolving import actor_critic, alien, drawn, values
+from evolving import actor_critic, alien, drawn, outputs_of, values
 from remuda.errors import UsageError
-from remuda.evolution.crossover import cross_hyperparameters, cross_layers, warm_start
-from remuda.evolution.layout import WeightLayout, outputs_of
+from remuda.evolution.weights import WeightLayout, cross_hyperparameters, cross_layers, warm_start
 from remuda.policies.networks.actor_critic import MEAN
 
 NETWORK = actor_critic(normalised=True)
@@ -127,9 +126,6 @@ def test_overlaps_worked_out_by_hand():
     assert tensors["b.bias"].tolist() == [[-7.0, -8.0]]
     assert (found.copied, found.overlapping, found.fresh) == ((), ("a.weight",), ("b.bias",))
     assert found.taken == 4
-    assert found.in_words() == (
-        "4 of 8 weights were taken: 0 tensors whole, 1 in part; 1 are fresh"
-    )
 
 
 def test_gates_of_a_recurrent_layer_meet_their_own():
@@ -177,8 +173,6 @@ def test_tensors_with_other_axes_stay_fresh():
     [
         (lambda: cross_layers(ONE[:-1], OTHER, LAYOUT, rng()), "weights of the first parent are"),
         (lambda: cross_layers(ONE, OTHER[:-1], LAYOUT, rng()), "weights of the second parent are"),
-        (lambda: cross_layers(ONE, OTHER, LAYOUT, rng(), share=1.1), "share is 1.1"),
-        (lambda: cross_hyperparameters({}, {}, rng(), share=math.nan), "share is nan"),
         (lambda: warm_start(ONE[:-1], LAYOUT, OTHER, LAYOUT), "weights of the parent are"),
         (lambda: warm_start(ONE, LAYOUT, OTHER[:-1], LAYOUT), "fresh weights are"),
     ],

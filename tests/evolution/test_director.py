@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 
 from evolution_stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
 from remuda.config import Config, EvolutionConfig
-from remuda.evolution.fitness_estimates import (
+from remuda.evolution.fitness import (
     FitnessEstimate,
     FitnessEstimates,
     estimate_fitness,

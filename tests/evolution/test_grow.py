@@ -10,7 +10,7 @@ from evolving import alien
 from remuda.config import IQNConfig, NetworkConfig, PolicyConfig
 from remuda.errors import UsageError
 from remuda.evolution.grow import grow, network_family
-from remuda.evolution.layout import WeightLayout
+from remuda.evolution.weights import WeightLayout
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.encoder import Image

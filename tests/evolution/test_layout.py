@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from evolving import actor_critic, drawn, values
+from evolving import actor_critic, drawn, outputs_of, values
 from remuda.config import IQNConfig, NetworkConfig
 from remuda.errors import UsageError
-from remuda.evolution.layout import WeightLayout, outputs_of
+from remuda.evolution.weights import WeightLayout
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.stack import ParameterStack

@@ -6,7 +6,7 @@ import pytest
 from evolution_stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
 from remuda.config import EvolutionConfig, load_config
 from remuda.evolution.director import Evolution
-from remuda.evolution.exploring import Explorer
+from remuda.evolution.explore import Explorer
 from remuda.evolution.setup import numbers_of, selection
 from remuda.population.ledger import BORN_WITH, SECOND_PARENT, Ledger, value_of
 from remuda.population.records import GAMES, REWARD, SQUARES, Member, PolicyRef, Population

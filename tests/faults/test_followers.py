@@ -18,7 +18,7 @@ from remuda.policies.spec import policy_specs
 from remuda.population.ledger import LOST, MATCH, read_records
 from remuda.population.lineage import read_lineage
 from remuda.population.records import PolicyRef
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Play, Policy
 from remuda.training import train

@@ -22,10 +22,10 @@ from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
-from remuda.population.learner_births import LearnerBirths
+from remuda.population.inheritance import LearnerBirths
 from remuda.population.ledger import BIRTH, MATCH, read_records
 from remuda.population.records import PolicyRef
-from remuda.population.table_layout import MATCHES, PROPOSED
+from remuda.population.table_parts import MATCHES, PROPOSED
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from support import Tape

@@ -10,7 +10,7 @@ from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import MATCH, read_records
 from remuda.population.records import SCRIPTED, PolicyRef
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 from remuda.runtime.layout import make_layout
 from support import Tape
 

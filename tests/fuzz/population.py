@@ -9,7 +9,7 @@ from remuda.actor.frames import FrameStack
 from remuda.envs.checks import NONE
 from remuda.policies.joint_actions import explore_allowed, take_best_joint
 from remuda.population.ledger import CONCEDED, EARNED, MET, WON, count
-from remuda.population.ratings import KAPPA, TAU, rate_all
+from remuda.population.ratings import KAPPA, TAU, count_teams, rate_all
 from remuda.population.records import (
     GAMES,
     MEETINGS,
@@ -21,7 +21,6 @@ from remuda.population.records import (
     UNCERTAINTY,
     WINS,
 )
-from remuda.population.team_returns import count_teams
 
 
 def _matches(random, teams=False):

@@ -8,9 +8,9 @@ import math
 
 import pytest
 
+from metric_lines import scalars
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
-from remuda.coordinator.metrics import scalars
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER

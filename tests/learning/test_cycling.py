@@ -15,7 +15,7 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
-from remuda.population.table_layout import POLICY, VERSION
+from remuda.population.table_parts import POLICY, VERSION
 from remuda.training import train
 from remuda.ui.live import PlainView
 

@@ -8,17 +8,18 @@ import numpy as np
 
 from population import test_deaths as deaths
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population import dealer, followers, following, shard
+from remuda.population import followers, following
+from remuda.population import league as league_module
 from remuda.population.following import FollowingLeague
+from remuda.population.inheritance import LearnerBirths
 from remuda.population.league import League
-from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import MATCH
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
-from remuda.population.table_layout import REVISION
+from remuda.population.table_parts import REVISION
 from remuda.publish.snapshot import Snapshot
 
-WATCHED = deaths.WATCHED | {module.__file__ for module in (dealer, followers, following, shard)}
+WATCHED = deaths.WATCHED | {module.__file__ for module in (followers, following, league_module)}
 COPIES = (3, 2)
 """Of the game, by actor."""
 
@@ -178,7 +179,8 @@ class World:
             number
             for each in self.table.shards
             for number in each.results(
-                each.word(shard.TAKEN), each.word(shard.WRITTEN) - each.word(shard.TAKEN)
+                each.word(followers.TAKEN),
+                each.word(followers.WRITTEN) - each.word(followers.TAKEN),
             )[0]["number"].tolist()
         }
         assert self.sure <= set(numbers) | waiting, "a result is lost"

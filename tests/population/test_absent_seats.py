@@ -12,13 +12,12 @@ import remuda
 from absent_agents import RETURNS
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.population.ledger import count
-from remuda.population.ratings import rate_all, sides_of
+from remuda.population.ratings import count_metrics, count_teams, rate_all, sides_of
 from remuda.population.records import (
     FRESH,
     RATING,
     UNCERTAINTY,
 )
-from remuda.population.team_returns import count_metrics, count_teams
 from remuda.ui.status import current_status, print_status
 
 PLACES = 5

@@ -13,20 +13,16 @@ from remuda.population import (
     league,
     ledger,
     lifecycle,
-    member_numbers,
-    occupants,
-    place_hyperparameters,
-    places,
-    record_buffer,
     table,
+    table_parts,
 )
 from remuda.population.director import Birth, Freeze, Retire
+from remuda.population.inheritance import LearnerBirths
 from remuda.population.league import League
-from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 from remuda.publish import training_state
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout, TrainingState
@@ -40,12 +36,8 @@ WATCHED = {
         league,
         ledger,
         lifecycle,
-        member_numbers,
-        occupants,
-        place_hyperparameters,
-        places,
-        record_buffer,
         table,
+        table_parts,
         training_state,
     )
 }

@@ -7,7 +7,7 @@ from population.test_deaths import DiedError
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.director import Birth, Freeze, Retire, Vacate
 from remuda.population.matchmakers import Fixed, Random
-from remuda.population.table_layout import MATCHES, NO_POLICY, POLICY
+from remuda.population.table_parts import MATCHES, NO_POLICY, POLICY
 
 
 class Renewing:

@@ -12,7 +12,7 @@ from remuda.errors import RemudaError
 from remuda.learner import group, learner, replay, rollouts
 from remuda.learner.role import LearnerRole
 from remuda.policies.algorithms import algorithm, rollout_algorithm, transition_algorithm
-from remuda.population import births, learner_births
+from remuda.population import births, inheritance
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.ledger import LedgerFile
 from remuda.population.lineage import read_lineage
@@ -200,7 +200,7 @@ WATCHED = {
         births,
         group,
         learner,
-        learner_births,
+        inheritance,
         replay,
         rollout_algorithm,
         rollouts,

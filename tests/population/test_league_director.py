@@ -14,12 +14,11 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.config import LeagueConfig, SnapshotsConfig, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.population.director import Birth, Freeze, Retire, Vacate
+from remuda.population.exploiter_league import LeagueDirector, league_matchmaker
 from remuda.population.league import League
-from remuda.population.league_director import LeagueDirector
-from remuda.population.league_matchmaker import league_matchmaker
 from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, Ledger, read_records
 from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 
 MAIN, EXPLOITER, LEAGUE = "main_0", "main_exploiter_0", "league_exploiter_0"
 NAMES = (MAIN, EXPLOITER, LEAGUE)

@@ -11,8 +11,8 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import LeagueConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.population.by_strength import capped, even, hard, uniform
-from remuda.population.league_matchmaker import (
+from remuda.population.by_strength import WEIGHTINGS
+from remuda.population.exploiter_league import (
     AgainstMains,
     Verification,
     fill,
@@ -71,10 +71,10 @@ def assert_shares(found, weights):
 
 def test_the_weightings_are_those_of_the_paper():
     wins = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-    assert hard(1 - wins).tolist() == [1.0, 0.5625, 0.25, 0.0625, 0.0]
-    assert even(1 - wins).tolist() == [0.0, 0.1875, 0.25, 0.1875, 0.0]
-    assert capped(1 - wins).tolist() == [0.5, 0.5, 0.5, 0.25, 0.0]
-    assert uniform(1 - wins).tolist() == [1.0] * 5
+    assert WEIGHTINGS["hard"](1 - wins).tolist() == [1.0, 0.5625, 0.25, 0.0625, 0.0]
+    assert WEIGHTINGS["even"](1 - wins).tolist() == [0.0, 0.1875, 0.25, 0.1875, 0.0]
+    assert WEIGHTINGS["capped"](1 - wins).tolist() == [0.5, 0.5, 0.5, 0.25, 0.0]
+    assert WEIGHTINGS["uniform"](1 - wins).tolist() == [1.0] * 5
 
 
 def test_main_agents_meet_alike_where_neither_is_too_strong():

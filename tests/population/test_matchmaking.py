@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from scipy.stats import chi2_contingency, chisquare
 
+from population.results import Result, append
 from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError
-from remuda.population import rounds
-from remuda.population.by_strength import Fitness, Prioritized
+from remuda.population import matchmakers
+from remuda.population.by_strength import WEIGHTINGS, Prioritized, SimilarRatings
 from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
-from remuda.population.records import Match, Member, PolicyRef, Population, Result
-from remuda.population.rounds import Order, Rounds
+from remuda.population.matchmakers import Fixed, Order, Random, RoundRobin, Rounds, SelfPlay, Teams
+from remuda.population.records import Member, PolicyRef, Population
 
 
 def people(count, **options):
@@ -115,7 +115,7 @@ def test_by_fitness_only_a_policy_without_equals_leaves_the_window_and_meets_the
         3: {frozenset({"p7", "p6", "p5"}), frozenset({"p6", "p5", "p4"})},
     }
     for seats, window in ((2, 2.0), (3, 3.0)):
-        found = seatings(Fitness(seats, window), population, 4000)
+        found = seatings(SimilarRatings(seats, window), population, 4000)
         wide = {
             frozenset(s) for s in found if max(of[n] for n in s) - min(of[n] for n in s) > window
         }
@@ -125,11 +125,11 @@ def test_by_fitness_only_a_policy_without_equals_leaves_the_window_and_meets_the
         assert min(played[name] for name in of) > 4000 / 8 * 0.85  # each is first in one of eight
     # All seats are alike.
     places = Counter(
-        s.index("p2") for s in seatings(Fitness(3, 3.0), population, 6000) if "p2" in s
+        s.index("p2") for s in seatings(SimilarRatings(3, 3.0), population, 6000) if "p2" in s
     )
     assert chisquare([places[seat] for seat in range(3)]).pvalue > 0.001
     # Where no rating is in reach, each meets the closest.
-    assert {frozenset(s) for s in seatings(Fitness(2, 0.1), population, 200)} == {
+    assert {frozenset(s) for s in seatings(SimilarRatings(2, 0.1), population, 200)} == {
         frozenset(pair)
         for pair in (("p0", "p1"), ("p2", "p3"), ("p3", "p4"), ("p5", "p6"), ("p6", "p7"))
     }
@@ -144,7 +144,7 @@ def test_by_fitness_every_live_policy_keeps_its_share_however_far_its_rating_dri
         live = list(population.members)
         for version in range(frozen):
             population.freeze("p0", version).rate(25.0, 1.0)
-        matchmaker, ratings = Fitness(seats, 4.0), np.full(8, 25.0)
+        matchmaker, ratings = SimilarRatings(seats, 4.0), np.full(8, 25.0)
         for _ in range(40):  # the ratings drift apart, the first by far the fastest
             ratings += random.normal(0.0, 1.0, 8) - np.array([2.0, *np.zeros(7)])
             for member, rating in zip(live, ratings, strict=True):
@@ -160,7 +160,7 @@ def test_by_fitness_policies_that_keep_to_their_seats_play_however_far_they_drif
     population = Population(members)
     for i, member in enumerate(members):
         member.rate([90.0, 40.0, 24.0, 25.0, 26.0, 27.0][i], 1.0)
-    played = Counter(name for s in seatings(Fitness(2, 4.0), population, 1000) for name in s)
+    played = Counter(name for s in seatings(SimilarRatings(2, 4.0), population, 1000) for name in s)
     assert min(played[f"p{i}"] for i in range(6)) >= 30
 
 
@@ -189,8 +189,8 @@ def known_ledger(population, version=-1):
     returns = {"p1": (0.0, 1.0), "p2": (0.5, 0.5), "p3": (1.0, 0.0)}
     for i in range(60):
         other = f"p{1 + i % 3}"
-        match = Match(i, (PolicyRef("p0"), PolicyRef(other, version)))
-        assert ledger.append(Result(match, returns[other]))
+        seats = (PolicyRef("p0"), PolicyRef(other, version))
+        assert append(ledger, Result(i, seats, returns[other]))
     return ledger
 
 
@@ -222,23 +222,23 @@ def test_prioritized_frequencies_are_those_of_theory(weighting, weights):
 @pytest.mark.parametrize(("weighting", "chances"), [("hard", [9, 4, 1]), ("even", [3, 4, 3])])
 def test_prioritized_probabilities_are_by_the_weighting(weighting, chances):
     """Of those whom one beats once, twice and three times in four games."""
-    ledger, others = known_ledger(people(4)), [PolicyRef(f"p{i}") for i in (1, 2, 3)]
-    ledger.win_rates = lambda one, others: np.array([0.25, 0.5, 0.75])
-    found = Prioritized(2, weighting).probabilities(PolicyRef("p0"), others, ledger)
-    assert found == pytest.approx(np.array(chances) / sum(chances))
+    found = WEIGHTINGS[weighting](np.array([0.75, 0.5, 0.25]))
+    assert found / found.sum() == pytest.approx(np.array(chances) / sum(chances))
 
 
 def test_prioritized_against_those_whom_one_always_beats_is_uniform():
     """No division by zero where every weight is 0."""
-    matchmaker = Prioritized(2)
-    ledger = known_ledger(people(4))
-    ledger.win_rates = lambda one, others: np.ones(len(others))
-    assert matchmaker.probabilities(
-        PolicyRef("p0"), [PolicyRef("p1"), PolicyRef("p2")], ledger
-    ).tolist() == [
-        0.5,
-        0.5,
-    ]
+    population = people(3)
+    for name in ("p1", "p2"):  # only p0 learns
+        population.retire(PolicyRef(name))
+        population.add(Member(PolicyRef(name, 0)))
+    ledger = Ledger(population)
+    ledger.win_rates_at = lambda place, others: np.ones(len(others))
+    met = Counter(
+        s[1 - i % 2] for i, s in enumerate(seatings(Prioritized(2), population, 4000, ledger))
+    )
+    assert met["p1@0"] / 4000 == pytest.approx(0.5, abs=5 * 0.5 / 4000**0.5)
+    assert met["p1@0"] + met["p2@0"] == 4000
     with pytest.raises(ConfigError, match="no weighting 'soft'; there are hard, even"):
         Prioritized(2, "soft")
 
@@ -290,7 +290,7 @@ def test_a_seat_that_no_policy_may_take_is_refused():
         lambda: Fixed(["p0", "p1"]),
         lambda: Random(2),
         lambda: RoundRobin(2),
-        lambda: Fitness(2, 5.0),
+        lambda: SimilarRatings(2, 5.0),
         lambda: SelfPlay(2),
         lambda: Prioritized(2),
         lambda: Teams(["red", "blue"], {"red": ["p0", "p1"], "blue": ["p2", "p3"]}),
@@ -380,7 +380,7 @@ def test_every_allowed_round_has_its_number(kept):
 def test_rounds_that_are_worked_out_again_are_the_same(monkeypatch):
     own = [frozenset({i % 3, (i + 1) % 3}) for i in range(7)]
     kept = Rounds(own, 3)
-    monkeypatch.setattr(rounds, "HELD", 1)
+    monkeypatch.setattr(matchmakers, "HELD", 1)
     anew = Rounds(own, 3)
     order = np.random.default_rng(0).permutation(kept.count).tolist()
     assert [anew.seating(i) for i in order] == [kept.seating(i) for i in order]

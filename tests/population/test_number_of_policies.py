@@ -7,8 +7,8 @@ from hypothesis import strategies as some
 from population.birth_worlds import World
 from remuda.config import BirthsConfig
 from remuda.population.director import Birth, Replacement, Retire
+from remuda.population.inheritance import LearnerBirths
 from remuda.population.league import League
-from remuda.population.learner_births import LearnerBirths
 from remuda.population.matchmakers import Random
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table

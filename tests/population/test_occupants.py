@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.population.births import NewbornData
+from remuda.population.births import Newborn
 from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
@@ -72,7 +72,7 @@ def test_the_living_are_those_whose_places_are_not_empty():
     table = Table(dict.fromkeys("abc", SIZE), 2, 0, {}, ["b"])
     assert table.occupants.living == ("a", "c")
     newborn = Member(PolicyRef("b"), None, PolicyRef("a", 3), 9)
-    table.prepare(1, newborn, NewbornData(np.zeros(SIZE, np.float32)))
+    table.prepare(1, newborn, Newborn(np.zeros(SIZE, np.float32)))
     table.births.count(1)
     assert table.occupants.living == ("a", "c")
     admitted = table.admit(1)

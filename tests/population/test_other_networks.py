@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from evolving import outputs_of
 from population.birth_worlds import World
 from remuda.errors import RemudaError
-from remuda.evolution.layout import WeightLayout, outputs_of
+from remuda.evolution.weights import WeightLayout
 from remuda.policies.spec import first_weights
 from remuda.population.director import Birth
 from remuda.population.records import PolicyRef

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from population.results import Result, append, rate, results
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.ledger import (
@@ -12,17 +13,15 @@ from remuda.population.ledger import (
     LedgerFile,
     read_records,
     record_type,
-    results,
 )
 from remuda.population.lineage import read_lineage
-from remuda.population.ratings import rate
-from remuda.population.records import Match, Member, PolicyRef, Population, Result
+from remuda.population.records import Member, PolicyRef, Population
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
 
 
 def result(seats, returns, number=0):
-    return Result(Match(number, tuple(seats)), tuple(returns))
+    return Result(number, tuple(seats), tuple(returns))
 
 
 def test_members_are_born_frozen_and_retired():
@@ -45,9 +44,9 @@ def test_members_are_born_frozen_and_retired():
 
 def test_the_ledger_counts_wins_draws_and_payoffs_between_seats():
     ledger = Ledger(Population([Member(A), Member(B), Member(C)]))
-    assert ledger.append(result([A, B], [3.0, 1.0]))
-    assert ledger.append(result([B, A], [2.0, 2.0]))
-    assert not ledger.append(result([A, PolicyRef("gone")], [0.0, 1.0]))
+    assert append(ledger, result([A, B], [3.0, 1.0]))
+    assert append(ledger, result([B, A], [2.0, 2.0]))
+    assert not append(ledger, result([A, PolicyRef("gone")], [0.0, 1.0]))
     assert ledger.meetings(A, B) == ledger.meetings(B, A) == 2
     assert ledger.win_rate(A, B, prior=0.0) == 0.75
     assert ledger.win_rate(B, A, prior=0.0) == 0.25
@@ -57,7 +56,7 @@ def test_the_ledger_counts_wins_draws_and_payoffs_between_seats():
     assert ledger.win_rates(A, [B, C], prior=2.0).tolist() == pytest.approx(expected)
     assert ledger.payoff(A, B) == 2.5
     assert np.isnan(ledger.payoff(A, C))
-    ledger.append(result([A, A, C], [1.0, 0.0, 0.5]))  # on two seats: two meetings with c
+    append(ledger, result([A, A, C], [1.0, 0.0, 0.5]))  # on two seats: two meetings with c
     assert ledger.meetings(A, C) == 2
     assert ledger.win_rate(A, C, prior=0.0) == 0.5
 
@@ -78,11 +77,9 @@ def test_a_ledger_on_disk_is_appended_to_rewound_and_read(tmp_path):
         file.write(b"half a record")  # of one that died while it wrote
     ledger = LedgerFile(path, ("a", "b"), 2)
     ledger.append(some_records(2, 3))
-    assert [each.match.id for each in results(path)] == [0, 1, 2, 3, 4]
+    assert [each.number for each in results(path)] == [0, 1, 2, 3, 4]
     found = next(results(path))
-    assert found == Result(
-        Match(0, (A, PolicyRef("b", 9))), (1.5, -1.5), ((3, 5), (9, 9)), truncated=True
-    )
+    assert found == (0, (A, PolicyRef("b", 9)), (1.5, -1.5), ((3, 5), (9, 9)), True)
     ledger.rewind(4)
     assert len(read_records(path)[1]) == 4
     ledger.rewind(100)
@@ -100,8 +97,8 @@ def test_a_resume_keeps_what_it_cuts_from_the_ledger(tmp_path):
         run.rewind(0, records)
     ledger.rewind(3)
     for kept in (tmp_path / "earlier" / "1", tmp_path / "earlier" / "2"):
-        assert [each.match.id for each in results(kept / "ledger.bin")] == [3, 4]
-    assert [each.match.id for each in results(run.ledger)] == [0, 1, 2]
+        assert [each.number for each in results(kept / "ledger.bin")] == [3, 4]
+    assert [each.number for each in results(run.ledger)] == [0, 1, 2]
     assert not (tmp_path / "earlier" / "3" / "ledger.bin").exists()
     assert not (tmp_path / "earlier" / "4" / "ledger.bin").exists()
 
@@ -138,7 +135,7 @@ def test_a_match_against_oneself_changes_no_rating_and_the_retired_none():
     population = Population([Member(A), Member(B)])
     ledger = Ledger(population)
     rate(population, result([A, A], [1.0, 0.0]))
-    ledger.append(result([A, A], [1.0, 0.0]))
+    append(ledger, result([A, A], [1.0, 0.0]))
     assert population[A].rating == pytest.approx(25.0)
     assert (population[A].games, population[A].total_reward) == (2, 1.0)
     population.retire(B)

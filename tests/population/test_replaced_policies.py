@@ -18,7 +18,7 @@ from remuda.policies.compatibility import check_births
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 from remuda.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run as cli

@@ -7,7 +7,7 @@ from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.population.imported import Origin
 from remuda.population.roster import Roster
-from remuda.population.table_layout import Places
+from remuda.population.table_parts import Places
 
 AGENTS = tuple(f"agent_{i}" for i in range(4))
 

@@ -20,7 +20,7 @@ from remuda.population.ledger import read_records
 from remuda.population.records import FRESH, SCRIPTED, PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
-from remuda.population.table_layout import Places
+from remuda.population.table_parts import Places
 from remuda.runtime.layout import make_layout
 from remuda.training import train
 from remuda.ui.cli import run as command

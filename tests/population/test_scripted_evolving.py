@@ -7,14 +7,14 @@ import remuda
 from population.birth_worlds import World
 from remuda.config import load_config, overlay
 from remuda.evolution import director
-from remuda.evolution.fitness_estimates import estimate_fitness
+from remuda.evolution.fitness import estimate_fitness
 from remuda.population.director import Vacate
-from remuda.population.feasibility import can_stand_in
 from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 from remuda.population.lineage import read_lineage
 from remuda.population.matchmakers import Random
+from remuda.population.matchmaking import can_stand_in
 from remuda.population.records import SCRIPTED, Member, PolicyRef
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 from remuda.training import train
 from remuda.ui.live import PlainView
 

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.population import seating
-from remuda.population.by_strength import Fitness
+from remuda.population.by_strength import SimilarRatings
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Random, RoundRobin, Teams
 from remuda.population.records import Member, PolicyRef, Population
@@ -144,7 +144,9 @@ def test_a_group_is_seated_in_any_order():
     random, matches = np.random.default_rng(0), 6_000
     found = Counter(
         match.seats
-        for match in Fitness(4, 50.0).propose(population, Ledger(population), matches, random)
+        for match in SimilarRatings(4, 50.0).propose(
+            population, Ledger(population), matches, random
+        )
     )
     refs = [m.ref for m in population.members]
     expected = [(refs[0], *rest) for rest in permutations(refs[1:])]

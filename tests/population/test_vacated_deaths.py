@@ -10,15 +10,14 @@ from remuda.checkpoint.state import pack
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.births import BirthOrders
 from remuda.population.director import Birth, Vacate
+from remuda.population.inheritance import LearnerBirths
 from remuda.population.league import League
-from remuda.population.learner_births import LearnerBirths
 from remuda.population.ledger import BIRTH, LedgerFile
 from remuda.population.lineage import read_lineage
 from remuda.population.matchmakers import Fixed, Random
-from remuda.population.record_buffer import RecordBuffer
 from remuda.population.records import PolicyRef
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES, NO_POLICY, POLICY
+from remuda.population.table_parts import MATCHES, NO_POLICY, POLICY, RecordBuffer
 
 A, B = PolicyRef("a"), PolicyRef("b")
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from population.results import Result, append
 from remuda.checkpoint.state import pack, unpack
 from remuda.population.league import League
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Random
-from remuda.population.records import Match, Member, PolicyRef, Population, Result
+from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.table import Table
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
@@ -22,7 +23,7 @@ def ledger_of(memory, *refs):
 def play(ledger, one, other, count, won):
     for i in range(count):
         returns = (float(won), float(not won))
-        assert ledger.append(Result(Match(i, (one, other)), returns))
+        assert append(ledger, Result(i, (one, other), returns))
 
 
 def test_after_as_many_matches_a_result_counts_half():
@@ -75,7 +76,7 @@ def test_who_was_not_met_for_long_is_known_as_little_as_one_that_never_was():
 def test_a_match_counts_once_however_many_seats_a_policy_has_in_it():
     ledger = Ledger(Population([Member(A), Member(B)]), memory=1.0)
     play(ledger, A, B, 1, won=True)
-    assert ledger.append(Result(Match(1, (A, A, A, B)), (0.0, 0.0, 0.0, 1.0)))
+    assert append(ledger, Result(1, (A, A, A, B), (0.0, 0.0, 0.0, 1.0)))
     assert ledger.recent[:, 0, 1].tolist() == [0.5 + 3.0, 0.5]
     assert ledger.recent[:, 1, 0].tolist() == [0.5 + 3.0, 3.0]
 
@@ -100,7 +101,7 @@ def test_all_else_is_counted_in_full():
     assert np.array_equal(adds_up.recent, adds_up.pairs[:2])
     assert forgets.meetings(A, B) == 100
     assert forgets.payoff(A, B) == 0.7
-    other = forgets._population[B]
+    other = forgets.population[B]
     assert [found.tolist() for found in forgets.scores(A, [other])] == [[100.0], [70.0]]
 
 

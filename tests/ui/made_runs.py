@@ -5,6 +5,7 @@ import json
 import numpy as np
 import yaml
 
+from metric_lines import line_of
 from remuda.checkpoint.store import Manifest
 from remuda.config import config_text, load_config, overlay
 from remuda.coordinator.metrics import PolicyRecord, Record
@@ -29,7 +30,7 @@ def a_run(path, seed=0, names=("agent_0", "agent_1"), level=0.0, lines=40, **set
         records.append(
             Record(5.0 * i, 1000 * i, 2000 * i, 200.0, 400.0, 0, 0.0, 0, {"env": 0.5}, policies)
         )
-    (path / "metrics.jsonl").write_text("".join(r.to_json() + "\n" for r in records))
+    (path / "metrics.jsonl").write_text("".join(line_of(r) + "\n" for r in records))
     agents = {
         name: {"mean": 10 + level + seed + 5 * k, "standard_error": 0.5}
         for k, name in enumerate(names)

@@ -11,8 +11,7 @@ import time
 import pytest
 
 from remuda.config import load_config
-from remuda.coordinator.continuing import can_continue, way_on
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, can_continue, way_on
 from remuda.errors import RunDirectoryError
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

@@ -6,9 +6,13 @@ import json
 import pytest
 from rich.console import Console
 
-from remuda.coordinator.metrics import Goal, Record
-from remuda.coordinator.population_record import AnalysisNumbers, population_record
-from remuda.coordinator.records import MemberRecord
+from remuda.coordinator.metrics import (
+    AnalysisNumbers,
+    Goal,
+    MemberRecord,
+    Record,
+    population_record,
+)
 from remuda.ui.live_picture import LivePicture
 from remuda.ui.population_line import population_line
 

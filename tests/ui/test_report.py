@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from metric_lines import line_of
 from remuda.config import Config, load_config, write_config
 from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
@@ -69,7 +70,7 @@ def a_run(
     """A run directory as training leaves it."""
     path.mkdir(exist_ok=True)
     write_config(Config(), path / "config.yaml")
-    lines = [a_record(i, names).to_json() + "\n" for i in range(1, records + 1)]
+    lines = [line_of(a_record(i, names)) + "\n" for i in range(1, records + 1)]
     (path / "metrics.jsonl").write_text("".join(lines))
     agents = {name: {"mean": 40.0 + k, "standard_error": 0.5} for k, name in enumerate(names)}
     summary = {
@@ -228,7 +229,7 @@ def test_what_the_game_tells_of_its_episodes_is_shown(tmp_path: Path) -> None:
     write_report(run)
     assert not (run / "game.png").exists()
     told = [{"apples_eaten": float(i), "equality": None if i < 3 else 0.5} for i in range(1, 41)]
-    lines = [a_record(i, ["red"], told[i - 1]).to_json() + "\n" for i in range(1, 41)]
+    lines = [line_of(a_record(i, ["red"], told[i - 1])) + "\n" for i in range(1, 41)]
     (run / "metrics.jsonl").write_text("".join(lines))
     summary = json.loads((run / "summary.json").read_text())
     summary["evaluation"]["episode_metrics"] = {

@@ -16,7 +16,7 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.actions import actions_of
 from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.dealer import Dealer
+from remuda.population.league import Dealer
 from remuda.population.table import Table
 from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Scoreboard

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from remuda.actor.scripted_seats import ScriptedSeats
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
-    from remuda.population.dealer import Dealer
+    from remuda.population.league import Dealer
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from remuda.analysis.payoff import Payoffs, from_sums
 from remuda.analysis.sums import ROWS, add_up
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import BIRTH, MATCH, record_type
-from remuda.population.ledger_header import LONGEST_HEADER, parse_header
+from remuda.population.ledger import BIRTH, LONGEST_HEADER, MATCH, parse_header, record_type
 from remuda.population.records import PolicyRef
 from remuda.types import Array, Integers
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from remuda.config import AnalysisConfig, Config
-from remuda.coordinator.population_record import AnalysisNumbers
+from remuda.coordinator.metrics import AnalysisNumbers
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.process import Process
 from remuda.memory.atomic import fence_acquire
@@ -22,7 +22,7 @@ from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.table import Table
-from remuda.population.table_layout import NO_POLICY, POLICY, VERSION
+from remuda.population.table_parts import NO_POLICY, POLICY, VERSION
 from remuda.types import AgentSpec, Integers
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,6 @@ class PopulationAnalyser:
         patience: float = 60.0,
         apart: Collection[str] = (),
     ) -> None:
-        """Begin without a helper and without an analysis."""
         self._table, self._ledger, self._log = table, ledger, log_file
         self._every, self._most = config.every, config.members
         self._sides, self._say, self._apart = tuple(sides), say, tuple(apart)
@@ -84,12 +83,10 @@ class PopulationAnalyser:
 
     @property
     def pid(self) -> int | None:
-        """The helper's process id, if it has begun."""
         return self._process.pid if self._process is not None else None
 
     @property
     def busy(self) -> bool:
-        """Return whether a request is open."""
         return self._request is not None
 
     def look(self) -> None:
@@ -224,8 +221,7 @@ def analyser_of(
 def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
     """Choose the members to analyse: [N, 2], the number of each one's policy and its version.
 
-    Learning members come first, by place, then frozen copies: the newest of each policy, then the
-    second newest of each, and so on. A copy that is just being frozen is left out.
+    Learning members come first, then the newest copy of each policy, then the second newest, ...
     """
     occupants = table.occupants
     before = occupants.sequence.copy()

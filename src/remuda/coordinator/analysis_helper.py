@@ -1,9 +1,13 @@
-"""The process that analyses a population during a run: it answers requests from a pipe."""
+"""The process that analyses a population during a run: payoffs from the ledger, quick measures.
+
+There are no intervals, so an analysis takes a fraction of a second.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import re
 import traceback
@@ -12,8 +16,213 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from remuda.coordinator.population_measures import measure
-from remuda.coordinator.recent_payoffs import RecentPayoffs
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis import general_sum, zero_sum
+from remuda.analysis.diversity import response_diversity
+from remuda.analysis.from_ledger import KEY, PIECE, LedgerReader
+from remuda.analysis.payoff import Payoffs, from_sums
+from remuda.analysis.sums import ROWS, add_up
+from remuda.analysis.transitivity import split_intervals
+from remuda.analysis.uncertain_equilibrium import USED
+from remuda.checkpoint.opening import open_stream
+from remuda.coordinator.metrics import AnalysisNumbers
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.population.ledger import BIRTH, MATCH
+from remuda.types import Array, Bools, Integers, Numbers
+
+MET = 10  # meetings of two members needed for their payoffs
+SECONDS = 2.0  # time limit of the search for an equilibrium of a general-sum game
+DRAWS = 2  # bootstrap draws of the payoffs, which need no intervals here
+DIVERSITY_DRAWS = 40  # bootstrap draws for the bias of diversity, and its value for equal members
+CHANCE = 0.05
+"""A diversity that equal members would have with a greater probability is not reported."""
+
+
+def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
+    """Compute all numbers of an analysis during a run."""
+    whole = payoffs.completed()
+    count = len(live)
+    apart = ~np.eye(count, dtype=np.bool_)
+    known = (payoffs.met >= MET) & apart
+    with np.errstate(invalid="ignore"):
+        earned: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
+    mixed = np.full(count, np.nan)
+    kept = gapless(known, live)
+    unmet = float((~known & apart).sum() / max(apart.sum(), 1))
+    if len(kept) < 2:
+        return AnalysisNumbers(analysed=0, unmet=unmet), earned, mixed
+    part = whole.part(kept.tolist())
+    mixture = _nash(part)
+    if mixture is not None:
+        mixed[kept] = mixture
+    numbers = AnalysisNumbers(
+        analysed=len(kept),
+        unmet=unmet,
+        diversity=_diversity(part),
+        nash_support=None if mixture is None else int((mixture > USED).sum()),
+        nash_entropy=None if mixture is None else _entropy(mixture),
+        nash_live=None if mixture is None else float(mixture[live[kept]].sum()),
+        transitive_share=_transitive(part),
+        exploitability=_exploitability(whole.matrix, known, kept[live[kept]]),
+    )
+    return numbers, earned, mixed
+
+
+def gapless(known: Bools, live: Bools) -> Integers:
+    """Return members that all met each other: [K] places, in order.
+
+    Those with the most gaps are removed one by one; of several the last, frozen ones first.
+    """
+    missing = ~(known & known.T)
+    np.fill_diagonal(missing, False)
+    kept = np.ones(len(live), np.bool_)
+    while len(kept):
+        gaps = np.where(kept, missing[:, kept].sum(1), 0)
+        if not gaps.any():
+            break
+        worst = np.flatnonzero(gaps == gaps.max())
+        frozen = worst[~live[worst]]
+        kept[frozen[-1] if len(frozen) else worst[-1]] = False
+    return np.flatnonzero(kept)
+
+
+def _nash(payoffs: Payoffs) -> Numbers | None:
+    """Return a symmetric equilibrium [N], of largest entropy if zero-sum; None if unknown."""
+    matrix = payoffs.matrix
+    if payoffs.is_zero_sum:  # up to a constant, as shares of wins are
+        return zero_sum.solve_max_entropy((matrix - matrix.T) / 2.0).mixtures[0]
+    if np.isnan(matrix).any():
+        return None
+    found = general_sum.solve(matrix, matrix.T, SECONDS, symmetric=True)
+    return found.mixtures[0] if found.found else None
+
+
+def _entropy(mixture: Numbers) -> float:
+    played = mixture[mixture > 0.0]
+    return abs(float((played * np.log(played)).sum()))
+
+
+def _diversity(payoffs: Payoffs) -> float | None:
+    """Return the noise-corrected expected cardinality; None if noise may explain it."""
+    if payoffs.missing.any():
+        return None
+    apart = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
+    scale = float(apart.std()) or 1.0
+    rng = np.random.default_rng(0)
+    found = response_diversity(payoffs, rng, scale=scale, draws=DIVERSITY_DRAWS)
+    return found.corrected if found.null_share <= CHANCE else None
+
+
+def _transitive(payoffs: Payoffs) -> float | None:
+    try:
+        found = split_intervals(payoffs, np.random.default_rng(0), DRAWS).transitive
+    except UsageError:  # no two of them met twice
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | None:
+    """Return the gain of the best reply to these members' uniform mixture; None if unknown."""
+    if not len(live):
+        return None
+    seen = known | (np.eye(len(matrix), dtype=np.bool_) & ~np.isnan(matrix))
+    replies = np.flatnonzero(seen[:, live].all(1))
+    own = matrix[live[:, None], live]
+    if not len(replies) or np.isnan(own).any():
+        return None
+    return float(matrix[replies[:, None], live].mean(1).max() - own.mean())
+
+
+RECENT = 1000
+"""The most meetings that count between two members of which one learns: older ones are scaled down,
+so that new ones replace them, which other weights played."""
+
+
+class RecentPayoffs:
+    """Adds up the ledger of a run, each record once, between the analysed members.
+
+    1. Between two frozen members all meetings count that were read since both are analysed.
+    2. If one of two learns, all meetings of the newest read count, and older ones as at most
+       `RECENT`.
+    3. A newborn starts from zero; the previous policy of its name is forgotten.
+    4. A ledger that became shorter, or another one, is read from its beginning.
+    """
+
+    def __init__(self, path: Path, sides: npt.ArrayLike) -> None:
+        self._path, self._sides = path, np.asarray(sides, np.int64)
+        self._keys: Integers = np.zeros(0, np.int64)
+        self._sums: Numbers = np.zeros((ROWS, 0, 0))
+        self._read = 0
+
+    def look_at(self, members: Integers) -> None:
+        """Keep the sums of these members, and start those of new ones."""
+        keys = members[:, 0] * KEY + members[:, 1] + 1
+        sums = np.zeros((ROWS, len(keys), len(keys)))
+        _, now, before = np.intersect1d(keys, self._keys, return_indices=True)
+        sums[:, now[:, None], now] = self._sums[:, before[:, None], before]
+        self._keys, self._sums = keys, sums
+
+    def read(self) -> None:
+        """Add up new records, if there are any."""
+        try:
+            ledger = LedgerReader.open(self._path)
+        except RunDirectoryError:
+            return
+        if ledger.end < self._read:
+            self._read, self._sums = 0, np.zeros_like(self._sums)
+        begin = self._read or ledger.begin
+        with open_stream(self._path) as file:
+            file.seek(begin)
+            left = (ledger.end - begin) // ledger.kind.itemsize
+            while left > 0:
+                records = np.fromfile(file, ledger.kind, min(left, PIECE))
+                if not len(records):
+                    break
+                left -= len(records)
+                self._add(records)
+                self._read = begin = begin + len(records) * ledger.kind.itemsize
+
+    def payoffs(self) -> Payoffs:
+        """Return the members' payoffs by place, as a symmetric game."""
+        return from_sums([str(place) for place in range(len(self._keys))], self._sums, True)
+
+    def _add(self, records: Array) -> None:
+        """Add up records in order: those before a birth are of another policy."""
+        births = np.flatnonzero(records["kind"] == BIRTH)
+        for part in np.split(records, births):
+            if len(part) and part["kind"][0] == BIRTH:
+                self._forget(int(part["policy"][0, 0]) * KEY)
+            self._add_matches(part[part["kind"] == MATCH])
+
+    def _add_matches(self, matches: Array) -> None:
+        matches = matches[~np.isinf(matches["returns"]).any(1)]  # NaN: the seat took no part
+        if not len(matches) or not len(self._keys):
+            return
+        keys = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
+        order = np.argsort(self._keys)
+        found = order[np.searchsorted(self._keys, keys, sorter=order).clip(0, len(order) - 1)]
+        places = np.where(self._keys[found] == keys, found, -1)
+        live = self._is_live
+        changing = live[:, None] | live
+        with np.errstate(divide="ignore"):
+            scale = np.where(changing, np.minimum(RECENT / self._sums[7], 1.0), 1.0)
+        self._sums *= scale
+        self._sums[6] *= scale  # of squared weights
+        returns = matches["returns"].astype(np.float64)
+        add_up(places, returns, self._sides, True, False, self._sums)
+
+    def _forget(self, key: int) -> None:
+        place = np.flatnonzero(self._keys == key)
+        self._sums[:, place] = 0.0
+        self._sums[:, :, place] = 0.0
+
+    @property
+    def _is_live(self) -> Bools:
+        live: Bools = self._keys % KEY == 0
+        return live
+
 
 NICE = 15  # lower priority than learners, whose niceness is 3
 
@@ -39,10 +248,7 @@ def serve(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
 
 
 def use_one_thread() -> None:
-    """Let every loaded OpenBLAS compute with one thread.
-
-    The fork server has loaded them already, so `OPENBLAS_NUM_THREADS` would come too late.
-    """
+    """Let every loaded OpenBLAS use one thread; `OPENBLAS_NUM_THREADS` would come too late."""
     for set_threads in openblas_functions("set_num_threads"):
         set_threads(1)
 

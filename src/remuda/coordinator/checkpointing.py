@@ -63,12 +63,8 @@ class Checkpointer:
         say: Callable[[str], None],
         turns: int = 0,
     ) -> None:
-        self._checkpoints, self._config, self._contents, self._say = (
-            checkpoints,
-            config,
-            contents,
-            say,
-        )
+        self._checkpoints, self._config = checkpoints, config
+        self._contents, self._say = contents, say
         self._turns = turns  # at the last checkpoint
         self.failed = ""  # why the newest could not be written; empty: it was
 
@@ -161,7 +157,6 @@ class BestKeeper:
         interrupted: Callable[[], bool] = lambda: False,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Find the best of these."""
         self._elsewhere, self._is_away = elsewhere, False
         self._checkpoints, self._measure, self._say = checkpoints, measure, say
         self._inline, self._challenge = inline, challenge
@@ -169,7 +164,7 @@ class BestKeeper:
         self._interrupted = interrupted
         self._thread: threading.Thread | None = None
         self._done: list[dict[str, Any]] = []
-        self._failed = self._told = False
+        self._failed = self._reported = False
 
     def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Measure a checkpoint; skipped while another is being measured."""
@@ -206,7 +201,6 @@ class BestKeeper:
         return True
 
     def collect(self, timeout: float = 0.0) -> None:
-        """Note finished measurements."""
         if self._thread is not None:
             self._thread.join(timeout)
             if self._thread.is_alive():
@@ -237,9 +231,9 @@ class BestKeeper:
         self._failed = outcome.failed
         self._done += outcome.found
         for words in outcome.words:
-            if outcome.failed or not self._told:
+            if outcome.failed or not self._reported:
                 self._say(words)
-            self._told = True
+            self._reported = True
 
     def _keep(self, found: Mapping[str, Any]) -> None:
         """Mark a checkpoint as the best if it is, and still exists."""
@@ -254,10 +248,10 @@ class BestKeeper:
         try:
             measured = self._measure(snapshots)
             if measured is None:
-                self._tell_once(f"checkpoint {number} was not measured to the end")
+                self._report_once(f"checkpoint {number} was not measured to the end")
                 return
             if measured["mean_return"] is None:
-                self._tell_once(
+                self._report_once(
                     f"checkpoint {number} was not measured: no agent that learns took part in any "
                     "episode; ask for more checkpoint.evaluate_episodes",
                     "",
@@ -267,7 +261,7 @@ class BestKeeper:
             if not _was_cut(found):
                 self._done.append(found)
             else:
-                self._tell_once(
+                self._report_once(
                     f"checkpoint {number} was not compared with the best so far, checkpoint "
                     f"{found['rival']}"
                 )
@@ -276,10 +270,10 @@ class BestKeeper:
             self._failed = True
             self._say(f"the evaluation failed, so no best checkpoint is kept: {error}")
 
-    def _tell_once(self, what: str, why: str = OUT_OF_TIME) -> None:
+    def _report_once(self, what: str, why: str = OUT_OF_TIME) -> None:
         """Report once what could not be measured, unless it was cancelled."""
-        if not (self._cancelled.is_set() or self._interrupted() or self._told):
-            self._told = True
+        if not (self._cancelled.is_set() or self._interrupted() or self._reported):
+            self._reported = True
             self._say(what + why)
 
     def _compare(
@@ -303,10 +297,7 @@ def _was_cut(found: Mapping[str, Any]) -> bool:
 
 
 def _are_alike(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-    """Return whether both were measured by greedy play, or both by sampled play.
-
-    They differ after a resume with another `run.evaluate_sampled`; then they are not comparable.
-    """
+    """Return whether both were measured by greedy play, or both by sampled play."""
     return bool(found.get("sampled")) == bool(best.get("sampled"))
 
 

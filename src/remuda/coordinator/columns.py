@@ -1,11 +1,12 @@
-"""Declarations of metrics columns; `records.py` lists them all."""
+"""Declarations of the metrics columns, from the table `columns.md`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+from remuda.checkpoint.opening import read_file
 from remuda.scoreboard import Learn
 
 
@@ -32,15 +33,8 @@ class Newest:
 
 
 Source = Mean | Total | Newest
+SOURCES: Mapping[str, type[Source]] = {"mean": Mean, "total": Total, "newest": Newest}
 
-TOTAL = "total"
-"""Counts from the start of the run; all else is of the interval since the previous record."""
-NEWEST = "newest"
-INTERVAL = "interval"
-EPISODES = "episodes"  # episodes that ended in the interval
-UPDATES = "updates"  # the mean over the updates of the interval
-
-EVERY = "all"  # reported by algorithms of every kind
 ON_POLICY = "PPO"  # algorithms trained on rollouts; None for the others
 REPLAY = "DQN, IQN"  # algorithms trained on drawn transitions; None for the others
 
@@ -52,47 +46,35 @@ class Column:
     name: str
     meaning: str
     unit: str
-    over: str  # its extent: `TOTAL`, `NEWEST`, `INTERVAL`, `EPISODES` or `UPDATES`
-    source: Source | None  # its source; None: `coordinator/scoreboard_reader.py` computes it
-    kind: str  # the algorithms that report it
+    over: str  # its extent: total, newest, interval, episodes or updates (see docs/metrics.md)
+    source: Source | None  # its source; None: `scoreboard_reader.py` computes it
+    kind: str  # the algorithms that report it; "all": every one
     axis: str | None  # its name if other columns are drawn over it
     shown: bool  # true if it is a column and a tag; else it is only in `metrics.jsonl`
 
 
-def column(
-    meaning: str,
-    unit: str,
-    over: str | None = None,
-    source: Source | None = None,
-    *,
-    kind: str = EVERY,
-    axis: str | None = None,
-    shown: bool = True,
-    default: Any = None,
-    factory: Callable[[], Any] | None = None,
-) -> Any:
-    """Declare a field of a record as a `Column`; means of learners may be None."""
-    if over is None:
-        words = {Mean: UPDATES, Total: TOTAL, Newest: NEWEST}
-        if source is None:
-            raise ValueError(f"say what this column is of: {meaning}")
-        over = words[type(source)]
-    found = Column("", meaning, unit, over, source, kind, axis, shown)
-    if factory is not None:
-        return field(default_factory=factory, metadata={"column": found})
-    return field(default=default, metadata={"column": found})
-
-
-def part() -> Any:
-    """Declare a field that holds other records or named numbers."""
-    return field(default_factory=dict)
-
-
-def columns_of(record: type) -> dict[str, Column]:
-    """Return the named columns of a kind of records, in order."""
-    found = {}
-    for each in fields(record):
-        declared = each.metadata.get("column")
-        if declared is not None:
-            found[each.name] = Column(**{**vars(declared), "name": each.name})
+def _read_table(text: str) -> dict[str, dict[str, Column]]:
+    """Return the columns by the heading of their table (run, policy, ...) and their name."""
+    found: dict[str, dict[str, Column]] = {}
+    for line in text.splitlines():
+        if line.startswith("## "):
+            columns = found[line.removeprefix("## ")] = {}
+        elif line.startswith("| ") and not line.startswith(("| column ", "| --- ")):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            name, unit, over, source, kind, drawn, meaning = cells
+            axis = None if drawn in ("yes", "no") else drawn
+            columns[name] = Column(
+                name, meaning, unit, over, _source(source), kind, axis, drawn != "no"
+            )
     return found
+
+
+def _source(text: str) -> Source | None:
+    """Return the source in a cell such as `mean SAMPLES / UPDATES`; None for an empty one."""
+    if not text:
+        return None
+    kind, counts = text.split(" ", 1)
+    return SOURCES[kind](*(Learn[name] for name in counts.split(" / ")))
+
+
+COLUMNS = _read_table(read_file(Path(__file__).with_name("columns.md")).decode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 from collections import deque
@@ -15,7 +14,6 @@ from typing import Any, Protocol
 from remuda.config import RunConfig
 from remuda.coordinator.analysing import PopulationAnalyser
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
-from remuda.coordinator.environment_notes import EnvironmentNotes
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.garbage import passed_over
 from remuda.coordinator.ledger_writer import LedgerWriter
@@ -23,16 +21,14 @@ from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
 from remuda.coordinator.pieces import RECORD, VALUES
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_notes import EnvironmentNotes, ShortEpisodes
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
-from remuda.coordinator.short_episodes import ShortEpisodes
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.runtime import Runtime
 from remuda.types import RoleStatus
-
-log = logging.getLogger(__name__)
 
 TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
@@ -91,7 +87,6 @@ class Signals:
         self.caught = number
 
     def stopped(self) -> bool:
-        """Return whether a signal came."""
         return self.caught is not None
 
     @contextmanager
@@ -162,7 +157,7 @@ class Coordinator:
 
             def stopped() -> bool:
                 for message in self._runtime.news():
-                    self._tell(message)
+                    self._report(message)
                 return signals.stopped()
 
             if self._ledger_writer is not None:
@@ -240,7 +235,7 @@ class Coordinator:
                 board.mark(now)
             record = board.between(logged if is_logged else recent[0], now, whole=bool(words))
             recent.append(now)
-            self._tell_of_bad_numbers(record)
+            self._report_bad_numbers(record)
             wished = self._events is not None and self._events.wants_checkpoint
             if now.time >= due or words or wished:
                 number = self._checkpoint(record, words)
@@ -273,7 +268,7 @@ class Coordinator:
         except RoleDiedError as error:
             died = error
         for message in self._runtime.news():
-            self._tell(message)
+            self._report(message)
         if self._ledger_writer is not None:
             self._ledger_writer.write()
         if self._frozen is not None:
@@ -306,10 +301,7 @@ class Coordinator:
     def _reason(
         self, over: bool, seconds: float, config: RunConfig, signals: Signals
     ) -> tuple[str, bool]:
-        """Return why the run ends now (empty: it continues), and whether it reached its limit.
-
-        It is decided once: a signal after the last turn does not change a finished run.
-        """
+        """Return why the run ends now (empty: it continues), and whether it reached its limit."""
         if over:
             return ALL_PLAYED, True
         if signals.caught is not None:
@@ -337,21 +329,21 @@ class Coordinator:
             self._events.saved(number)
         return number
 
-    def _tell(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         self._view.say(message)
         self._status.note(message)
 
-    def _tell_of_bad_numbers(self, record: Record) -> None:
+    def _report_bad_numbers(self, record: Record) -> None:
         for name, policy in record.policies.items():
             if policy.nonfinite and name not in self._undone:
                 self._undone[name] = policy.nonfinite
-                self._tell(
+                self._report(
                     f"policy {name}: a loss or weight was not finite; the update was undone, and "
                     f"nothing of it was published. The log of its learner is in {self._run.logs}"
                 )
             if policy.halted and name not in self._halted:
                 self._halted.add(name)
-                self._tell(
+                self._report(
                     f"policy {name} stops learning after {policy.nonfinite} updates that were not "
                     "finite (policy.max_nonfinite in a row); it keeps acting with its last good "
                     "weights. A lower policy.learning_rate or policy.reward_scale may help"

@@ -25,24 +25,22 @@ class FrozenTexts:
     """
 
     def __init__(self, table: Table) -> None:
-        """Begin without texts."""
         self._table, self._first = table, len(table.policies)
         self._identity = table.occupants.identity[self._first :].copy()
         self._numbers = table.numbers[self._first :].copy()
-        self._told = np.zeros(len(self._identity), np.bool_)
+        self._has_text = np.zeros(len(self._identity), np.bool_)
         """[copies]: whether the copy in the place has a text."""
         self._texts: dict[int, str] = {}
         self._next = 0
         self.complete = False  # true if exactly the copies of the last poll have a text
 
     def look(self, most: int = AT_ONCE) -> None:
-        """Update up to so many texts."""
         table, first = self._table, self._first
         # Copied before what the texts are made of: what changes in between is seen the next time.
         identity, numbers = table.occupants.identity[first:].copy(), table.numbers[first:].copy()
         there = table.occupants.there[first:]
         other = (identity != self._identity).any(1)
-        who = (there != self._told) | (there & other)
+        who = (there != self._has_text) | (there & other)
         counted = np.flatnonzero(there & ~who & (numbers != self._numbers).any(1))
         turn = np.searchsorted(counted, self._next)
         new, counted = np.flatnonzero(who), np.roll(counted, -turn)
@@ -50,17 +48,16 @@ class FrozenTexts:
         if len(places) > len(new):
             self._next = int(places[-1]) + 1
         self._identity[places], self._numbers[places] = identity[places], numbers[places]
-        self._told[places] = False
+        self._has_text[places] = False
         for place in places.tolist():
             self._texts.pop(place, None)
         for row in table.rows(places=first + places):
             text = json.dumps({str(row[0]): vars(member_record(row, table))})
             self._texts[row[3] - first] = text[1:-1]
-            self._told[row[3] - first] = True
-        self.complete = bool((self._told == there).all()) and len(new) <= most
+            self._has_text[row[3] - first] = True
+        self.complete = bool((self._has_text == there).all()) and len(new) <= most
 
     def __len__(self) -> int:
-        """Return the number of texts."""
         return len(self._texts)
 
     def text(self) -> str:

@@ -25,9 +25,8 @@ def is_laid_aside_by_others() -> bool:
 def passed_over() -> Iterator[None]:
     """Exclude all existing objects from garbage collections inside the `with`.
 
-    A full collection visits 300,000 objects of the libraries and takes a tenth of a second in the
-    middle of a tick. If other code froze objects before, all stay frozen. Objects of an earlier
-    run, such as open files, are collected first.
+    A full collection visits 300,000 objects of the libraries and takes a tenth of a second. If
+    other code froze objects before, all stay frozen. Objects of an earlier run are collected first.
     """
     by_others = is_laid_aside_by_others()
     if by_others and _State.laid_aside:  # some of it may be garbage by now

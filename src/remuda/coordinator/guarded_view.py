@@ -21,7 +21,6 @@ class GuardedView:
     """
 
     def __init__(self, view: View) -> None:
-        """Guard a view."""
         if not all(callable(getattr(view, name, None)) for name in METHODS):
             raise UsageError(
                 f"view: an object with the methods {', '.join(METHODS[:-1])} and {METHODS[-1]}; "
@@ -31,19 +30,15 @@ class GuardedView:
         self.failed = ""  # the failure as a message; empty: there was none
 
     def start(self, goal: Goal) -> None:
-        """The run is about to begin."""
         self._call(self._view.start, goal)
 
     def show(self, record: Record) -> None:
-        """A new record."""
         self._call(self._view.show, record)
 
     def log(self, record: Record) -> None:
-        """A record that was also written to the metrics."""
         self._call(self._view.log, record)
 
     def say(self, message: str) -> None:
-        """Something happened that the user should know."""
         if logging.getLogger("remuda").handlers:  # the run has its log
             log.info("%s", message)
         self._call(self._view.say, message)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from remuda.population.ledger import LedgerFile
 from remuda.population.table import Table
-from remuda.population.table_layout import RECORDS
+from remuda.population.table_parts import RECORDS
 
 
 class LedgerWriter:
@@ -22,13 +22,12 @@ class LedgerWriter:
     """
 
     def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
-        """Write nothing yet."""
         self._table, self._say = table, say
         self._next = table.word(RECORDS)
         self._file = LedgerFile(path, table.names, table.seats, table.hyperparameters.names)
         self._failed = False
         self.lost = 0  # records that came faster than they were fetched
-        self._told = self._told_of_others = 0
+        self._reported = self._reported_of_others = 0
 
     def begin(self) -> None:
         """Continue from the table's records, as resumed or at the start."""
@@ -44,10 +43,9 @@ class LedgerWriter:
         self.write()
 
     def write(self) -> None:
-        """Append new records."""
         begin, others = self._next, self._table.results_lost
-        if others >= max(2 * self._told_of_others, 1):
-            self._told_of_others = others
+        if others >= max(2 * self._reported_of_others, 1):
+            self._reported_of_others = others
             self._say(
                 f"{others:,} results of the other actors were lost, because actor-0, which counts "
                 "and rates all, was away or slower than they are; they are missing in the ledger "
@@ -56,8 +54,8 @@ class LedgerWriter:
             )
         records, self._next = self._table.records.since(begin)
         self.lost += self._next - begin - len(records)
-        if self.lost >= max(2 * self._told, 1):  # a few lines in a run, not one in every tick
-            self._told = self.lost
+        if self.lost >= max(2 * self._reported, 1):  # a few lines in a run, not one in every tick
+            self._reported = self.lost
             self._say(
                 f"{self.lost:,} results came faster than they could be written down and are "
                 "missing in the ledger of matches; sums and ratings have them all"

@@ -1,33 +1,245 @@
 """Metrics: records of each interval of a run, stored as JSON lines.
 
 The JSON lines are authoritative; TensorBoard, the live view and the report use the same records.
-`records.py` declares their columns.
+Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` is a line of the table
+`columns.md`, or holds other records. `scoreboard_reader.py` computes them. So a new number of a
+learner is an entry of `remuda.scoreboard.Learn`, a field here, and a line there.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from types import NoneType
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from remuda.checkpoint.opening import open_stream
-from remuda.coordinator.member_record import MemberRecord
-from remuda.coordinator.records import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN, PolicyRecord, Record
+from remuda.checkpoint.plain import Kinds, checked, checked_all, kinds_of
+from remuda.coordinator.columns import COLUMNS
+from remuda.scoreboard import Play
 
-__all__ = [
-    "Goal",
-    "MemberRecord",
-    "PolicyRecord",
-    "Record",
-    "View",
-    "groups",
-    "read_metrics",
-    "row_of",
-    "scalars",
-    "with_all_members",
-]
+R = TypeVar("R")
+UNSET: Any = None  # the default of a number that is always there; a line without it is refused
+
+
+@dataclass
+class PolicyRecord:
+    """One policy in one interval; not changed once made.
+
+    It is not declared frozen, since hundreds are made four times a second, and frozen ones are
+    slower. A learner that was restarted in the interval has no earlier values to compare with: all
+    its numbers of the interval are None then.
+    """
+
+    mean_return: float | None = None
+    episodes: int = UNSET
+    loss: float | None = None
+    updates: int = UNSET
+    updates_per_second: float | None = None
+    version: int = UNSET
+    staleness: float | None = None
+    steps: int = UNSET
+    replay_fill: float = UNSET
+    replay_ratio: float | None = None
+    redrawn: int = UNSET
+    epsilon: float = UNSET
+    busy: float | None = None
+    nonfinite: int = UNSET
+    halted: bool = UNSET
+    behind: int | None = None
+    trained: int = 0
+    lost: int = 0
+    staleness_max: int = 0
+    entropy: float | None = None
+    kl: float | None = None
+    batch: float | None = None
+    effective: float | None = None
+    staleness_low: float | None = None
+    staleness_high: float | None = None
+    clipped: float | None = None
+    policy_loss: float | None = None
+    value_loss: float | None = None
+    others: float | None = None
+    others_weight: float | None = None
+    return_min: float | None = None
+    return_max: float | None = None
+    return_deviation: float | None = None
+    episode_length: float | None = None
+    gradient_norm: float | None = None
+    learning_rate: float | None = None
+    explained_variance: float | None = None
+    entropy_cost: float | None = None
+    total_reward: float | None = None
+    mean_q: float | None = None
+
+
+@dataclass
+class MemberRecord:
+    """One member of a population; not changed once made."""
+
+    games: int = UNSET
+    mean_return: float | None = None
+    rating: float = UNSET
+    uncertainty: float = UNSET
+    learns: bool = UNSET
+    win_rate: float | None = None
+    total_reward: float | None = None
+    parent: str | None = None
+    born: int = 0
+    hyperparameters: dict[str, float] = field(default_factory=dict)
+    payoff: float | None = None
+    nash: float | None = None
+
+
+@dataclass(frozen=True)
+class AnalysisNumbers:
+    """Numbers of an analysis of the payoffs; None: too few meetings."""
+
+    analysed: int | None = None
+    unmet: float | None = None
+    diversity: float | None = None
+    nash_support: int | None = None
+    nash_entropy: float | None = None
+    nash_live: float | None = None
+    transitive_share: float | None = None
+    exploitability: float | None = None
+
+
+@dataclass(frozen=True)
+class PopulationRecord(AnalysisNumbers):
+    """A population in one interval, and its newest analysis."""
+
+    fitness_mean: float | None = None
+    fitness_best: float | None = None
+    fitness_spread: float | None = None
+    staleness: float | None = None
+    matches: int | None = None
+    analysis_age: float | None = None
+
+
+def population_record(
+    returns: Collection[float | None],
+    staleness: Iterable[float | None],
+    matches: int | None,
+    analysis: AnalysisNumbers | None,
+    age: float | None,
+) -> dict[str, float | None]:
+    """Return the named columns of a population; empty with one policy and no match."""
+    if len(returns) < 2 and matches is None:
+        return {}
+    known = np.array([each for each in returns if each is not None], np.float64)
+    stale = [each for each in staleness if each is not None]
+    found = PopulationRecord(
+        **vars(analysis or AnalysisNumbers()),
+        fitness_mean=float(known.mean()) if len(known) else None,
+        fitness_best=float(known.max()) if len(known) else None,
+        fitness_spread=float(known.std()) if len(known) else None,
+        staleness=sum(stale) / len(stale) if stale else None,
+        matches=matches,
+        analysis_age=age if analysis is not None else None,
+    )
+    return dict(vars(found))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The whole run in one interval."""
+
+    seconds: float = UNSET
+    turns: int = UNSET
+    agent_steps: int = UNSET
+    turns_per_second: float = UNSET
+    agent_steps_per_second: float = UNSET
+    waits: int = UNSET
+    wait_seconds: float = UNSET
+    overtaken: int = UNSET
+    shares: dict[str, float] = field(
+        default_factory=dict
+    )  # of the actors' time, by the names of `SHARES`
+    policies: dict[str, PolicyRecord] = field(default_factory=dict)
+    episode_metrics: dict[str, float | None] = field(default_factory=dict)
+    members: dict[str, MemberRecord] = field(default_factory=dict)
+    """`policy`, or `policy@version` for a frozen copy. Many copies are only in some records: see
+    `with_all_members`."""
+    frozen: int | None = None
+    matches: int = 0
+    node_bytes_per_second: float | None = None
+    node_messages_per_second: float | None = None
+    node_bytes_per_step: float | None = None
+    population: dict[str, float | None] = field(default_factory=dict)  # see `PopulationRecord`
+
+    @property
+    def playing(self) -> dict[str, PolicyRecord]:
+        """Policies that play: their place in the population is not empty."""
+        if not self.members:
+            return self.policies
+        return {name: policy for name, policy in self.policies.items() if name in self.members}
+
+    @property
+    def num_live(self) -> int:
+        return sum(member.learns for member in self.members.values())
+
+    @property
+    def num_frozen(self) -> int:
+        return len(self.members) - self.num_live if self.frozen is None else self.frozen
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all frozen copies are among the members."""
+        return len(self.members) - self.num_live >= self.num_frozen
+
+    @staticmethod
+    def from_json(line: str | bytes) -> Record:
+        try:
+            data = checked(json.loads(line), {"policies": dict})
+            policies = _records(PolicyRecord, kinds_of(PolicyRecord), data.pop("policies"))
+            members = _records(MemberRecord, kinds_of(MemberRecord), data.pop("members", {}))
+            record = Record(policies=policies, members=members, **data)
+            checked(vars(record), kinds_of(Record))
+            for numbers in (record.episode_metrics, record.population):
+                checked(numbers, dict.fromkeys(numbers, (int, float, NoneType)))
+            if record.seconds - record.seconds != 0.0:  # infinite, or not a number
+                raise ValueError("seconds are not finite")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not a line of metrics: {error}") from None
+        return record
+
+
+def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]:
+    made = {name: make(**values) for name, values in checked_all(data, {}).items()}
+    checked_all({name: vars(record) for name, record in made.items()}, kinds)
+    return made
+
+
+@dataclass(frozen=True)
+class Share:
+    """An activity of the actors."""
+
+    of: Play
+    meaning: str
+
+
+SHARES: Mapping[str, Share] = {
+    "env": Share(Play.SECONDS_ENV, "The game."),
+    "infer": Share(Play.SECONDS_INFER, "Choosing actions."),
+    "write": Share(Play.SECONDS_WRITE, "Writing experience, and counting."),
+    "weights": Share(Play.SECONDS_WEIGHTS, "Looking for newer weights, and loading them."),
+    "wait": Share(Play.WAIT_SECONDS, "Waiting for learners."),
+}
+
+POLICY_COLUMNS = COLUMNS["policy"]
+MEMBER_COLUMNS = COLUMNS["member"]
+RUN_COLUMNS = COLUMNS["run"]
+POPULATION_COLUMNS = COLUMNS["population"]
+AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
+"""Names of the columns that others are drawn over, by field of a record."""
+SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]
+SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]
 
 
 def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Record]:
@@ -55,14 +267,6 @@ def with_all_members(records: Sequence[Record]) -> Record | None:
     return next((record for record in reversed(records) if record.is_whole), None)
 
 
-def scalars(record: Record) -> Iterator[tuple[str, float]]:
-    """Iterate over a record's numbers by tag: `run/...`, `game/...`, `agent_0/...`."""
-    for group, numbers in groups(record):
-        for name, value in numbers.items():
-            if value is not None:
-                yield f"{group}/{name}", float(value)
-
-
 def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
     """Iterate over a record's numbers by group and name, as in TensorBoard; None: no value."""
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
@@ -78,10 +282,7 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
 
 
 def row_of(record: Record) -> dict[str, float]:
-    """Return a record as one row of columns: axes by their names, others as `group/name`.
-
-    NaN: no value.
-    """
+    """Return a record as one row: axes by their names, others as `group/name`; NaN: no value."""
     found: dict[str, float | None] = {axis: getattr(record, name) for name, axis in AXES.items()}
     for group, values in groups(record):
         found |= {f"{group}/{name}": value for name, value in values.items()}

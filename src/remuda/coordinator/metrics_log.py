@@ -1,4 +1,8 @@
-"""Write metrics to a file of JSON lines, which is authoritative, and to TensorBoard's file."""
+"""Write metrics to a file of JSON lines, which is authoritative, and to TensorBoard's file.
+
+An event holds all numbers of a record. As protobuf objects these are ten thousand at 256 policies
+and four times as costly as JSON; here a number is four bytes after the cached bytes of its tag.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,132 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from io import FileIO
+from itertools import chain, compress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from remuda.checkpoint.opening import APPEND, open_file
 from remuda.coordinator.frozen import FrozenTexts
-from remuda.coordinator.metrics import Record
-from remuda.coordinator.metrics_events import EventEncoder, frame, openings
-from remuda.coordinator.pieces import Pieces, Work, encode, joined
+from remuda.coordinator.metrics import Record, groups
+from remuda.coordinator.pieces import ROWS, Pieces, Work, encode, joined
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.kernels import njit
+from remuda.types import Array
+
+CHEAPER = 4  # a number here costs this fraction of a value in JSON
+
+
+class EventEncoder:
+    """Encodes records as events; caches the bytes of every tag."""
+
+    def __init__(self) -> None:
+        self._tags: dict[tuple[str, tuple[str, ...]], list[bytes]] = {}
+        self._known = 0  # cached tags; a new one costs as much as a value in JSON
+
+    def encode(self, record: Record, event: Any, found: list[bytes]) -> Work:
+        """Encode a record as one event, in pieces."""
+        values: list[bytes] = []
+        all_groups = list(groups(record))
+        for start in range(0, len(all_groups), ROWS):
+            part = all_groups[start : start + ROWS]
+            known = self._known
+            values.append(self.values(part))
+            numbers = sum(len(named) for _, named in part)
+            yield max(numbers // CHEAPER, self._known - known)
+        summary = b"".join(values)
+        found.append(event.SerializeToString() + SUMMARY + _varint(len(summary)) + summary)
+
+    def values(self, part: Iterable[tuple[str, Mapping[str, float | None]]]) -> bytes:
+        """Return what protobuf writes of `Summary.value` for numbers with a value."""
+        tags: list[bytes] = []
+        numbers: list[float | None] = []
+        for group, named in part:
+            tags += self._tags_of(group, tuple(named))
+            numbers += named.values()
+        there = [number is not None for number in numbers]
+        with np.errstate(over="ignore"):  # as protobuf does: infinite
+            floats = np.array(list(compress(numbers, there)), np.float64).astype("<f4")
+        pairs = zip(compress(tags, there), floats.view("V4").tolist(), strict=True)
+        return b"".join(chain.from_iterable(pairs))
+
+    def _tags_of(self, group: str, names: tuple[str, ...]) -> list[bytes]:
+        found = self._tags.get((group, names))
+        if found is None:
+            found = self._tags[group, names] = [_opened(f"{group}/{name}") for name in names]
+            self._known += len(found)
+        return found
+
+
+# Bytes of the protocol-buffer encoding: the number of a field and the kind of what follows.
+SUMMARY = b"\x2a"  # Event.summary = 5, with a length
+VALUE = b"\x0a"  # Summary.value = 1, with a length
+TAG = b"\x0a"  # Summary.Value.tag = 1, with a length
+SIMPLE_VALUE = b"\x15"  # Summary.Value.simple_value = 2, four bytes
+
+
+def _opened(tag: str) -> bytes:
+    name = tag.encode()
+    content = TAG + _varint(len(name)) + name + SIMPLE_VALUE
+    return VALUE + _varint(len(content) + 4) + content
+
+
+def _varint(number: int) -> bytes:
+    """Return a length as protocol buffers write it: seven bits a byte, the lowest first."""
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def frame(events: Iterable[bytes]) -> bytes:
+    """Frame events as TensorFlow records; TensorBoard's writer takes a hundred times as long."""
+    parts = []
+    for data in events:
+        for part in (len(data).to_bytes(8, "little"), data):
+            parts += [part, masked_checksum(part).to_bytes(4, "little")]
+    return b"".join(parts)
+
+
+def openings(resumed_at: int | None) -> list[bytes]:
+    """Return the events at the beginning of a new file."""
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+    events = [Event(wall_time=time.time(), file_version="brain.Event:2")]
+    if resumed_at is not None:
+        restart = SessionLog(status=SessionLog.START)
+        events.append(Event(wall_time=time.time(), step=resumed_at + 1, session_log=restart))
+    return [event.SerializeToString() for event in events]
+
+
+def masked_checksum(data: bytes) -> int:
+    """Return CRC-32C (Castagnoli), masked as in TensorFlow's records."""
+    found = _checksum(np.frombuffer(data, np.uint8), CASTAGNOLI) ^ 0xFFFFFFFF
+    return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@njit(cache=True)
+def _checksum(data: Array, table: Array) -> int:
+    found = np.uint32(0xFFFFFFFF)
+    for byte in data:
+        found = table[(found ^ byte) & np.uint32(0xFF)] ^ (found >> np.uint32(8))
+    return int(found)
+
+
+def _castagnoli() -> Array:
+    """Return the checksum's table: [256]."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, np.uint32(0x82F63B78) ^ (table >> 1), table >> 1)
+    return table.astype(np.uint32)
+
+
+CASTAGNOLI = _castagnoli()
+
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +168,6 @@ class MetricsLog:
         self.work.begin(self._writing(record, texts))
 
     def write(self, record: Record) -> None:
-        """Append a record to both."""
         self.begin(record)
         self.work.finish()
 

@@ -23,12 +23,10 @@ class Pieces:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing to do."""
         self._work: Work | None = None
 
     @property
     def busy(self) -> bool:
-        """Return whether something is left to do."""
         return self._work is not None
 
     def begin(self, work: Work) -> None:
@@ -47,7 +45,6 @@ class Pieces:
         return done
 
     def finish(self) -> None:
-        """Do the rest."""
         while self.busy:
             self.go_on()
 

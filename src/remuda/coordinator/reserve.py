@@ -26,7 +26,6 @@ class Reserve:
             os.posix_fallocate(self._descriptor, 0, size + RESULTS)
 
     def release(self) -> None:
-        """Release the space, right before it is needed."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,13 +1,14 @@
-"""The run directory: the files of a run; the only place that knows their names."""
+"""The run directory: the files of a run, and how it can be continued; only it knows their names."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -19,10 +20,9 @@ from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_ch
 from remuda.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
-from remuda.coordinator.continuing import way_on
 from remuda.coordinator.metrics import Record, read_metrics
 from remuda.coordinator.reserve import Reserve
-from remuda.errors import RunDirectoryError
+from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
 from remuda.types import Floats
@@ -31,26 +31,13 @@ NEEDED = 8 * 2**20  # bytes that must be free for a run to begin: weights, metri
 
 
 SUMMARY: Kinds = {
-    "game": str,
-    "schedule": str,
-    "seed": int,
-    "ended": str,
-    "seconds": NUMBER,
-    "turns": int,
-    "agent_steps": int,
-    "agent_steps_per_second": NUMBER,
-    "waits": int,
-    "layout": str,
-    "version": str,
+    **dict.fromkeys(("game", "schedule", "ended", "layout", "version"), str),
+    **dict.fromkeys(("seed", "turns", "agent_steps", "waits"), int),
+    **dict.fromkeys(("seconds", "agent_steps_per_second", "earlier"), NUMBER),
+    **dict.fromkeys(("restarts", "processors"), dict),
+    **dict.fromkeys(("halted", "notes"), list),
     "evaluation": (dict, NoneType),
-    "restarts": dict,
-    "halted": list,
-    "notes": list,
-    "processors": dict,
-    "earlier": NUMBER,
 }
-
-
 PROBED = 1.0
 """Seconds for which a lock is retried, since probing whether a run is active holds it briefly."""
 
@@ -134,7 +121,6 @@ class RunDirectory:
 
     @staticmethod
     def open(path: Path) -> RunDirectory:
-        """Open an existing run."""
         run = RunDirectory(Path(os.path.expanduser(path)).absolute())
         try:
             is_there = run.path.exists()
@@ -179,21 +165,16 @@ class RunDirectory:
             sweep(directory)
 
     def unlock(self) -> None:
-        """Release the run."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def refuse_if_running(self) -> None:
-        """Raise a `RunDirectoryError` if a process holds the run."""
         if self.is_running():
             raise _running(self.path)
 
     def is_running(self) -> bool:
-        """Return whether a process holds the run.
-
-        Any number of processes may ask at once: they share the lock, which its owner does not.
-        """
+        """Return whether a process holds the run; those that ask share the lock."""
         try:
             descriptor = open_file(self.path / "lock")
         except OSError:
@@ -204,14 +185,10 @@ class RunDirectory:
             os.close(descriptor)
 
     def is_finished(self) -> bool:
-        """Return whether the run reached its limit."""
         return bool(self.summary_so_far().get("finished", False))
 
     def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
-        """Cut a run back to so many turns and records, for a resume; returns damaged lines.
-
-        Nothing is lost: superseded files are kept in `earlier/`, by the number of the resume.
-        """
+        """Cut a run back to so many turns and records, for a resume; returns damaged lines."""
         damaged: list[int] = []
         try:
             kept = self._earlier()
@@ -262,14 +239,12 @@ class RunDirectory:
         write_file(self.metrics, b"".join(left))
 
     def read_config(self) -> Config:
-        """Read the configuration of the run."""
         tree = read_config(self.config)
         if not tree:  # else all defaults would stand in for what was lost
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
         return load_config(tree, str(self.config))
 
     def save_config(self, config: Config) -> None:
-        """Write the configuration atomically."""
         try:
             write_config(config, self.config)
         except OSError as error:
@@ -284,7 +259,6 @@ class RunDirectory:
         write_file(self.path / code_paths.FILE, json.dumps(found, indent=1).encode())
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
-        """Read the records of the run."""
         try:
             return tuple(read_metrics(self.metrics, damaged))
         except OSError as error:
@@ -338,11 +312,9 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is damaged: {error}") from None
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write the results of the run."""
         write_file(self.summary, json.dumps(summary, indent=2).encode())
 
     def read_summary(self) -> dict[str, Any]:
-        """Read the results of the run."""
         return read_checked(self.summary, _checked, "the run has not ended")
 
     def summary_so_far(self) -> dict[str, Any]:
@@ -376,3 +348,55 @@ def write_file(path: Path, data: bytes) -> None:
         write_whole(path, data)
     except OSError as error:
         raise RunDirectoryError(f"cannot write {path}: {error.strerror}") from None
+
+
+def can_continue(run: RunDirectory) -> bool:
+    """Return whether a run has a checkpoint to continue from, by its manifest."""
+    for number in reversed(run.checkpoints.numbers()):
+        try:
+            run.checkpoints.manifest(number)
+        except CheckpointError:
+            continue
+        return True
+    return False
+
+
+def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
+    """Return whether a directory holds a run to continue; move one without a checkpoint away."""
+    if not run.config.exists():
+        return False
+    run.refuse_if_running()
+    if can_continue(run):
+        return True
+    aside, number = run.path.with_name(f"{run.path.name}-given-up"), 1
+    while aside.exists():
+        number += 1
+        aside = run.path.with_name(f"{run.path.name}-given-up-{number}")
+    try:
+        run.path.rename(aside)
+    except OSError as error:
+        raise RunDirectoryError(f"cannot move {run.path}: {error.strerror}") from None
+    say(f"{run.path} has no checkpoint to continue from: it starts again, and {aside} keeps it")
+    return False
+
+
+def begin_anew(run: RunDirectory) -> str:
+    """Return how to begin a new run with a run's configuration, as a clause."""
+    config = shlex.quote(str(run.config))
+    return f"begin a new run: remuda train --config {config} --run.directory NEW"
+
+
+def way_on(run: RunDirectory) -> str:
+    """Return what to do next with an unfinished run, as a clause."""
+    path = shlex.quote(str(run.path))
+    if not can_continue(run):
+        return f"it has no checkpoint to continue from: {begin_anew(run)}"
+    try:
+        tree = run.read_config().model_dump(mode="json")
+    except RemudaError:
+        tree = {}
+    if pickled.is_pickled(str(tree.get("game", ""))):  # its code must be passed again
+        return f'continue with: remuda.train(THE GAME, resume="{run.path}")'
+    if any(pickled.names_in(tree)):
+        return f'pass its code again: remuda.train(..., resume="{run.path}")'
+    return f"continue with: remuda train --resume {path}"

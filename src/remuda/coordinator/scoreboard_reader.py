@@ -6,21 +6,68 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
-from remuda.coordinator.member_record import MemberRecord
-from remuda.coordinator.population_record import population_record
-from remuda.coordinator.records import POLICY_COLUMNS, SHARES, PolicyRecord, Record
-from remuda.coordinator.spread import Numbers, Spread, spread_of
+from remuda.coordinator.metrics import (
+    POLICY_COLUMNS,
+    SHARES,
+    MemberRecord,
+    PolicyRecord,
+    Record,
+    population_record,
+)
 from remuda.experience.store import ExperienceStore
 from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
 from remuda.population.table import MemberRow, Table
-from remuda.population.table_layout import MATCHES
+from remuda.population.table_parts import MATCHES
 from remuda.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboard, added_up
+
+Numbers = list[float | None]
+
+
+class Spread(NamedTuple):
+    """Extremes and deviation of each policy's returns in an interval; None: no episode ended."""
+
+    low: Numbers
+    high: Numbers
+    deviation: Numbers
+
+
+def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
+    """Combine the actors' counts since a mark; sums of squares as in Chan et al. 1983.
+
+    An actor that ends an episode during the reading, or just before the mark, may count it on one
+    side only; then the mean itself serves as an extreme.
+    """
+    fresh = (rows[..., Policy.MARK] == mark) & (rows[..., Policy.RETURNS] > 0)
+    count = np.where(fresh, rows[..., Policy.RETURNS], 0.0)
+    total = count.sum(0)
+    divisor = np.maximum(total, 1.0)
+    above = np.where(fresh, rows[..., Policy.ABOVE_SUM], 0.0)
+    above_mean = above / np.maximum(count, 1.0)
+    mean = np.where(fresh, rows[..., Policy.FIRST] + above_mean, 0.0)
+    joined = (count * mean).sum(0) / divisor
+    squares = np.where(fresh, rows[..., Policy.ABOVE_SQUARES] - above * above_mean, 0.0)
+    squares = np.maximum(squares, 0.0) + count * np.square(mean - joined)
+    deviation = np.sqrt(squares.sum(0) / divisor)
+    low = np.where(fresh, rows[..., Policy.LOW], np.inf).min(0)
+    high = np.where(fresh, rows[..., Policy.HIGH], -np.inf).max(0)
+    known = [n > 0 and m is not None for n, m in zip(total.tolist(), means, strict=True)]
+    return Spread(
+        [
+            min(x, m or 0.0) if k else None
+            for x, m, k in zip(low.tolist(), means, known, strict=True)
+        ],
+        [
+            max(x, m or 0.0) if k else None
+            for x, m, k in zip(high.tolist(), means, known, strict=True)
+        ],
+        [x if k else None for x, k in zip(deviation.tolist(), known, strict=True)],
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +112,6 @@ class ScoreboardReader:
         self.mark(self.start)
 
     def read(self) -> Reading:
-        """Read the counters."""
         board = self.scoreboard
         rows = board.policy_rows()
         return Reading(
@@ -230,7 +276,6 @@ def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Se
 
 
 def member_record(row: MemberRow, table: Table) -> MemberRecord:
-    """Make the record of a member from its row of the table."""
     ref, parent, born, place, numbers = row
     return MemberRecord(
         int(numbers[GAMES]),

@@ -27,17 +27,11 @@ ERRORS = 20
 
 
 STATUS: Kinds = {
-    "time": NUMBER,
-    "coordinator": int,
-    "schedule": str,
-    "ended": str,
-    "seconds": NUMBER,
-    "turns": int,
-    "agent_steps_per_second": NUMBER,
-    "roles": list,
-    "policies": dict,
-    "members": dict,
-    "errors": list,
+    **dict.fromkeys(("time", "seconds", "agent_steps_per_second"), NUMBER),
+    **dict.fromkeys(("coordinator", "turns"), int),
+    **dict.fromkeys(("schedule", "ended"), str),
+    **dict.fromkeys(("roles", "errors"), list),
+    **dict.fromkeys(("policies", "members"), dict),
 }
 
 
@@ -80,7 +74,6 @@ class StatusFile:
         self.work.begin(self._writing(record, roles, ended))
 
     def write(self, record: Record, roles: Iterable[RoleStatus], ended: str) -> None:
-        """Write the final status."""
         self.begin(record, roles, ended)
         self.work.finish()
 
@@ -110,7 +103,6 @@ class StatusFile:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Read the newest status."""
     return read_checked(path, _checked, "the run has not begun")
 
 

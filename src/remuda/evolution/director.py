@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from numpy.random import Generator
 
 from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import EvolutionConfig
-from remuda.evolution.exploring import Explorer
-from remuda.evolution.fitness_estimates import FitnessEstimates, estimate_fitness, unjudged
+from remuda.evolution.explore import Explorer
+from remuda.evolution.fitness import FitnessEstimates, estimate_fitness, unjudged
 from remuda.population.director import Birth, Command, Vacate
 from remuda.population.ledger import MET, Ledger
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
 
-Select = Callable[[Mapping[str, FitnessEstimates], np.random.Generator], list[tuple[str, str]]]
+Select = Callable[[Mapping[str, FitnessEstimates], Generator], list[tuple[str, str]]]
 """From fitness estimates to takeovers: (policy, parent)."""
 
 QUORUM = 0.75
@@ -27,19 +27,16 @@ which start later, are not waited for.
 
 
 @dataclass(frozen=True)
-class Takeover:
+class Plan:
     """The planned replacement of a policy by a copy of another."""
 
     policy: str
     parent: str
     fitness: tuple[float, float] | None
     """The fitness of the policy and of the parent; None: they were not judged together."""
-    second: str | None = None
-    """A second parent."""
-    born: int | None = None
-    """The parent's birth, to detect a newborn in its place; None: unknown."""
-    second_born: int | None = None
-    """The second parent's birth."""
+    second: str | None = None  # a second parent
+    born: int | None = None  # the parent's birth, to detect a newborn in its place; None: unknown
+    second_born: int | None = None  # the second parent's birth
 
 
 class Evolution:
@@ -64,9 +61,8 @@ class Evolution:
         kinds: Mapping[str, Hashable],
         select: Select,
         make_explorer: Callable[[], Explorer],
-        stream: Callable[[int, str], np.random.Generator],
+        stream: Callable[[int, str], Generator],
     ) -> None:
-        """Direct the policies of a run."""
         self._config, self._kinds = config, dict(kinds)
         self._select, self._stream = select, stream
         self._explorers = {kind: make_explorer() for kind in dict.fromkeys(kinds.values())}
@@ -75,8 +71,7 @@ class Evolution:
         """Each policy's birth, and its fitness and numbers when it was last judged. A newborn
         starts at its parent's fitness.
         """
-        self._planned: dict[str, Takeover] = {}
-        """Takeovers by the policy that leaves its place."""
+        self._planned: dict[str, Plan] = {}  # takeovers by the policy that leaves its place
 
     def step(
         self,
@@ -92,7 +87,7 @@ class Evolution:
         return [*born, *self._replace(population, ledger)]
 
     def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
-        """CheckpointPlay all that have played enough, and let the losers leave."""
+        """Judge all that have played enough, and let the losers leave."""
         random = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []
@@ -116,7 +111,7 @@ class Evolution:
                 crosses = self._explorers[kind].crosses or config.crossover_layers
                 second = self._second(others, alike, random) if crosses else None
                 births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
-                self._planned[policy] = Takeover(policy, parent, fitness, second, *births)
+                self._planned[policy] = Plan(policy, parent, fitness, second, *births)
                 commands.append(Vacate(policy))
         for name, worth in compared.items():
             member = population[PolicyRef(name)]
@@ -129,10 +124,7 @@ class Evolution:
         return commands
 
     def _second(
-        self,
-        others: Sequence[str],
-        judged: Mapping[str, FitnessEstimates],
-        random: np.random.Generator,
+        self, others: Sequence[str], judged: Mapping[str, FitnessEstimates], random: Generator
     ) -> str | None:
         """Return a second parent for a newborn: the better of two others that stay."""
         drawn = random.permutation(len(others))[:2].tolist()
@@ -154,14 +146,13 @@ class Evolution:
         return numbers if born == member.born else unjudged(member)
 
     def _birth(self, name: str, population: Population) -> Birth:
-        """Return the birth for an empty place."""
         random = self._stream(population.matches, name)
         plan = self._planned.pop(name, None)
         if plan is None or not _is_there(population, plan.parent, plan.born):
             parent = self._best(name, population)
             if parent is None:
                 return Birth(name)
-            plan = Takeover(name, parent, None)
+            plan = Plan(name, parent, None)
         held = population[PolicyRef(plan.parent)]
         others = [member.hyperparameters for member in self._like(name, population)]
         second: PolicyRef | None = None
@@ -203,7 +194,6 @@ class Evolution:
         return [m for m in population.learning if kinds.get(m.ref.policy) == kind]
 
     def state(self) -> State:
-        """Return the last judgements and the planned births."""
         return {
             "last": self._last,
             "before": {name: list(judged) for name, judged in self._before.items()},
@@ -221,7 +211,6 @@ class Evolution:
         }
 
     def restore(self, state: State) -> None:
-        """Restore from `state`."""
         self._last = whole(state, "last")
         before = branch(state, "before")
         self._before = {}
@@ -230,7 +219,7 @@ class Evolution:
             sums = [real_number(number, where) for number in numbers]
             self._before[name] = whole_number(born, where), real_number(value, where), sums
         self._planned = {
-            policy: Takeover(
+            policy: Plan(
                 policy, parent, (fitness[0], fitness[1]) if fitness else None, second, *born
             )
             for policy, (parent, fitness, second, *born) in state["planned"].items()

@@ -1,4 +1,4 @@
-"""New hyperparameters for newborn policies: perturbed, or drawn from the prior.
+"""New hyperparameters for newborn policies: perturbed, drawn from the prior, or by a bandit.
 
 Jaderberg et al. 2017, "Population based training of neural networks", section 4. Every number draws
 from the generator whatever the values are, so that equal seeds move all policies alike.
@@ -8,90 +8,107 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
+from numpy.random import Generator
 
-from remuda.errors import UsageError
-from remuda.evolution.numbers import AtBounds, Evolvable, value_of
+from remuda.checkpoint.fitting import real_number, where_is
+from remuda.config import EvolutionConfig
+from remuda.evolution.bandit import MOST, Trial, suggest
+from remuda.evolution.numbers import Evolvable, value_of
+from remuda.evolution.weights import cross_hyperparameters
+from remuda.types import State
 
-FACTORS = (0.8, 1.25)
-"""Equally likely factors that undo each other."""
+Values = Mapping[str, float]  # named hyperparameters
+FACTORS = (0.8, 1.25)  # equally likely factors that undo each other
 
 
 def perturb(
-    values: Mapping[str, float],
-    numbers: Sequence[Evolvable],
-    rng: np.random.Generator,
-    *,
-    factors: Sequence[float] = FACTORS,
-    at_bounds: AtBounds = "reflect",
+    values: Values, numbers: Sequence[Evolvable], rng: Generator, factors: Sequence[float] = FACTORS
 ) -> dict[str, float]:
     """Multiply each evolving number by a factor drawn for it; other values stay.
 
-    On a linear scale a value moves by log(factor) times the distance of the bounds, so by 22% of it
-    for 0.8 and 1.25: the same step everywhere, also at 0. An integer moves by at least 1.
+    On a linear scale a value moves by log(factor) times the distance of the bounds: the same step
+    everywhere, also at 0.
     """
-    _check_factors(factors)
     found = dict(values)
     for number in numbers:
         factor = factors[int(rng.integers(len(factors)))]
-        found[number.name] = _moved(number, value_of(values, number), factor, at_bounds)
+        before = number.fitted(value_of(values, number))
+        if factor == 1.0:
+            moved = before
+        elif number.log:
+            moved = before * factor
+        else:
+            moved = before + math.log(factor) * (number.high - number.low)
+        found[number.name] = number.fitted(moved, reflect=True)
     return found
 
 
 def resample(
-    values: Mapping[str, float],
-    numbers: Sequence[Evolvable],
-    rng: np.random.Generator,
-    *,
-    probability: float = 1.0,
+    values: Values, numbers: Sequence[Evolvable], rng: Generator, probability: float = 1.0
 ) -> dict[str, float]:
-    """Redraw each evolving number from its prior with a probability; other values stay."""
-    _check_probability(probability)
+    """Draw each evolving number again with a probability; other values stay."""
     found = dict(values)
     for number in numbers:
-        anew, drawn = rng.random() < probability, number.draw(rng)
-        if anew:
+        is_drawn, drawn = rng.random() < probability, number.draw(rng)
+        if is_drawn:
             found[number.name] = drawn
     return found
 
 
-def explore(
-    values: Mapping[str, float],
-    numbers: Sequence[Evolvable],
-    rng: np.random.Generator,
-    *,
-    resample_probability: float = 0.25,
-    factors: Sequence[float] = FACTORS,
-    at_bounds: AtBounds = "reflect",
-) -> dict[str, float]:
-    """Redraw each evolving number with a probability, and perturb it otherwise."""
-    _check_probability(resample_probability)
-    found = perturb(values, numbers, rng, factors=factors, at_bounds=at_bounds)
-    return resample(found, numbers, rng, probability=resample_probability)
+class Explorer:
+    """Chooses the evolving numbers of each newborn; all others are its parent's."""
 
+    def __init__(self, config: EvolutionConfig, numbers: Sequence[Evolvable]) -> None:
+        self._config, self._numbers = config, tuple(numbers)
+        self._trials: list[Trial] = []  # trials for a bandit, the newest last
 
-def _moved(number: Evolvable, value: float, factor: float, at_bounds: AtBounds) -> float:
-    before = number.fitted(value)
-    if factor == 1.0:
-        return before
-    if number.log:
-        moved = before * factor
-    else:
-        moved = before + math.log(factor) * (number.high - number.low)
-    after = number.fitted(moved, at_bounds)
-    if number.whole and after == before:
-        after = number.fitted(before + math.copysign(1.0, factor - 1.0), at_bounds)
-    return after
+    @property
+    def crosses(self) -> bool:
+        """True if numbers of a second parent are taken: redrawn ones have no parent."""
+        config = self._config
+        return bool(self._numbers and config.crossover_numbers and config.explore == "perturb")
 
+    def choose(
+        self,
+        parent: Values,
+        others: Sequence[Values],
+        time: float,
+        rng: Generator,
+        second: Values | None = None,
+    ) -> dict[str, float]:
+        config, numbers = self._config, self._numbers
+        if not numbers:
+            return {}
+        if second is not None:
+            parent = cross_hyperparameters(parent, second, rng, share=config.crossover_numbers)
+        if config.explore == "pb2":
+            return suggest(numbers, self._trials, time, rng, pending=others)
+        if config.explore == "resample":
+            found = resample(parent, numbers, rng)
+        else:
+            found = perturb(parent, numbers, rng, config.factors)
+            found = resample(found, numbers, rng, config.resample)
+        return {number.name: found[number.name] for number in numbers}
 
-def _check_factors(factors: Sequence[float]) -> None:
-    if not len(factors) or not all(math.isfinite(f) and f > 0.0 for f in factors):
-        raise UsageError(
-            f"factors are {list(factors)}; they must be numbers above 0, such as {list(FACTORS)}"
-        )
+    def note(self, values: Values, time: float, gain: float) -> None:
+        """Record the gain of a policy's fitness with these hyperparameters."""
+        if self._config.explore == "pb2" and self._numbers:
+            own = {number.name: values[number.name] for number in self._numbers}
+            self._trials = [*self._trials, Trial(own, time, gain)][-MOST:]
 
+    def state(self) -> State:
+        return {"trials": [[dict(each.values), each.time, each.gain] for each in self._trials]}
 
-def _check_probability(probability: float) -> None:
-    if not 0.0 <= probability <= 1.0:
-        raise UsageError(f"probability is {probability}; it must be between 0 and 1")
+    def restore(self, state: State) -> None:
+        where = where_is(state, "trials")
+        trials: list[Any] = state["trials"]
+        self._trials = [
+            Trial(
+                {n.name: real_number(values[n.name], where) for n in self._numbers},
+                real_number(time, where),
+                real_number(gain, where),
+            )
+            for values, time, gain in trials
+        ]

@@ -3,105 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from remuda.errors import UsageError
+from remuda.config.evolution import episode_metrics_of
+from remuda.population.records import (
+    FRESH,
+    GAMES,
+    MEETINGS,
+    RATING,
+    REWARD,
+    SQUARES,
+    TEAM,
+    UNCERTAINTY,
+    WINS,
+    Member,
+)
 from remuda.types import Bools, Numbers
 
-LEAST = 10
-"""Least returns to judge a policy by: the deviation of fewer may be 0 by chance."""
+LEAST = 10  # least returns to judge a policy by: the deviation of fewer may be 0 by chance
 
 
 @dataclass(frozen=True)
 class Fitness:
-    """Means and standard errors of P policies in D objectives; a policy with NaN is not judged.
-
-    Attributes:
-        names: of the policies.
-        means: [P, D].
-        errors: [P, D] standard errors of the means; 0: the mean is known.
-        freedom: [P, D] degrees of freedom that the errors have; infinite: errors are known.
-        maximise: by objective, whether more is better.
-        together: [P, P, D] bounds of the correlation of two policies' means, 0 to 1, from common
-            games; None: independent.
-    """
+    """Means and standard errors of P policies in D objectives; more is better."""
 
     names: tuple[str, ...]
-    means: Numbers = field(repr=False)
-    errors: Numbers = field(repr=False)
-    freedom: Numbers = field(repr=False)
-    maximise: tuple[bool, ...] = (True,)
+    means: Numbers = field(repr=False)  # [P, D]; NaN: the policy is not judged
+    errors: Numbers = field(repr=False)  # [P, D] of the means; 0: the mean is known
+    freedom: Numbers = field(repr=False)  # [P, D] degrees of freedom; infinite: known errors
     together: Numbers | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        """Refuse arrays that do not fit."""
-        shape = (len(self.names), len(self.maximise))
-        for what in ("means", "errors", "freedom"):
-            found = getattr(self, what).shape
-            if found != shape:
-                raise UsageError(f"fitness: {what} are {found}; they must be {shape}")
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
-        if twice:
-            raise UsageError(f"fitness: {twice[0]} is named twice among the policies")
-        if self.together is not None and self.together.shape != (shape[0], *shape):
-            raise UsageError(
-                f"fitness: together is {self.together.shape}; it must be {(shape[0], *shape)}"
-            )
-        if (self.errors < 0.0).any():
-            raise UsageError("fitness: a standard error is negative")
-
-    @classmethod
-    def of_samples(
-        cls, samples: Mapping[str, npt.ArrayLike], least: int = LEAST, maximise: bool = True
-    ) -> Fitness:
-        """Return the fitness of policies from independent samples, such as recent returns.
-
-        `samples`: by policy, [n] each. One with fewer than `least`, or with a non-finite one, is
-        not judged.
-        """
-        if least < 2:
-            raise UsageError(f"least is {least}; a standard error takes 2 samples or more")
-        rows = []
-        for values in samples.values():
-            found = np.asarray(values, np.float64).ravel()
-            if len(found) < least or not np.isfinite(found).all():
-                rows.append((np.nan, np.nan, np.nan))
-            else:
-                error = found.std(ddof=1) / np.sqrt(len(found))
-                rows.append((found.mean(), error, len(found) - 1.0))
-        means, errors, freedom = np.array(rows, np.float64).reshape(-1, 3).T[:, :, None]
-        return cls(tuple(samples), means, errors, freedom, (maximise,))
-
-    @classmethod
-    def of_estimates(
-        cls,
-        names: Sequence[str],
-        means: npt.ArrayLike,
-        errors: npt.ArrayLike,
-        maximise: bool = True,
-    ) -> Fitness:
-        """Return the fitness from means [P] with known standard errors [P], such as ratings."""
-        found = np.asarray(means, np.float64)[:, None]
-        whole = np.full(found.shape, np.inf)
-        spread = np.asarray(errors, np.float64)[:, None]
-        return cls(tuple(names), found, spread, whole, (maximise,))
-
-    @classmethod
-    def joined(cls, objectives: Sequence[Fitness]) -> Fitness:
-        """Return several objectives of the same policies as one fitness."""
-        if not objectives or any(each.names != objectives[0].names for each in objectives):
-            raise UsageError("fitness: objectives must be of the same policies, in one order")
-        return cls(
-            objectives[0].names,
-            np.concatenate([each.means for each in objectives], 1),
-            np.concatenate([each.errors for each in objectives], 1),
-            np.concatenate([each.freedom for each in objectives], 1),
-            tuple(flag for each in objectives for flag in each.maximise),
-        )
+    """[P, P, D] bounds of the correlation of two policies' means, 0 to 1, from common games; None:
+    independent."""
 
     @property
     def judged(self) -> Bools:
@@ -122,7 +58,7 @@ class Fitness:
         pair = [better, worse]
         one, other = self.means[pair, objective].tolist()
         errors, freedoms = self.errors[pair, objective].tolist(), self.freedom[pair, objective]
-        difference = one - other if self.maximise[objective] else other - one
+        difference = one - other
         scale = max(errors)
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
@@ -134,3 +70,139 @@ class Fitness:
         if doubt == 0.0:
             return float(special.ndtr(-ratio))
         return float(special.stdtr(sum(squares) ** 2 / doubt, -ratio))
+
+
+ROUNDING = 1e-7  # the relative rounding error of returns: sums of numbers of 24 bits
+
+
+class FitnessEstimate(NamedTuple):
+    """A policy's fitness in one objective, with its uncertainty."""
+
+    value: float  # mean return of its games or of its team in them, its rating, or its win rate
+    error: float  # standard error of the value
+    freedom: float = math.inf  # degrees of freedom of the error
+    by_games: bool = True  # a mean over games, so that policies of one game may share its luck
+
+
+class Meetings(NamedTuple):
+    """A policy's opponents since its birth, with which it shares luck."""
+
+    place: int  # the policy's place in the population
+    games: float  # number of its seats
+    met: Numbers  # [policies] meetings by place; also with itself, if it had several seats
+
+    @property
+    def seats(self) -> float:
+        """Its mean number of seats in a match, weighted by seats."""
+        return 1.0 + float(self.met[self.place]) / self.games if self.games else 1.0
+
+
+class FitnessEstimates(NamedTuple):
+    """The fitness estimates of a policy."""
+
+    objectives: tuple[FitnessEstimate, ...]
+    games: int  # games that it was judged by
+    meetings: Meetings | None = None  # its opponents; None: its games are independent of others'
+
+    @property
+    def value(self) -> float:
+        return self.objectives[0].value
+
+
+def estimate_fitness(
+    member: Member, before: Sequence[float], objectives: Sequence[str], met: Numbers | None = None
+) -> FitnessEstimates | None:
+    """Estimate a policy's fitness by its games since its numbers were `before`: [fields].
+
+    `objectives`: as `population.evolution.fitness` names them; `met`: [policies] meetings by place.
+    """
+    now = member.numbers.tolist()
+    games = now[GAMES] - before[GAMES]
+    if games < 2:
+        return None
+    meetings = Meetings(member.place, now[GAMES], met) if met is not None else None
+    seats = meetings.seats if meetings is not None else 1.0
+    columns = _columns(objectives)
+    found = [_estimate(now, before, games, seats, *each) for each in columns]
+    known = tuple(each for each in found if each is not None)
+    return FitnessEstimates(known, int(games), meetings) if len(known) == len(found) else None
+
+
+def _columns(objectives: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield each objective with the column of its sum, where it has one."""
+    after = len(FRESH)
+    for objective in objectives:
+        if episode_metrics_of([objective]):
+            yield objective, after
+            after += 2
+        else:
+            yield objective, TEAM if objective == "team_return" else REWARD
+
+
+def _estimate(
+    now: Sequence[float],
+    before: Sequence[float],
+    games: float,
+    seats: float,
+    objective: str,
+    total: int,
+) -> FitnessEstimate | None:
+    """Return the estimate of one objective; None: no data yet.
+
+    For a mean over games, `total` is the column of the sum, and the next that of squares. A policy
+    with several seats of a match has that match's luck on each: in the worst case, such as shared
+    rewards, they count as one game. Games are counted that way, which no correlation makes too
+    many.
+    """
+    matches = games / seats
+    if objective == "rating":
+        return FitnessEstimate(now[RATING], now[UNCERTAINTY], by_games=False)
+    if objective == "win_rate":
+        met, won = now[MEETINGS] - before[MEETINGS], now[WINS] - before[WINS]
+        if met <= 0:
+            return None
+        # Two matches that went half and half are added, so that no error is 0 (Agresti, Coull).
+        each = met / matches
+        share = (won + each) / (met + 2.0 * each)
+        return FitnessEstimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
+    square = SQUARES if total == REWARD else total + 1
+    mean = (now[total] - before[total]) / games
+    squares = (now[square] - before[square]) / games
+    variance = max(squares - mean**2, 0.0) * games / (games - 1.0)
+    error = max(math.sqrt(variance / matches), ROUNDING * abs(mean))
+    value = -mean if objective.endswith(":min") else mean
+    return FitnessEstimate(value, error, max(matches - 1.0, 1.0))
+
+
+def fitness_of(worths: Mapping[str, FitnessEstimates]) -> Fitness:
+    count = len(next(iter(worths.values())).objectives) if worths else 1
+    columns = np.array([worth.objectives for worth in worths.values()], np.float64)
+    columns = np.moveaxis(columns.reshape(len(worths), count, 4), 2, 0)
+    means, errors, freedom, by_games = columns
+    together = _together(worths)[:, :, None] * by_games[None, :, :]
+    return Fitness(tuple(worths), means, errors, freedom, together)
+
+
+def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
+    """Return [P, P]: bounds of the correlation of two policies' means.
+
+    For sums of n and m returns with l pairs from one match it is l / sqrt(n m), counted once for
+    all seats of a policy in a match.
+    """
+    known = [worth.meetings for worth in worths.values() if worth.meetings is not None]
+    if len(known) < len(worths) or not worths:
+        return np.zeros((len(worths), len(worths)))
+    places = [each.place for each in known]
+    met = np.array([each.met[places] for each in known])
+    # Meetings since both exist, scaled to the games that both are judged by.
+    played = np.array([each.games for each in known])
+    games = np.array([worth.games for worth in worths.values()], np.float64)
+    seats = np.array([each.seats for each in known])
+    pairs = met / np.minimum.outer(played, played) * np.minimum.outer(games, games)
+    found: Numbers = np.minimum(pairs / np.sqrt(np.outer(games * seats, games * seats)), 1.0)
+    return found
+
+
+def unjudged(member: Member) -> list[float]:
+    """Return a policy's numbers before it played: what a newborn is judged from."""
+    return [*FRESH, *[0.0] * (len(member.numbers) - len(FRESH))]

@@ -15,24 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from remuda.evolution.crossover import warm_start
-from remuda.evolution.layout import WeightLayout
+from remuda.evolution.weights import WeightLayout, warm_start
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.networks.network import GATES
 from remuda.policies.spec import PolicySpec
 from remuda.types import Array, Floats
 
-HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")
-"""A hidden layer: its tower, and its number."""
-IN = ("weight", "weight_sigma")
-"""Parts of a layer that weigh its inputs."""
+HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # a hidden layer: its tower, and its number
+IN = ("weight", "weight_sigma")  # parts of a layer that weigh its inputs
 
 
 def network_family(spec: PolicySpec) -> tuple[object, ...]:
     """Return what networks share that differ in widths and numbers of layers alone.
 
-    They have the same inputs and outputs. Widths are those of hidden layers, of a recurrent layer,
-    and of convolutions; the number of hidden layers may differ, if both have at least one.
+    Widths are those of hidden layers, of a recurrent layer, and of convolutions; the number of
+    hidden layers may differ, if both have at least one.
     """
     network, config = spec.config.network, spec.config
     rest: dict[str, Any] = network.model_dump(
@@ -59,28 +56,19 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Grown:
-    """Weights of one network made from those of another.
+    """Weights of one network made from those of another."""
 
-    Attributes:
-        weights: [P] of the new network.
-        taken: number of copied weights.
-        exact: whether it computes the same outputs, if layers are followed by ReLU.
-    """
-
-    weights: Floats
-    taken: int
-    exact: bool
+    weights: Floats  # [P] of the new network
+    taken: int  # the number of copied weights
+    exact: bool  # whether it computes the same outputs, if layers are followed by ReLU
 
 
 def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Grown:
-    """Start a network with the weights of another of its family.
+    """Start a network with the weights [P_parent] of another of its family, `fresh` [P] elsewhere.
 
     Wider layers, also gated recurrent ones, keep their outputs, and so do additional hidden layers,
     which start as the identity: exactly after ReLU, nearly after tanh. A narrower network has the
-    first units. With fewer hidden layers, the reader of the last one is newly drawn, since it read
-    another layer.
-
-    `weights`: [P_parent] trained; `fresh`: [P] newly drawn.
+    first units. With fewer hidden layers, the reader of the last one is newly drawn.
     """
     found = warm_start(weights, parent, fresh, child)
     mine, theirs = child.tensors(found.weights), parent.shapes
@@ -110,15 +98,11 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
 
 
 def _weight_of(name: str) -> str:
-    """Return the name of the weight of a tensor's layer."""
     return f"{name.rpartition('.')[0]}.weight"
 
 
 def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
-    """Zero the weights from new inputs to old units.
-
-    Linear layers are [in, out], of gates [in, 3 x out]; convolutions [out, in, ...].
-    """
+    """Zero weights from new inputs to old units: linear [in, out], convolutions [out, in, ..]."""
     if tensor.ndim == 4:
         tensor[: old[0], old[1] :] = 0.0
     else:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
+from numpy.random import Generator
 
 from remuda.config import Config, EvolutionConfig, PopulationConfig
 from remuda.config.evolution import OBJECTIVES
 from remuda.errors import ConfigError
 from remuda.evolution.director import Evolution, Select
-from remuda.evolution.exploring import Explorer
-from remuda.evolution.fitness import LEAST
-from remuda.evolution.fitness_estimates import FitnessEstimates, fitness_of
+from remuda.evolution.explore import Explorer
+from remuda.evolution.fitness import LEAST, FitnessEstimates, fitness_of
 from remuda.evolution.grow import network_family
 from remuda.evolution.numbers import Evolvable, check_numbers
-from remuda.evolution.select import binary_tournament, non_dominated, t_test, truncation
+from remuda.evolution.select import TakeOver, binary_tournament, non_dominated, t_test, truncation
 from remuda.hyperparameters import with_values
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
-from remuda.population.feasibility import can_do_without, can_stand_in
+from remuda.population.matchmaking import can_do_without, can_stand_in
+from remuda.population.ratings import sides_by_agent
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once
-from remuda.population.team_returns import sides_by_agent
 from remuda.rng import make_rng
 
 
 def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> Evolution | None:
-    """Return the director of evolution; None: evolution is off."""
     evolution = config.population.evolution
     if not evolution.on:
         return None
@@ -45,10 +43,7 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
 
 
 def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
-    """Return the initial policies, with initial numbers drawn if configured.
-
-    Draws follow from the seed of the run and a policy's name.
-    """
+    """Return the initial policies, with initial numbers drawn if configured."""
     evolution = config.population.evolution
     if not (evolution.on and evolution.draw_first):
         return tuple(specs)
@@ -60,23 +55,21 @@ def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[Pol
     return tuple(found)
 
 
-def selection(config: EvolutionConfig) -> Select:
-    """Return the configured selection."""
+SELECTIONS: Mapping[str, Callable[..., list[TakeOver]]] = {
+    "truncation": truncation,
+    "tournament": binary_tournament,
+    "t_test": t_test,
+    "non_dominated": non_dominated,
+}
 
-    def select(
-        worths: Mapping[str, FitnessEstimates], random: np.random.Generator
-    ) -> list[tuple[str, str]]:
-        fitness, confidence = fitness_of(worths), config.confidence
-        if config.select == "tournament":
-            found = binary_tournament(fitness, random, confidence=confidence)
-        elif config.select == "t_test":
-            found = t_test(fitness, random, confidence=confidence)
-        elif config.select == "non_dominated":
-            share = config.share
-            found = non_dominated(fitness, random, fraction=share, confidence=confidence)
-        else:
-            share = config.share
-            found = truncation(fitness, random, fraction=share, confidence=confidence)
+
+def selection(config: EvolutionConfig) -> Select:
+    options = {"confidence": config.confidence}
+    if config.select in ("truncation", "non_dominated"):
+        options["fraction"] = config.share
+
+    def select(worths: Mapping[str, FitnessEstimates], random: Generator) -> list[tuple[str, str]]:
+        found = SELECTIONS[config.select](fitness_of(worths), random, **options)
         return [(each.policy, each.parent) for each in found]
 
     return select
@@ -86,7 +79,6 @@ NUMBERS = "population.evolution.numbers"
 
 
 def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
-    """Return the numbers that evolve."""
     try:
         return tuple(
             Evolvable(name, number.low, number.high, number.log)
@@ -97,10 +89,7 @@ def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
 
 
 def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:
-    """Return the kind of each policy that evolves.
-
-    Policies of one kind may take over from each other.
-    """
+    """Return the kind of each policy that evolves: those of one may replace each other."""
     evolution = config.population.evolution
     by_seats, any_network = evolution.among == "seats", evolution.networks == "any"
     return {
@@ -118,10 +107,7 @@ def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dic
 def always_one_team(
     population: PopulationConfig, kinds: Mapping[str, Hashable], roster: Roster
 ) -> bool:
-    """Return whether policies of one kind are one team in every possible match.
-
-    `kinds`: by policy.
-    """
+    """Return whether policies of one kind are one team in every possible match."""
     if population.matchmaker != "fixed":
         return False
     sides = sides_by_agent(roster.teams or ("",) * len(roster.agents)).tolist()
@@ -136,7 +122,6 @@ def always_one_team(
 def check_evolution(
     config: Config, specs: Sequence[PolicySpec], roster: Roster, episode_metrics: Sequence[str] = ()
 ) -> None:
-    """Refuse what cannot evolve, before anything is made."""
     if not config.population.evolution.on:
         return
     key = "population.evolution"
@@ -167,7 +152,6 @@ def check_evolution(
 
 
 def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
-    """Raise a `ConfigError` where no policy may take over from another."""
     if len(set(kinds)) == len(kinds):
         more = " (but for widths and numbers of layers)" * (evolution.networks == "any")
         raise ConfigError(
@@ -179,10 +163,7 @@ def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
 
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
-    """Raise a `ConfigError` for a policy whose network differs from all of its kind.
-
-    It would be left out although networks may differ.
-    """
+    """Refuse a policy whose network differs from all of its kind, though networks may differ."""
     alone = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
     own = {spec.name: network_layout(spec) for spec in specs if spec.name in kinds}
     odd = [name for name in alone if list(own.values()).count(own[name]) == 1]
@@ -196,7 +177,6 @@ def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) 
 
 
 def _check_places(config: Config, roster: Roster) -> None:
-    """Raise a `ConfigError` where a policy could not leave its place."""
     begin = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
     members = begin.members
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))

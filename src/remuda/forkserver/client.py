@@ -42,7 +42,7 @@ MODULES = (
     "remuda.policies.algorithms.dqn",
     "remuda.policies.algorithms.fused",
     "remuda.policies.algorithms.iqn",
-    "remuda.population.learner_births",
+    "remuda.population.inheritance",
     "remuda.population.league",
     "remuda.population.following",
     "remuda.population.setup",

@@ -10,7 +10,7 @@ from remuda.checkpoint.names import file_name
 from remuda.learner.learner import Learner
 from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
-from remuda.population.learner_births import LearnerBirths
+from remuda.population.inheritance import LearnerBirths
 from remuda.types import State
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
     from remuda.policies.algorithms.algorithm import Algorithm
-    from remuda.population.learner_births import LearnerBirths
+    from remuda.population.inheritance import LearnerBirths
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class LearnerRole:
     def build(self) -> LearnerGroup:
         """Build the learners, with everything compiled that they will need."""
         from remuda.learner.warm_up import warm_up
-        from remuda.population.learner_births import LearnerBirths
+        from remuda.population.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         warm_up(self, self._stacks(births))
@@ -73,7 +73,7 @@ class LearnerRole:
 
     def group(self) -> LearnerGroup:
         from remuda.learner.group import LearnerGroup
-        from remuda.population.learner_births import LearnerBirths
+        from remuda.population.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         learners = [self._learner(specs, device, births) for specs, device in self._stacks(births)]

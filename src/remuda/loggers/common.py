@@ -20,7 +20,6 @@ IDS = "loggers.json"  # the file in the run directory with each logger's run id,
 
 
 def load_package(name: str, extra: str) -> ModuleType:
-    """Import the package of a service."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -28,7 +28,6 @@ class MLflowLogger(Callback):
     essential: ClassVar[bool] = False
 
     def __init__(self, tracking_uri: str | None = None, experiment: str | None = None) -> None:
-        """Log by the package `mlflow` or `mlflow-skinny`."""
         self._mlflow = load_package("mlflow", "mlflow")
         self._uri = tracking_uri
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "remuda"
@@ -63,11 +62,9 @@ class MLflowLogger(Callback):
         self._log("params", params)
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:  # noqa: ARG002
-        """Log a line."""
         self._log_metrics(measured(row), int(row["turns"]))
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:  # noqa: ARG002
-        """Log the result, and finish."""
         if not self._id:
             return
         if result is not None:

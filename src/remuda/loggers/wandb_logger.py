@@ -21,7 +21,6 @@ class WandbLogger(Callback):
     essential: ClassVar[bool] = False
 
     def __init__(self, **init: Any) -> None:
-        """Log by the package `wandb`."""
         self._wandb = load_package("wandb", "wandb")
         self._init = init
         self._run: Any = None
@@ -45,11 +44,9 @@ class WandbLogger(Callback):
         self._run.define_metric("*", step_metric="turns")
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:  # noqa: ARG002
-        """Log a line."""
         self._run.log(measured(row))
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:  # noqa: ARG002
-        """Log the result, and finish."""
         if self._run is None:
             return
         if result is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,18 +20,19 @@ from remuda.checkpoint.fitting import branch, fitting
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.population.records import PolicyRef
-from remuda.population.table_layout import ADMITTED, CONFIRMED, ORDERED, SINCE
+from remuda.population.table_parts import ADMITTED, CONFIRMED, ORDERED, SINCE
 from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
 from remuda.types import Array, Floats, State
 
 
 @dataclass(frozen=True)
-class NewbornData:
-    """The initial data of a newborn; `weights`: [size] of the network of its place."""
+class Newborn:
+    """The initial data of a newborn."""
 
-    weights: Floats
+    weights: Floats  # [size] of the network of its place
     parent: PolicyRef | None = None
-    training: TrainingState | None = None
+    training: TrainingState | None = None  # None: a fresh one
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
 
 
 class BirthOrders:
@@ -46,7 +47,6 @@ class BirthOrders:
         weights: Mapping[str, SharedArrays],
         training: Mapping[str, TrainingLayout] | None = None,
     ) -> None:
-        """Order in the arrays of `table_fields`."""
         self._shared, self._weights = shared, weights
         self._policies = tuple(weights)
         self._training = {p: TrainingRows(own, weights[p]) for p, own in (training or {}).items()}
@@ -63,7 +63,6 @@ class BirthOrders:
         return np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
 
     def is_expected(self, place: int) -> bool:
-        """Return whether a newborn was ordered in a place and does not play yet."""
         orders = self.all[place]
         return bool(orders[ADMITTED] != orders[ORDERED])
 
@@ -75,7 +74,6 @@ class BirthOrders:
         return int(orders[SINCE])
 
     def ordered(self, place: int) -> int:
-        """Return how many births were ordered in a place."""
         return load(self.all[place], ORDERED)
 
     def confirmed(self, place: int) -> int:
@@ -93,18 +91,15 @@ class BirthOrders:
         return zlib.crc32(held.tobytes())
 
     def rows(self, policy: str) -> list[Array]:
-        """Return views of all arrays of the next newborn of a policy."""
         held = self._weights[policy]
         copies = ("weights", "learner_step", "epsilon")
         return [held[name] for name in held.names if name not in copies]
 
     def training_layout(self, policy: str) -> TrainingLayout | None:
-        """Return the layout of the training state that newborn policies inherit, if any."""
         rows = self._training.get(policy)
         return rows.layout if rows is not None else None
 
     def put_training(self, place: int, training: TrainingState | None) -> None:
-        """Write the training state that the next newborn inherits, if any."""
         rows = self._training.get(self._policies[place])
         if rows is not None:
             rows.write(0, training)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker, draw_uniformly
-from remuda.population.records import RATING, Member, PolicyRef, Population
+from remuda.population.records import RATING, Member, Population
 from remuda.population.seating import Seating, Seatings, seat_all
 from remuda.types import Array, Bools, Integers
 
 GROUPS = 20  # groups that are drawn before the seats go to any policies that may take them
 
 
-class Fitness(Matchmaker):
+class SimilarRatings(Matchmaker):
     """Equals play: if possible, no two ratings in a match differ by more than the window.
 
     The first policy of a match is drawn uniformly from the live ones, so each of L policies plays
@@ -28,14 +29,12 @@ class Fitness(Matchmaker):
     seats_differ = True
 
     def __init__(self, num_seats: int, window: float) -> None:
-        """Match within this difference of ratings, on openskill's scale."""
         super().__init__(num_seats)
         self.window = window
 
     exchangeable = True
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw a group within the window, and seat it."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         ratings = population.numbers[population.places, RATING]
         order = np.argsort(ratings, kind="stable")
         members = population.members
@@ -54,7 +53,6 @@ class Fitness(Matchmaker):
         return draw_uniformly(self, population, rng)
 
     def _tries(self, population: Population) -> int:
-        """Return how many groups to draw before giving up."""
         if len(population.members) <= self.num_seats:
             return 1  # there is but one
         seats = range(self.num_seats)
@@ -64,9 +62,7 @@ class Fitness(Matchmaker):
         )
         return GROUPS if seatings.possible else 0
 
-    def _draw_group(
-        self, ratings: Array, live: Bools, one: int, rng: np.random.Generator
-    ) -> list[int]:
+    def _draw_group(self, ratings: Array, live: Bools, one: int, rng: Generator) -> list[int]:
         """Choose the players: [seats], indices into the members sorted by rating."""
         seats, count = self.num_seats, len(ratings)
         if count <= seats:
@@ -101,35 +97,14 @@ class Fitness(Matchmaker):
         return list(range(first, first + seats))
 
 
-def hard(loses: Array) -> Array:
-    """Return the squared probability to lose: opponents that the policy loses to most."""
-    return loses**2
-
-
-def even(loses: Array) -> Array:
-    """Return the probability to lose times that to win: equals."""
-    return loses * (1.0 - loses)
-
-
-def capped(loses: Array) -> Array:
-    """Return the probability to lose, at most 0.5: all opponents that are not weaker, equally."""
-    return np.minimum(loses, 0.5)
-
-
-def uniform(loses: Array) -> Array:
-    """Return equal weights: fictitious self-play."""
-    return np.ones(len(loses))
-
-
 WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {
-    "hard": hard,
-    "even": even,
-    "capped": capped,
-    "uniform": uniform,
+    "hard": lambda loses: loses**2,
+    "even": lambda loses: loses * (1.0 - loses),
+    "capped": lambda loses: np.minimum(loses, 0.5),
+    "uniform": lambda loses: np.ones(len(loses)),
 }
-"""Weightings of 1 - x, the probability to lose: (1 - x)^2, x (1 - x), min(0.5, 1 - x) and 1. The
-first three are `squared`, `variance` and `linear_capped` in the supplement of Vinyals et al. 2019.
-"""
+"""Weightings of 1 - x, the probability to lose. The first three are `squared`, `variance` and
+`linear_capped` in the supplement of Vinyals et al. 2019; the last is fictitious self-play."""
 
 
 class Prioritized(Matchmaker):
@@ -145,23 +120,13 @@ class Prioritized(Matchmaker):
     exchangeable = True
 
     def __init__(self, num_seats: int, weighting: str = "hard") -> None:
-        """Weigh by one of `WEIGHTINGS`."""
         super().__init__(num_seats)
         if weighting not in WEIGHTINGS:
             known = ", ".join(WEIGHTINGS)
             raise ConfigError(f"there is no weighting {weighting!r}; there are {known}")
         self._weigh = WEIGHTINGS[weighting]
 
-    def probabilities(
-        self, learner: PolicyRef, others: Sequence[PolicyRef], ledger: Ledger
-    ) -> Array:
-        """Return the probability of each of these opponents: [len(others)]."""
-        weights = self._weigh(1.0 - ledger.win_rates(learner, others))
-        total = weights.sum()
-        return weights / total if total > 0.0 else np.full(len(weights), 1 / len(weights))
-
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
-        """Seat the learner, and draw opponents one after another without repetition."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no opponents are chosen")
@@ -172,14 +137,8 @@ class Prioritized(Matchmaker):
         return self.seat_for(learner, place, population, ledger, rng)
 
     def seat_for(
-        self,
-        learner: Member,
-        place: int,
-        population: Population,
-        ledger: Ledger,
-        rng: np.random.Generator,
+        self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
     ) -> Seating:
-        """Seat this learner on this seat, and draw its opponents."""
         is_past = self._other_past_seats(place, population, rng)
         places = population.places
         weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
@@ -202,7 +161,7 @@ class Prioritized(Matchmaker):
         population: Population,
         weights: Array,
         left: Bools,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> list[int]:
         """Draw all opponents by row if every seat is open to all; empty if not possible.
 
@@ -235,7 +194,7 @@ class Prioritized(Matchmaker):
         population: Population,
         weights: Array,
         left: Bools,
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> list[int]:
         """Draw the opponents one seat after another: their rows among the members."""
         drawn = []
@@ -268,9 +227,7 @@ class Prioritized(Matchmaker):
 
         return population.view(("rows", name, population.kind_of_seat(seat)), find)
 
-    def _other_past_seats(
-        self, place: int, population: Population, rng: np.random.Generator
-    ) -> list[bool]:
+    def _other_past_seats(self, place: int, population: Population, rng: Generator) -> list[bool]:
         if not population.frozen:
             return [False] * self.num_seats
         drawn = (rng.random(self.num_seats) < self.past_share).tolist()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import BirthsConfig, SnapshotsConfig
+from remuda.errors import CommandError
 from remuda.population.ledger import Ledger
 from remuda.population.ratings import probability_of_order
 from remuda.population.records import Member, PolicyRef, Population
@@ -36,19 +38,15 @@ class Retire:
 class Birth:
     """Start a policy in an empty place; it plays once its learner has begun."""
 
-    policy: str
-    """The place, one of `Population.empty`."""
-    parent: PolicyRef | None = None
-    """The member whose weights it begins with; None: random weights."""
+    policy: str  # the place, one of `Population.empty`
+    parent: PolicyRef | None = None  # the member whose weights it begins with; None: random weights
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     """Hyperparameters that differ from its parent's, or from its specification: names of
     `remuda.hyperparameters`."""
     mutation: float = 0.0
     """Noise on its parent's weights, in standard deviations of the weights of each layer."""
-    second: PolicyRef | None = None
-    """A second parent for crossover."""
-    crossover: float = 0.0
-    """Probability that a layer comes from the second parent."""
+    second: PolicyRef | None = None  # a second parent for crossover
+    crossover: float = 0.0  # probability that a layer comes from the second parent
     fitness: tuple[float, float] | None = None
     """Fitness of the previous policy in this place, and of the parent; for the ledger."""
     inherits_training: bool = False
@@ -102,7 +100,6 @@ class Snapshots:
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """Freeze policies that are due, and retire copies to make room."""
         commands: list[Command] = []
         for policy, version in versions.items():
             if PolicyRef(policy) not in population:
@@ -130,10 +127,7 @@ class Snapshots:
     def _wins(
         self, population: Population, ledger: Ledger, policy: str, past: Sequence[Member]
     ) -> bool:
-        """Return whether a policy wins often enough against its copies since the last freeze.
-
-        The first copy is made after as many games as the win rate needs.
-        """
+        """Return whether a policy wins often enough; its first copy is made after so many games."""
         wanted, games, live = self._config.win_rate, self._config.games, PolicyRef(policy)
         if wanted is None:
             return False
@@ -147,14 +141,12 @@ class Snapshots:
         return met >= games and won / met >= wanted
 
     def state(self) -> State:
-        """Return when each policy was frozen last, and its results then."""
         before = {
             p: {ref: list(score) for ref, score in b.items()} for p, b in self._before.items()
         }
         return {"frozen_at": dict(self._frozen_at), "before": before}
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
         frozen_at, before = branch(state, "frozen_at"), branch(state, "before")
         self._frozen_at = {policy: whole(frozen_at, policy) for policy in frozen_at}
         self._before = {}
@@ -194,7 +186,6 @@ class Replacement:
         ledger: Ledger,  # noqa: ARG002
         versions: Mapping[str, int],  # noqa: ARG002
     ) -> list[Command]:
-        """Command the next birth, or the retirement that follows it."""
         if self._expected is not None:
             child, leaves, born = self._expected
             if child in population.expected:
@@ -231,11 +222,9 @@ class Replacement:
         return probability_of_order(best, weakest) >= wanted
 
     def state(self) -> State:
-        """Return the time of the last birth, and the expected child."""
         return {"last": self._last, "expected": list(self._expected or ())}
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
         self._last = whole(state, "last")
         self._expected = None
         if state["expected"]:
@@ -253,7 +242,6 @@ class Directors:
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """Return the commands of all, in order."""
         return [
             command
             for director in self._directors
@@ -261,11 +249,9 @@ class Directors:
         ]
 
     def state(self) -> State:
-        """Return the state of each."""
         return {str(i): director.state() for i, director in enumerate(self._directors)}
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
         for i, director in enumerate(self._directors):
             director.restore(branch(state, str(i)))
 
@@ -274,16 +260,6 @@ def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list
     """Return commands that copy a policy, and retire a copy if there are too many."""
     room = [Retire(DROPS[config.drop](past).ref)] if len(past) >= config.keep else []
     return [*room, Freeze(policy)]
-
-
-def oldest(past: Sequence[Member]) -> Member:
-    """Return the copy that was frozen first."""
-    return past[0]
-
-
-def weakest(past: Sequence[Member]) -> Member:
-    """Return the copy with the lowest rating."""
-    return min(past, key=lambda member: member.rating)
 
 
 def crowded(past: Sequence[Member]) -> Member:
@@ -296,8 +272,116 @@ def crowded(past: Sequence[Member]) -> Member:
 
 
 DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
-    "oldest": oldest,
-    "weakest": weakest,
+    "oldest": lambda past: past[0],
+    "weakest": lambda past: min(past, key=lambda member: member.rating),
     "crowded": crowded,
 }
 """Rules that choose the copy to drop; copies are sorted from the oldest."""
+
+
+KINDS = "Freeze, Retire, Birth and Vacate of remuda.population.director"
+
+Check = tuple[str, Callable[[Any], bool]]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+NAME: Check = ("the name of a policy", lambda value: isinstance(value, str))
+REF: Check = ("a PolicyRef", lambda value: isinstance(value, PolicyRef))
+REF_OR_NONE: Check = ("a PolicyRef or None", lambda v: v is None or isinstance(v, PolicyRef))
+SHARE: Check = ("a number from 0 to 1", lambda value: _is_number(value) and 0.0 <= value <= 1.0)
+FIELDS: Mapping[type, Mapping[str, Check]] = {
+    Freeze: {"policy": NAME},
+    Retire: {"ref": REF},
+    Vacate: {"policy": NAME},
+    Birth: {
+        "policy": NAME,
+        "parent": REF_OR_NONE,
+        "second": REF_OR_NONE,
+        "hyperparameters": ("named numbers", lambda value: isinstance(value, Mapping)),
+        "mutation": ("a number, 0 or more", lambda value: _is_number(value) and value >= 0.0),
+        "crossover": SHARE,
+        "inherits_training": ("True or False", lambda value: isinstance(value, bool)),
+    },
+}
+
+
+class OwnDirector:
+    """Wraps the director that `population.director` names."""
+
+    def __init__(self, name: str, director: Director, snapshots: SnapshotsConfig, room: bool):
+        self._key, self._director = f"population.director {name}", director
+        self._snapshots, self._room = snapshots, room
+
+    def step(
+        self, population: Population, ledger: Ledger, versions: Mapping[str, int]
+    ) -> list[Command]:
+        """Return what the director commands, with the retirement that makes room for each copy."""
+        found: Any = self._director.step(population, ledger, versions)
+        if not isinstance(found, Sequence) or isinstance(found, str | bytes):
+            raise self._refused(f"step returned {_shown(found)}; it returns a list of {KINDS}")
+        for command in found:
+            self._check(command)
+        return list(self._with_room(found, population, versions))
+
+    def _check(self, command: Any) -> None:
+        fields = FIELDS.get(type(command))
+        if fields is None:
+            raise self._refused(
+                f"step returned a list with {_shown(command)}; it returns a list of {KINDS}"
+            )
+        for name, (allowed, is_allowed) in fields.items():
+            value = getattr(command, name)
+            if not is_allowed(value):
+                kind = type(command).__name__
+                raise self._refused(f"{kind}.{name} is {_shown(value)}; it is {allowed}")
+
+    def _with_room(
+        self, commands: Sequence[Command], population: Population, versions: Mapping[str, int]
+    ) -> Iterator[Command]:
+        for command in commands:
+            if not isinstance(command, Freeze):
+                yield command
+                continue
+            if not self._room:
+                raise self._refused(
+                    f"step commands Freeze({command.policy!r}), and there is no room for copies: "
+                    "set population.snapshots.every, to more versions than the run will have if "
+                    "only the director is to freeze; population.snapshots.keep copies of each "
+                    "policy are kept"
+                )
+            live = PolicyRef(command.policy)
+            if live not in population or not population[live].learns:
+                names = ", ".join(member.ref.policy for member in population.learning)
+                raise self._refused(
+                    f"step commands Freeze({command.policy!r}), which is no policy that learns "
+                    f"now; there are {names}"
+                )
+            if PolicyRef(command.policy, versions[command.policy]) in population:
+                continue  # this version has its copy
+            past = population.past_of(command.policy)
+            leaving = {each.ref for each in commands if isinstance(each, Retire)}
+            yield from freeze(
+                command.policy, [each for each in past if each.ref not in leaving], self._snapshots
+            )
+
+    def _refused(self, why: str) -> CommandError:
+        return CommandError(f"{self._key}: {why}")
+
+    def state(self) -> State:
+        found: Any = self._director.state()
+        if not isinstance(found, Mapping):
+            raise self._refused(
+                f"state returned {_shown(found)}; it returns a dictionary of plain data and arrays"
+            )
+        return dict(found)
+
+    def restore(self, state: State) -> None:
+        self._director.restore(state)
+
+
+def _shown(value: object) -> str:
+    words = " ".join(repr(value).split())
+    return words if len(words) <= 80 else f"{words[:80]}..."

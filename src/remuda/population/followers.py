@@ -1,14 +1,7 @@
-"""The other actors that deal from the table, as the lead sees them.
+"""The actors beside the one that owns a table: what each shares, and what the owner takes of it.
 
-Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A follower
-copies the members under one even revision, deals by it from then on, and reports it. A place is
-emptied once every follower deals by a revision without its member, none has it in a match, and all
-its results are taken. Then every follower clears its ring of that place; only after that may
-another policy be born there. So no experience of the previous policy reaches the newborn's learner.
-
-Results are taken in batches. The batch being taken is written down first (`TAKING`), so that the
-successor of a lead that dies knows whether the ledger has it: each result is in the ledger once. In
-the batch that was being counted, sums and ratings may lack up to `BATCH` results.
+If several actors deal one population, the first, the *lead*, owns the table. Each other actor, a
+*follower*, deals its own copies from what it reads there, and has a `Shard`.
 """
 
 from __future__ import annotations
@@ -18,13 +11,117 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import SharedArrays
+from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.population.births import BirthOrders
-from remuda.population.occupants import Occupants
-from remuda.population.record_buffer import RecordBuffer
-from remuda.population.shard import FINISHED, SEEN, TAKEN, WRITTEN, Shard
-from remuda.population.table_layout import MATCHES, REVISION
-from remuda.types import Floats, Integers
+from remuda.population.ledger import record_type
+from remuda.population.table_parts import MATCHES, REVISION, Occupants, RecordBuffer
+from remuda.types import Array, Floats, Integers
+
+STRIDE = 8
+WRITTEN, TAKEN, LOST, SEEN, PROPOSED, FINISHED = (i * STRIDE for i in range(6))
+"""Words, each on its own cache line: results written; results taken by the lead; results lost
+because the queue was full; the newest table revision that the follower deals by; matches proposed;
+whether all turns are played."""
+MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
+"""Results in a queue: as many as these bytes hold, within these bounds."""
+NO_MEMBER = -1  # in `seated`: no match was dealt there yet
+
+
+def room_for_results(seats: int, metrics: int = 0) -> int:
+    """Return how many results a follower may be ahead of the lead."""
+    each = record_type(seats).itemsize + 16 * seats + 4 * metrics
+    return max(min(MOST, MOST_BYTES // each), LEAST)
+
+
+def shard_fields(copies: int, seats: int, policies: int, metrics: int = 0) -> Fields:
+    size = room_for_results(seats, metrics)
+    return {
+        "words": ((6 * STRIDE,), np.int64),
+        "seated": ((copies, seats), np.int64),
+        "cleared": ((policies,), np.int64),
+        "records": ((size,), record_type(seats)),
+        "places": ((size, seats), np.int64),
+        "returns": ((size, seats), np.float64),
+        "metrics": ((size, metrics), np.float32),
+    }
+
+
+class Shard:
+    """A follower's shared memory, which it alone writes, but for the word `TAKEN` of the lead.
+
+    Guarantees, also if a process dies at any instruction:
+
+    1. A result is taken whole, once, and after all of it was written; one that was not counted in
+       `WRITTEN` never happened.
+    2. The seating of a match is visible before its result can be. So a lead that finds a member
+       seated nowhere, and then takes all results, has all of that member's. The seating of a
+       follower that died stays until its successor deals.
+    3. A ring that it was clearing is cleared again by its successor: the request is still open.
+    4. No follower waits: while the queue is full, results are lost and counted in `LOST`.
+    """
+
+    def __init__(
+        self, copies: int, seats: int, policies: int, metrics: int = 0, arena: Arena | None = None
+    ) -> None:
+        self._shared = SharedArrays(shard_fields(copies, seats, policies, metrics), arena)
+        self.size = room_for_results(seats, metrics)
+        self.seated[...] = NO_MEMBER
+
+    @property
+    def arrays(self) -> SharedArrays:
+        return self._shared
+
+    @property
+    def nbytes(self) -> int:
+        return self._shared.nbytes
+
+    @property
+    def seated(self) -> Integers:
+        """[copies, seats]: the places of the members in the follower's matches."""
+        return self._shared["seated"]
+
+    @property
+    def cleared(self) -> Integers:
+        """[policies]: the newest request to clear a ring that was carried out, by place."""
+        return self._shared["cleared"]
+
+    def word(self, word: int) -> int:
+        return load(self._shared["words"], word)
+
+    def set_word(self, word: int, value: int) -> None:
+        store(self._shared["words"], word, value)
+
+    # The follower's side.
+
+    def add(self, records: Array, places: Integers, returns: Array, metrics: Floats) -> None:
+        """Write results; those without room are lost, and counted."""
+        begin = self.word(WRITTEN)
+        room = min(self.size - (begin - self.word(TAKEN)), len(records))
+        rows = np.arange(begin, begin + room) % self.size
+        shared = self._shared
+        shared["records"][rows], shared["places"][rows] = records[:room], places[:room]
+        shared["returns"][rows], shared["metrics"][rows] = returns[:room], metrics[:room]
+        self.set_word(WRITTEN, begin + room)
+        if room < len(records):
+            self.set_word(LOST, self.word(LOST) + len(records) - room)
+
+    def seat(self, seated: Integers) -> None:
+        """Show the current seating; results of the matches before are written."""
+        fence_release()  # who sees them sees the results of their predecessors
+        self.seated[...] = seated
+
+    def note_cleared(self, place: int, request: int) -> None:
+        store(self.cleared, place, request)
+
+    # The lead's side.
+
+    def results(self, begin: int, count: int) -> tuple[Array, Integers, Array, Floats]:
+        """Return copies of results from number `begin` on, as `add` takes them."""
+        rows = np.arange(begin, begin + count) % self.size
+        shared = self._shared
+        places: Integers = shared["places"][rows]
+        return shared["records"][rows], places, shared["returns"][rows], shared["metrics"][rows]
+
 
 BATCH = 256
 Count = Callable[[Integers, "np.ndarray", Floats], None]
@@ -34,7 +131,15 @@ Count = Callable[[Integers, "np.ndarray", Floats], None]
 class Followers:
     """The lead's requests to the other actors, and what it takes from them; for the lead alone.
 
-    Without other actors every request is fulfilled at once.
+    Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A
+    follower copies the members under one even revision, deals by it, and reports it. A place is
+    emptied once every follower deals by a revision without its member, none has it in a match, and
+    all its results are taken. Then every follower clears its ring of that place; only after that
+    may another policy be born there, so no experience of the previous one reaches its learner.
+
+    The batch of results being taken is written down first (`TAKING`), so that the successor of a
+    lead that dies knows whether the ledger has it: each result is in the ledger once. In the batch
+    that was being counted, sums and ratings may lack up to `BATCH` results.
     """
 
     def __init__(
@@ -45,7 +150,6 @@ class Followers:
         occupants: Occupants,
         births: BirthOrders,
     ) -> None:
-        """Use the arrays of `table_fields`."""
         self.shards = tuple(shards)
         self._shared, self._records = shared, records
         self._occupants, self._births = occupants, births
@@ -75,7 +179,6 @@ class Followers:
             self._set_word(REVISION, revision + 1)
 
     def leave(self, place: int) -> None:
-        """Note that a member leaves; within a change."""
         if self:
             self._left_at[place] = self._word(REVISION) + 1
 
@@ -118,7 +221,6 @@ class Followers:
 
     @property
     def have_results(self) -> bool:
-        """Return whether any results can be taken."""
         return any(shard.word(WRITTEN) != shard.word(TAKEN) for shard in self.shards)
 
     @property

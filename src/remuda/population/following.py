@@ -6,18 +6,19 @@ import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
 from remuda.memory.atomic import fence_acquire, load
-from remuda.population.dealer import Dealer
+from remuda.population.followers import FINISHED, PROPOSED, SEEN
 from remuda.population.inheritance import ActingPolicies
+from remuda.population.league import Dealer
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker
 from remuda.population.records import Numbers, PolicyRef, Population
 from remuda.population.roster import Roster
-from remuda.population.shard import FINISHED, PROPOSED, SEEN
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES, NO_POLICY, REVISION, SINCE
-from remuda.types import Bools, Floats, Integers
+from remuda.population.table_parts import MATCHES, NO_POLICY, REVISION, SINCE
+from remuda.types import Array, Bools, Floats, Integers
 
 GLANCE = 0.001
 """Seconds between two polls of a table that is being changed, for a starting follower."""
@@ -28,11 +29,9 @@ class FollowedLedger(Ledger):
     """The lead's sums, read while it counts: a meeting may be counted before its win."""
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
-        """Return the share of meetings that `one` won, within 0 and 1."""
         return min(max(super().win_rate(one, other, prior), 0.0), 1.0)
 
     def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
-        """Return win rates by places in the population, within 0 and 1."""
         return np.clip(super().win_rates_at(place, others, prior), 0.0, 1.0)
 
 
@@ -49,14 +48,13 @@ class FollowingLeague(Dealer):
         table: Table,
         actor: int,
         matchmaker: Matchmaker,
-        rng: np.random.Generator,
+        rng: Generator,
         num_envs: int,
         roster: Roster | None = None,
         once: bool = False,
         memory: float | None = None,
         episode_metrics: Sequence[int] = (),
     ) -> None:
-        """Begin with the current members, once no change is in progress."""
         super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics, actor)
         self.shard = table.shards[actor - 1]
         self.population = Population(numbers=table.member_numbers.whole())
@@ -70,27 +68,16 @@ class FollowingLeague(Dealer):
         matchmaker.begin_at(self._proposed())
 
     def deal(self, over: Bools) -> None:
-        """Seat the next matches in these copies, and show the seating to the lead."""
         self.population.numbers[...] = self.table.member_numbers.whole()
         self.population.matches = self.table.word(MATCHES)
         super().deal(over)
         self.shard.seat(self.seated)
 
-    def close(
-        self,
-        over: Bools,
-        returns: Numbers,
-        oldest: Integers,
-        newest: Integers,
-        truncated: Bools,
-        metrics: Floats | None = None,
-    ) -> None:
-        """Pass the results of these copies to the lead."""
+    def _take(self, records: Array, over: Bools, returns: Numbers, metrics: Floats | None) -> None:
         copies = np.flatnonzero(over)
         found = np.zeros((len(copies), len(self._episode_metrics)), np.float32)
         if metrics is not None:
-            found[...] = metrics[self._episode_metrics][:, copies].T
-        records = self._records(copies, returns, oldest, newest, truncated)
+            found[...] = metrics[:, copies].T
         self.shard.add(records, self.seated[copies], returns[copies], found)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
@@ -145,7 +132,6 @@ class FollowingLeague(Dealer):
         return revision, fresh
 
     def has_news(self) -> bool:
-        """Return whether the lead changed members or requests something."""
         return self.table.word(REVISION) != self._revision
 
     def settled(self) -> bool:

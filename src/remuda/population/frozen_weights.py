@@ -10,7 +10,7 @@ import numpy as np
 from remuda.checkpoint.fitting import COUNT, SHARE, fitting_all
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.imported import Imported
-from remuda.population.table_layout import POLICY, VERSION, Places
+from remuda.population.table_parts import POLICY, VERSION, Places
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
 from remuda.types import Array, Floats, State
@@ -52,7 +52,6 @@ class FrozenWeights:
         imported: Sequence[Imported],
         arena: Arena | None,
     ) -> None:
-        """Hold the weights of imported members."""
         self._places, self._weights = places, weights
         self._imported = tuple(
             SharedArrays({"weights": ((1, member.weights.size), np.float32)}, arena)
@@ -94,7 +93,6 @@ class FrozenWeights:
         return {**found, "weights": np.zeros_like(held["weights"])}
 
     def restore(self, policy: str, state: State) -> None:
-        """Restore the copies of a policy."""
         held = self._weights[policy]
         ranges = {"weights": None, "learner_step": COUNT, "epsilon": SHARE}
         table = {name: (held[name], allowed) for name, allowed in ranges.items()}

@@ -37,7 +37,6 @@ class Imported:
 
     @property
     def snapshot(self) -> Snapshot:
-        """Its weights, as those of a frozen copy."""
         origin = self.origin
         return Snapshot(self.weights, origin.version, origin.learner_step, origin.epsilon)
 
@@ -49,7 +48,6 @@ class ImportedMembers:
         self.path = path
 
     def write(self, members: Sequence[Imported]) -> None:
-        """Write these members."""
         if not members:
             return
         state = {

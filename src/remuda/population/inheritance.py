@@ -1,15 +1,15 @@
-"""Work out the weights and the training state that a newborn policy begins with."""
+"""The data that a newborn policy begins with: how an actor makes it, and a learner takes it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from remuda.population.births import NewbornData
+from remuda.population.births import Newborn
 from remuda.population.director import Birth
 from remuda.population.records import PolicyRef, Population
 from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
-from remuda.publish.training_state import TrainingState
 from remuda.types import Floats
 
 
@@ -48,14 +48,11 @@ class ActingPolicies(Protocol):
 
 def newborn_data(
     birth: Birth, table: Table, population: Population, acting: ActingPolicies, generation: int
-) -> NewbornData:
-    """Work out what is to be put into the table for a newborn.
-
-    Each parent is read once, so that all that is taken of it is of one version.
-    """
+) -> Newborn:
+    """Work out a newborn's data; each parent is read once, so that all is of one version."""
     name = birth.policy
     if birth.parent is None:
-        return NewbornData(acting.draw(name, generation))
+        return Newborn(acting.draw(name, generation))
     snapshot = _read(birth.parent, birth, table, population, acting)
     parent = PolicyRef(birth.parent.policy, snapshot.version)
     converted = acting.convert(name, parent.policy, snapshot.weights, generation)
@@ -68,8 +65,10 @@ def newborn_data(
         fits = False
     if birth.mutation:
         weights, fits = acting.mutate(name, weights, birth.mutation, generation), False
-    training = _training(snapshot.training, birth, table, weights, fits)
-    return NewbornData(weights, parent, training)
+    layout = table.births.training_layout(name)
+    if snapshot.training is None or layout is None:
+        return Newborn(weights, parent)
+    return Newborn(weights, parent, snapshot.training.adapted(layout, weights, fits))
 
 
 def _read(
@@ -81,14 +80,46 @@ def _read(
     return acting.published(ref.policy) if birth.inherits_training else acting.look(ref.policy)
 
 
-def _training(
-    taken_over: TrainingState | None, birth: Birth, table: Table, weights: Floats, fits: bool
-) -> TrainingState | None:
-    """Return the training state that a newborn inherits, if any.
+class LearnerBirths:
+    """The births to be carried out by the learners of one process; see `births`.
 
-    `fits`: whether its weights are exactly its parent's.
+    Without a table no policy is ever born, and all exist from the start.
     """
-    layout = table.births.training_layout(birth.policy)
-    if taken_over is None or layout is None:
+
+    def __init__(self, table: Table | None, policies: Sequence[str]) -> None:
+        self._table = table
+        self._places = {p: table.policies.index(p) for p in policies} if table is not None else {}
+        self.generations = dict.fromkeys(policies, 0)
+        """Births that the learner of each policy has carried out."""
+        if table is not None:
+            for policy, place in self._places.items():
+                self.generations[policy] = table.births.confirmed(place)
+
+    def plays(self, policy: str) -> bool:
+        """Return whether a policy is in its place in the population."""
+        return self._table is None or self._table.occupants.is_there(self._places[policy])
+
+    def hyperparameters(self, policy: str) -> dict[str, float]:
+        """Return the policy's hyperparameters that differ from the configured ones."""
+        if self._table is None:
+            return {}
+        return self._table.hyperparameters.of(self._places[policy])
+
+    def pending(self) -> str | None:
+        """Return a policy that must start again, if any."""
+        if self._table is not None:
+            for policy, place in self._places.items():
+                if self._table.births.ordered(place) != self.generations[policy]:
+                    return policy
         return None
-    return taken_over.adapted(layout, weights, fits)
+
+    def newborn(self, policy: str) -> Newborn:
+        assert self._table is not None
+        births = self._table.births
+        weights, training = births.newborn_weights(policy), births.newborn_training(policy)
+        return Newborn(weights, None, training, self.hyperparameters(policy))
+
+    def confirm(self, policy: str, version: int) -> None:
+        """Report to the actor that the newborn was published under this version."""
+        assert self._table is not None
+        self.generations[policy] = self._table.births.confirm(self._places[policy], version)

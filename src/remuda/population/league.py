@@ -1,27 +1,170 @@
-"""The league: deals matches in one actor, and counts and rates the results of all actors."""
+"""Deal matches in one actor, and count and rate the results of all actors."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
-from remuda.checkpoint.fitting import branch
+from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, require
+from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.errors import CommandError, RemudaError
-from remuda.population.dealer import Dealer
 from remuda.population.director import Director
 from remuda.population.inheritance import ActingPolicies
-from remuda.population.ledger import Ledger, count
+from remuda.population.ledger import MATCH, Ledger, count
 from remuda.population.lifecycle import Lifecycle
 from remuda.population.matchmaking import Matchmaker
-from remuda.population.ratings import rate_all, sides_of
-from remuda.population.records import FRESH, RATING, Numbers
+from remuda.population.ratings import count_metrics, count_teams, rate_all, sides_by_agent, sides_of
+from remuda.population.records import FRESH, RATING, Numbers, Population
 from remuda.population.roster import Roster
+from remuda.population.seating import Seating, check_seating
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES, PROPOSED, RECORDS
-from remuda.population.team_returns import count_metrics, count_teams
-from remuda.types import Bools, Floats, Integers, State
+from remuda.population.table_parts import MATCHES, NO_POLICY, POLICY, PROPOSED, RECORDS, VERSION
+from remuda.types import Array, Bools, Floats, Integers, State
+
+MOST_SEATINGS = 256  # seatings to cache; with many policies few recur
+
+
+class Dealer(ABC):
+    """Deals the seats of one actor's copies of an environment, from a population's table.
+
+    Matches are numbered across actors: the n-th of actor i is `n * actors + i`.
+    """
+
+    population: Population  # the members that this actor may deal, as far as it knows
+    ledger: Ledger
+
+    def __init__(
+        self,
+        table: Table,
+        matchmaker: Matchmaker,
+        rng: Generator,
+        num_envs: int,
+        roster: Roster | None = None,
+        once: bool = False,
+        episode_metrics: Sequence[int] = (),
+        actor: int = 0,
+    ) -> None:
+        self.table, self.matchmaker = table, matchmaker
+        self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
+        self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
+        """[seats]: the number of each seat's team; without teams all are one."""
+        self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
+        """[num_envs, seats]: the place of the member on each seat."""
+        self.learns: Bools = np.ones(self.seated.shape, np.bool_)
+        """[num_envs, seats]: whether a live policy on that seat learns from the match."""
+        self._matches: Integers = np.zeros(num_envs, np.int64)
+        self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
+        self._rng, self._once, self._actor = rng, once, actor
+
+    @property
+    def is_shared(self) -> bool:
+        return self.table.num_actors > 1
+
+    def deal(self, over: Bools) -> None:
+        copies = np.flatnonzero(over)
+        matches = self.matchmaker.propose(self.population, self.ledger, len(copies), self._rng)
+        if not matches:
+            return
+        actors, dealt = self.table.num_actors, [tuple(match.seats) for match in matches]
+        self._matches[copies] = [match.id * actors + self._actor for match in matches]
+        self.seated[copies] = [self._places_of(seats) for seats in dealt]
+        self.learns[copies] = True
+        if any(match.learns is not None for match in matches):
+            agents = range(self.seated.shape[1])
+            self.learns[copies] = [
+                [match.learns is None or agent in match.learns for agent in agents]
+                for match in matches
+            ]
+        self._note_proposed(matches[-1].id + 1)
+
+    def _places_of(self, seats: Seating) -> list[int]:
+        """Return the place of the member on each seat, after checking the seating."""
+        population = self.population
+        # Few policies meet again and again; the view is cleared when members change.
+        known: dict[Seating, list[int]] = population.view("seatings", dict)
+        found = known.get(seats)
+        if found is None:
+            check_seating(population, seats, self.matchmaker.name, self.roster.agents, self._once)
+            found = [population[ref].place for ref in seats]
+            if len(known) < MOST_SEATINGS:
+                known[seats] = found
+        return found
+
+    def close(
+        self,
+        over: Bools,
+        returns: Numbers,
+        oldest: Integers,
+        newest: Integers,
+        truncated: Bools,
+        metrics: Floats | None = None,
+    ) -> None:
+        """Note the results of the copies that are over.
+
+        over, truncated: [num_envs]; returns, oldest, newest: [num_envs, seats], returns NaN: that
+        seat took no part; metrics: [metrics, num_envs] of the episodes.
+        """
+        copies = np.flatnonzero(over)
+        identity = self.table.occupants.identity[self.seated[copies]]
+        records = self.table.records.empty(len(copies))
+        records["number"], records["kind"] = self._matches[copies], MATCH
+        records["truncated"] = truncated[copies]
+        records["policy"], records["version"] = identity[..., POLICY], identity[..., VERSION]
+        records["oldest"], records["newest"] = oldest[copies], newest[copies]
+        records["returns"] = returns[copies]
+        self._take(
+            records, over, returns, None if metrics is None else metrics[self._episode_metrics]
+        )
+
+    @abstractmethod
+    def _take(self, records: Array, over: Bools, returns: Numbers, metrics: Floats | None) -> None:
+        """Count these results and pass on their records."""
+
+    @abstractmethod
+    def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
+        """Update the population; between two turns."""
+
+    @abstractmethod
+    def has_news(self) -> bool:
+        """Return whether another actor did something that `step` must handle."""
+
+    @abstractmethod
+    def settled(self) -> bool:
+        """Return whether nothing of the other actors is awaited, after all turns are played."""
+
+    @abstractmethod
+    def _note_proposed(self, count: int) -> None: ...
+
+    @abstractmethod
+    def _proposed(self) -> int: ...
+
+    def state(self) -> State:
+        """Return the matches in progress, and all state outside the table."""
+        return {
+            "matchmaker": self.matchmaker.state(),
+            "random": rng_state(self._rng),
+            "seated": self.seated.copy(),
+            "learns": self.learns.copy(),
+            "matches": self._matches.copy(),
+        }
+
+    def restore(self, state: State, matches: bool = True) -> None:
+        self.matchmaker.restore(branch(state, "matchmaker"))
+        restore_rng(self._rng, state["random"])
+        if not matches:
+            self.matchmaker.begin_at(self._proposed())
+            return
+        identity = self.table.occupants.identity
+        places, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
+        seated = fitting(state, "seated", self.seated, places)
+        require(state, "seated", bool(held[seated].all()), "there is a member in each place")
+        self.seated[...] = seated
+        self.learns[...] = fitting(state, "learns", self.learns)
+        self._matches[...] = fitting(state, "matches", self._matches, COUNT)
 
 
 class League(Dealer):
@@ -39,14 +182,13 @@ class League(Dealer):
         table: Table,
         matchmaker: Matchmaker,
         director: Director | None,
-        rng: np.random.Generator,
+        rng: Generator,
         num_envs: int,
         roster: Roster | None = None,
         once: bool = False,
         memory: float | None = None,
         episode_metrics: Sequence[int] = (),
     ) -> None:
-        """Continue with a table."""
         table.repair()
         super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics)
         self.population = table.population(self.roster.seats, own=True)
@@ -67,23 +209,10 @@ class League(Dealer):
         empty = np.zeros((len(self._episode_metrics), num_envs), np.float32)
         self._count(self.seated, np.zeros(self.seated.shape), none, empty)
 
-    def close(
-        self,
-        over: Bools,
-        returns: Numbers,
-        oldest: Integers,
-        newest: Integers,
-        truncated: Bools,
-        metrics: Floats | None = None,
-    ) -> None:
-        """Count and rate the results of these copies, and pass them to the ledger."""
-        self._count(self.seated, returns, over, None if metrics is None else self._added(metrics))
-        copies = np.flatnonzero(over)
-        self.table.records.add(self._records(copies, returns, oldest, newest, truncated))
-        self.table.set_word(MATCHES, self.table.word(MATCHES) + len(copies))
-
-    def _added(self, metrics: Floats) -> Floats:
-        return metrics[self._episode_metrics]
+    def _take(self, records: Array, over: Bools, returns: Numbers, metrics: Floats | None) -> None:
+        self._count(self.seated, returns, over, metrics)
+        self.table.records.add(records)
+        self.table.set_word(MATCHES, self.table.word(MATCHES) + len(records))
 
     def _count(
         self, seated: Integers, returns: Numbers, over: Bools, metrics: Floats | None
@@ -116,7 +245,7 @@ class League(Dealer):
         for command in self._director.step(population, self.ledger, versions):
             try:
                 lifecycle.carry_out(command, acting, self.matchmaker)
-            except RemudaError as error:  # only a user's own commands what cannot be
+            except RemudaError as error:  # only a user's director commands such a thing
                 raise CommandError(f"population.director: {error}") from None
         if population.learning != live:
             self.level_ratings()
@@ -125,7 +254,6 @@ class League(Dealer):
         return found
 
     def has_news(self) -> bool:
-        """Return whether other actors have results, or may have left an awaited place."""
         return self.followers.have_results or self.followers.is_waited_for
 
     def settled(self) -> bool:
@@ -134,14 +262,12 @@ class League(Dealer):
         return self.followers.have_finished
 
     def state(self) -> State:
-        """Return the matches in progress, and all state outside the table."""
         return super().state() | {
             "director": self._director.state() if self._director is not None else None,
             "postponed": self.lifecycle.postponed,
         }
 
     def restore(self, state: State, matches: bool = True) -> None:
-        """Continue from what `state` returned; with `matches`, those in progress too."""
         super().restore(state, matches)
         if self._director is not None:
             self._director.restore(branch(state, "director"))
@@ -157,10 +283,9 @@ class League(Dealer):
         """Shift all ratings so that the mean of live policies is 25 again.
 
         A child begins with its parent's rating and the lowest-rated policy goes, so each birth
-        would raise the mean although no policy has learned. In the Plackett-Luce model
-        probabilities are shares of exp(rating / c) with the ratings of a side added up (see
-        `rate_all`), so a shift changes none of them if all sides have the same number of seats.
-        Otherwise the level itself carries the value of an additional seat, and nothing is shifted.
+        raises the mean although no policy has learned. Probabilities are shares of exp(rating / c)
+        with the ratings of a side added up (see `rate_all`): a shift changes none if all sides have
+        equally many seats. Otherwise the level carries the value of a seat, and nothing is shifted.
         """
         mean = self.lifecycle.mean_rating()
         if self._even and math.isfinite(mean):

@@ -10,30 +10,77 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from remuda.checkpoint.opening import ANY_SIZE, open_stream, open_to_append, read_file
+from remuda.checkpoint.plain import checked
 from remuda.errors import RunDirectoryError
 from remuda.kernels import njit
-from remuda.population.ledger_header import LONGEST_HEADER, parse_header, read_header, translated
 from remuda.population.records import (
     GAMES,
     MEETINGS,
     REWARD,
     SQUARES,
     WINS,
-    Match,
     Member,
     Numbers,
     PolicyRef,
     Population,
-    Result,
 )
 from remuda.types import Array, Bools, Integers
+
+UNKNOWN = 1 << 32  # the place of a name that is not in the file
+LONGEST_HEADER = 1 << 24
+MOST_SEATS = 1 << 16
+
+
+class Header(NamedTuple):
+    """The first line of a ledger."""
+
+    policies: tuple[str, ...]
+    seats: int
+    numbers: tuple[str, ...]
+
+
+def parse_header(line: bytes) -> Header:
+    """Parse the first line of a ledger; a `ValueError` if it is none."""
+    try:
+        found = checked(json.loads(line), {"policies": list, "seats": int})
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    names, seats, numbers = found["policies"], found["seats"], found.get("numbers", [])
+    texts = isinstance(numbers, list) and all(isinstance(name, str) for name in names + numbers)
+    if not texts or not 0 < seats <= MOST_SEATS:
+        raise ValueError("it does not hold policies and seats")
+    return Header(tuple(names), seats, tuple(numbers))
+
+
+def read_header(path: Path) -> Header | None:
+    """Return the header of a file; None if it is missing or no ledger."""
+    if not path.exists():
+        return None
+    with open_stream(path) as file:
+        line = file.readline(LONGEST_HEADER)
+    try:
+        return parse_header(line)
+    except ValueError:
+        return None
+
+
+def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequence[str]) -> Array:
+    """Return records whose places among `names` are replaced by those among `in_file`."""
+    if tuple(names) == tuple(in_file):
+        return records
+    places = {name: place for place, name in enumerate(in_file)}
+    places_of: Integers = np.array([places.get(name, UNKNOWN) for name in names], np.int64)
+    found, which = records.copy(), which & (records["version"][:, 0] >= 0)
+    found["version"][which, 0] = places_of[found["version"][which, 0]]
+    return found
+
 
 MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
 """Kinds of records: a finished match, and a director's commands about the first seat. In a birth
@@ -51,7 +98,6 @@ MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
 
 
 def record_type(seats: int) -> np.dtype:
-    """Return the type of a record of a game with so many seats."""
     return np.dtype(
         [
             ("number", "<i8"),  # of the match; of a command: the matches that were over
@@ -87,24 +133,12 @@ class Ledger:
         recent: Numbers | None = None,
         memory: float | None = None,
     ) -> None:
-        """Begin with the sums in `pairs` and `recent`."""
-        self._population = population
+        self.population = population
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
         self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
         self.kept = kept_of(memory)
         """The share of a result's weight that remains after one more match."""
-
-    def append(self, result: Result) -> bool:
-        """Add a result; returns False if one of its members is gone."""
-        seats = result.match.seats
-        if any(seat not in self._population for seat in seats):
-            return False
-        places = np.array([[self._population[ref].place for ref in seats]])
-        returns = np.array([result.returns], np.float64)
-        over, numbers = np.ones(1, np.bool_), self._population.numbers
-        count(places, returns, over, self.pairs, numbers, self.recent, self.kept)
-        return True
 
     def forget(self, place: int) -> None:
         """Clear the sums of a place for another member."""
@@ -112,7 +146,6 @@ class Ledger:
         forget(self.recent, place)
 
     def meetings(self, one: PolicyRef, other: PolicyRef) -> int:
-        """Return the number of their meetings."""
         return int(self._between(MET, one, other))
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
@@ -124,13 +157,13 @@ class Ledger:
 
     def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], prior: float = 1.0) -> Numbers:
         """Return win rates of a member against several: [len(others)]."""
-        place = self._population[one].place
-        places = [self._population[other].place for other in others]
+        place = self.population[one].place
+        places = [self.population[other].place for other in others]
         return self.win_rates_at(place, np.array(places, np.int64), prior)
 
     def scores(self, one: PolicyRef, others: Sequence[Member]) -> tuple[Numbers, Numbers]:
         """Return meetings of a live policy with others, and its wins: two of [len(others)]."""
-        place = self._population[one].place
+        place = self.population[one].place
         places = np.array([member.place for member in others], np.int64)
         met: Numbers = self.pairs[MET, place, places]
         won: Numbers = self.pairs[WON, place, places]
@@ -156,9 +189,9 @@ class Ledger:
     ) -> float:
         """Return a sum between two members, from `sums` or else from `pairs`."""
         sums = self.pairs if sums is None else sums
-        if one not in self._population or other not in self._population:
+        if one not in self.population or other not in self.population:
             return 0.0
-        place, others = self._population[one].place, self._population[other].place
+        place, others = self.population[one].place, self.population[other].place
         rows = sums.shape[1]
         if place < rows:
             return float(sums[what, place, others])
@@ -174,7 +207,6 @@ def kept_of(memory: float | None) -> float:
 
 
 def forget(pairs: Numbers, place: int) -> None:
-    """Clear the sums of a place."""
     if place < pairs.shape[1]:
         pairs[:, place] = 0.0
     pairs[:, :, place] = 0.0
@@ -193,10 +225,7 @@ def count(
     recent: Numbers,
     kept: float,
 ) -> None:
-    """Add up results between all pairs of seats, and for each seat.
-
-    numbers: [places, fields] of the members, updated in place.
-    """
+    """Add up results between all pairs of seats, and of each seat in `numbers` [places, fields]."""
     for m in range(len(over)):
         if not over[m]:
             continue
@@ -251,10 +280,6 @@ class LedgerFile:
     def __init__(
         self, path: Path, policies: Sequence[str], seats: int, numbers: Sequence[str] = ()
     ) -> None:
-        """Continue the file or begin it; `numbers` names the hyperparameters of newborn policies.
-
-        A resumed run whose algorithm has other hyperparameters keeps the names in the file.
-        """
         self._path, self._seats, self._names = path, seats, tuple(numbers)
         found = read_header(path)
         same = found is not None and found[:2] == (tuple(policies), seats)
@@ -275,10 +300,7 @@ class LedgerFile:
             file.write(translated(records, numbers, self._names, self._file_names).tobytes())
 
     def rewind(self, records: int) -> None:
-        """Keep only the first so many records, for a run that is resumed from there.
-
-        A file that is no ledger of this run is emptied; the resume has kept a copy.
-        """
+        """Keep only the first so many records; a file that is no ledger of this run is emptied."""
         if not self._path.exists():
             return
         end = len(self._header) + records * self._size
@@ -303,7 +325,6 @@ class LedgerFile:
 
 
 def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) -> bytes:
-    """Return the first line of a ledger on disk."""
     said = {"ledger": 1, "policies": list(policies), "seats": seats}
     if numbers:
         said["numbers"] = list(numbers)
@@ -311,20 +332,15 @@ def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) 
 
 
 def bits_of(value: float) -> np.uint64:
-    """Return a number as the bits of a digest."""
     return np.float64(value).view(np.uint64)
 
 
 def value_of(bits: np.uint64) -> float:
-    """Return the number that `bits_of` encoded."""
     return float(np.uint64(bits).view(np.float64))
 
 
 def copy_later(path: Path, records: int, to: Path) -> None:
-    """Copy the records after the first so many into a separate ledger, if there are any.
-
-    A file that is no ledger is copied whole.
-    """
+    """Copy later records into another ledger; a file that is no ledger is copied whole."""
     with open_stream(path) as file:
         header = file.readline(LONGEST_HEADER)
         try:
@@ -350,15 +366,3 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
     kind = record_type(header.seats)
     whole = len(rest) // kind.itemsize
     return header.policies, np.frombuffer(rest, kind, whole)
-
-
-def results(path: Path) -> Iterator[Result]:
-    """Iterate over the results in a ledger on disk."""
-    names, records = read_records(path)
-    for record in records[records["kind"] == MATCH]:
-        seats = zip(record["policy"].tolist(), record["version"].tolist(), strict=True)
-        match = Match(
-            int(record["number"]), tuple(PolicyRef(names[p], version) for p, version in seats)
-        )
-        acted = tuple(zip(record["oldest"].tolist(), record["newest"].tolist(), strict=True))
-        yield Result(match, tuple(record["returns"].tolist()), acted, bool(record["truncated"]))

@@ -12,7 +12,6 @@ from remuda.errors import RemudaError, UsageError
 from remuda.hyperparameters import names_of
 from remuda.live_hyperparameters import checked_numbers
 from remuda.population.director import Birth, Command, Freeze, Vacate
-from remuda.population.feasibility import can_do_without, can_stand_in
 from remuda.population.inheritance import ActingPolicies, newborn_data
 from remuda.population.ledger import (
     BIRTH,
@@ -26,11 +25,11 @@ from remuda.population.ledger import (
     Ledger,
     bits_of,
 )
-from remuda.population.matchmaking import Matchmaker
+from remuda.population.matchmaking import Matchmaker, can_do_without, can_stand_in
 from remuda.population.records import FRESH, RATING, UNCERTAINTY, Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.table import Table
-from remuda.population.table_layout import MATCHES, NO_POLICY
+from remuda.population.table_parts import MATCHES, NO_POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import STEPS
 from remuda.types import Array, Integers
@@ -51,10 +50,6 @@ class Lifecycle:
         roster: Roster,
         once: bool = False,
     ) -> None:
-        """Continue with a table.
-
-        seated: [num_envs, seats] the places of seated members, owned by the league.
-        """
         self._table, self._population, self._ledger = table, population, ledger
         self._seated, self._roster, self._once = seated, roster, once
         self._followers = table.followers
@@ -87,11 +82,7 @@ class Lifecycle:
         return [*standing_in, *(place for place in frozen.values() if place is not None)]
 
     def note_places(self) -> None:
-        """Update the director's view of the places of live policies.
-
-        Each place holds a policy of the population, an expected one, one that plays its last
-        matches, or is empty.
-        """
+        """Tell the director which places are expected, left or empty."""
         self._left.clear()
         table, population = self._table, self._population
         names = table.policies
@@ -284,10 +275,7 @@ class Lifecycle:
             self._table.records.add(np.concatenate(first))
 
     def _numbers(self, newborn: Member, birth: Birth | None = None, steps: float = 0.0) -> Array:
-        """Return the records of a newborn's initial numbers and of its fitness.
-
-        `steps`: those behind the moments of its optimizer.
-        """
+        """Return the records of a newborn's numbers; `steps`: behind optimizer moments."""
         names = self._table.hyperparameters.names
         numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
         if birth is not None and birth.fitness is not None:

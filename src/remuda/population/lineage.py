@@ -14,14 +14,15 @@ from remuda.population.ledger import (
     BORN_WITH,
     FITNESS,
     FREEZE,
+    LONGEST_HEADER,
     MATCH,
     OPTIMIZER_STEPS,
     PARENT_FITNESS,
     SECOND_PARENT,
+    parse_header,
     read_records,
     value_of,
 )
-from remuda.population.ledger_header import LONGEST_HEADER, parse_header
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,6 @@ def read_lineage(ledger: Path) -> list[Born]:
 
 
 def read_matches(ledger: Path) -> int:
-    """Return how many matches of a run are over."""
     _, records = read_records(ledger)
     return int((records["kind"] == MATCH).sum())
 
@@ -106,10 +106,7 @@ def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) ->
 
 
 def ancestors(lineage: list[Born], policy: str) -> Iterator[Born]:
-    """Iterate over the policy now in a place, its parent, that one's parent, and so on.
-
-    The last is an initial policy, if policies evolve.
-    """
+    """Iterate over the policy now in a place, its parent, that one's parent, and so on."""
     by_name = {(born.policy, born.generation): born for born in lineage}
     generation = max((born.generation for born in lineage if born.policy == policy), default=0)
     at = by_name.get((policy, generation))

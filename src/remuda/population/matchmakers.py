@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
-import numpy as np
+from numpy.random import Generator
 
 from remuda.checkpoint.fitting import MOST, Range, where_is, whole_number
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
 from remuda.population.matchmaking import Matchmaker, draw_uniformly
 from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.rounds import Order, Rounds
 from remuda.population.seating import Seating, draw_different
 from remuda.types import State
 
@@ -21,22 +23,18 @@ class Fixed(Matchmaker):
     """The same seating in every match: every agent has its own policy."""
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return the number of its seats."""
         seated = Counter(ref.policy for ref in self._seating)
         return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return policies without a seat."""
         seated = {ref.policy for ref in self._seating}
         return tuple(m.ref.policy for m in population.learning if m.ref.policy not in seated)
 
     def __init__(self, seats: Sequence[str]) -> None:
-        """Seat these policies, by agent."""
         super().__init__(len(seats))
         self._seating = tuple(PolicyRef(policy) for policy in seats)
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Return the fixed seating, with the newest frozen copy of each absent policy."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         if all(ref in population for ref in self._seating):
             return self._seating
         return tuple(self._stand_in(population, ref) for ref in self._seating)
@@ -58,9 +56,133 @@ class Random(Matchmaker):
 
     exchangeable = True
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw from all seatings that seat no member twice."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         return draw_uniformly(self, population, rng)
+
+
+MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
+HELD = 500_000  # counts that are cached; with more they are computed again when needed
+
+
+class Rounds:
+    """The allowed seatings of a cycle, each with a number.
+
+    Every combination of policies is seated in order, in every rotation of the seats. Ways to
+    continue are counted from the last place back, so that a seating is found by its number alone,
+    however many are forbidden.
+    """
+
+    def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
+        self._seats, self._num_seats = seats, num_seats
+        self._free = all(own is None for own in seats)
+        self.kept_ways: dict[int, list[list[int]]] = {}
+        self._most = max(HELD // (num_seats * max(len(seats) - num_seats + 2, 1)), 1)
+        self._starts = [0]
+        """[num_seats + 1]: the number of the first seating of each rotation, and the total."""
+        for turned in range(num_seats):
+            count = -self._counts(turned)[0][0]
+            self._starts.append(self._starts[-1] + count)
+
+    @property
+    def count(self) -> int:
+        return self._starts[-1]
+
+    def seating(self, number: int) -> list[int]:
+        """Return the index of the policy on each seat."""
+        turned = bisect_right(self._starts, number) - 1
+        number -= self._starts[turned]
+        chosen: list[int] = []
+        spare = 0  # policies that were passed over so far
+        for ways in self._counts(turned):
+            first = ways[spare]
+            spare = bisect_right(ways, first + number, lo=spare) - 1
+            number -= ways[spare] - first
+            chosen.append(len(chosen) + spare)
+        return [*chosen[turned:], *chosen[:turned]]
+
+    def dealt(self) -> set[int]:
+        """Return the policies that are in any seating."""
+        found: set[int] = set()
+        for turned in range(self._num_seats):
+            reached = {0}  # how many can be passed over before this place
+            for place, ways in enumerate(self._counts(turned)):
+                taken = {
+                    spare
+                    for spare in range(min(reached, default=len(ways)), len(ways) - 1)
+                    if ways[spare] != ways[spare + 1]
+                }
+                found |= {place + spare for spare in taken}
+                reached = taken
+        return found
+
+    def _counts(self, turned: int) -> list[list[int]]:
+        """Return the negative number of ways to continue, by place and skipped policies.
+
+        For each place [len(seats) - num_seats + 2], ascending and 0 at last: ways to seat policies
+        from this place on, if the one there is not before `place + i`. Negative, for the search.
+        """
+        key = 0 if self._free else turned
+        found = self.kept_ways.get(key)
+        if found is not None:
+            return found
+        count, seats = len(self._seats), self._num_seats
+        band = max(count - seats + 1, 0)
+        after = [*[-1] * band, -1]
+        found = []
+        for place in reversed(range(seats)):
+            seat = (place - turned) % seats
+            own = self._seats[place : place + band]
+            ways = [
+                more if may is None or seat in may else 0
+                for may, more in zip(own, after, strict=False)
+            ]
+            after = [0, *accumulate(reversed(ways))][::-1]
+            found.append(after)
+        found.reverse()
+        if len(self.kept_ways) >= self._most:
+            self.kept_ways.clear()
+        self.kept_ways[key] = found
+        return found
+
+
+class Order:
+    """A pseudorandom permutation of 0 to `count` - 1 that takes no memory.
+
+    A Feistel network permutes the next power of four; numbers beyond the count are permuted again
+    until they are within it (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+    """
+
+    def __init__(self, count: int, key: int, done: int) -> None:
+        self.count, self._key, self._done = count, key, done
+        self._keys = [zlib.crc32(f"{key} {i}".encode()) for i in range(4)]
+        self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
+
+    @staticmethod
+    def draw(count: int, rng: Generator) -> Order:
+        return Order(count, int(rng.integers(1, 2**62)), 0)
+
+    @property
+    def left(self) -> int:
+        return self.count - self._done
+
+    def next(self) -> int:
+        number = self._turn(self._done)
+        while number >= self.count:
+            number = self._turn(number)
+        self._done += 1
+        return number
+
+    def plain(self) -> list[int]:
+        """Return the arguments of another order that continues from here."""
+        return [self.count, self._key, self._done]
+
+    def _turn(self, number: int) -> int:
+        mask = (1 << self._bits) - 1
+        left, right = number >> self._bits, number & mask
+        for key in self._keys:
+            mixed = (right + key) * MIX & WORD
+            left, right = right, left ^ ((mixed ^ mixed >> 29) * MIX >> 32 & mask)
+        return left << self._bits | right
 
 
 class RoundRobin(Matchmaker):
@@ -77,14 +199,12 @@ class RoundRobin(Matchmaker):
     exchangeable = True
 
     def __init__(self, num_seats: int) -> None:
-        """Begin the first cycle with the first match."""
         super().__init__(num_seats)
         self._members: list[PolicyRef] = []
         self._rounds = Rounds((), num_seats)
         self._order = Order(0, 1, 0)
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Return the next allowed seating of the cycle, with frozen copies on their seats."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         seating = self._next(population, rng)
         past = [s for s, is_past in enumerate(self.past_seats(population, rng)) if is_past]
         if not past:
@@ -96,7 +216,7 @@ class RoundRobin(Matchmaker):
         instead = {past[i]: ref for ref, i in first.items()}
         return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
 
-    def _next(self, population: Population, rng: np.random.Generator) -> Seating:
+    def _next(self, population: Population, rng: Generator) -> Seating:
         learning = population.learning
         members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
         if members != self._members or not self._rounds.count:
@@ -116,7 +236,6 @@ class RoundRobin(Matchmaker):
         return tuple(members[i] for i in self._rounds.seating(self._order.next()))
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return policies that no turn of a combination seats."""
         learning = population.learning
         if len(learning) < self.num_seats or all(member.seats is None for member in learning):
             return ()
@@ -124,12 +243,10 @@ class RoundRobin(Matchmaker):
         return tuple(member.ref.policy for i, member in enumerate(learning) if i not in dealt)
 
     def state(self) -> State:
-        """Return the state, with the position in the cycle."""
         members = [[ref.policy, ref.version] for ref in self._members]
         return {**super().state(), "order": self._order.plain(), "members": members}
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
         super().restore(state)
         where = where_is(state, "order")
         count, key, done = state["order"]
@@ -156,16 +273,13 @@ class SelfPlay(Matchmaker):
     exchangeable = True
 
     def __init__(self, num_seats: int, newest: float = 0.5) -> None:
-        """Play the live weights with this probability."""
         super().__init__(num_seats)
         self.past_share = 1.0 - newest
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return policies that may not take every seat, as a learner must."""
         return tuple(m.ref.policy for m in population.learning if m not in population.free)
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
-        """Seat the learner, and itself or its copies on the other seats."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
         able = population.free
         if not able:
             raise ConfigError("self-play needs a policy that learns and may take every seat")
@@ -178,12 +292,9 @@ class SelfPlay(Matchmaker):
         place: int,
         population: Population,
         ledger: Ledger,  # noqa: ARG002
-        rng: np.random.Generator,
+        rng: Generator,
     ) -> Seating:
-        """Seat this learner on this seat, and itself or its copies on the others.
-
-        A seat that it may not take goes to any live policy that may, and else to any copy.
-        """
+        """Seat the learner and itself or its copies; a seat it may not take goes to another."""
         ref = learner.ref
         own = population.past_of(ref.policy)
 
@@ -211,7 +322,6 @@ class Teams(Matchmaker):
     exchangeable = True
 
     def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
-        """Assign the seats to teams."""
         super().__init__(len(seats))
         self.team_of_seat = tuple(seats)
         self._team_of: dict[str, str] = {}
@@ -224,7 +334,6 @@ class Teams(Matchmaker):
                 raise ConfigError(f"the team {team!r} has a seat and no policy")
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return policies without a team, or without a seat in it."""
         teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]
         return tuple(
             member.ref.policy
@@ -232,8 +341,7 @@ class Teams(Matchmaker):
             if not any(own == team and member.may_sit(i) for i, own in enumerate(self.team_of_seat))
         )
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:  # noqa: ARG002
-        """Draw each seat from its team."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         live, past, _ = self.able(population)
         for seat, team in enumerate(self.team_of_seat):
             if not live[seat] and not past[seat]:
@@ -241,11 +349,9 @@ class Teams(Matchmaker):
         return draw_uniformly(self, population, rng)
 
     def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return learning policies of its team that may take a seat."""
         return self._of_team(population, seat, "live", population.live_for_seat(seat))
 
     def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return frozen copies of its team that may take a seat."""
         return self._of_team(population, seat, "past", population.past_for_seat(seat))
 
     def _of_team(

@@ -1,9 +1,5 @@
 """The base of matchmakers, which decide the opponents in each match.
 
-A matchmaker proposes matches for so many seats. Its only state is that of `state`; it draws from
-the random generator passed to it, and never seats a policy twice in a match unless there are fewer
-policies than seats, or in self-play.
-
 In every match a policy learns: one seat, uniformly drawn, is a live policy's, and frozen copies
 take a configured share of the others, however many there are. Live policies may also play without
 learning (`Matchmaker.learning_seats`).
@@ -19,11 +15,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.random import Generator
 
 from remuda.checkpoint.fitting import whole
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
-from remuda.population.records import Match, Member, Population
+from remuda.population.records import Match, Member, PolicyRef, Population
 from remuda.population.seating import Group, Seating, draw_apart, groups_of
 from remuda.types import State
 
@@ -38,18 +35,17 @@ class ForLearner(Protocol):
     """Deals a match for a learner on a given seat: a part of `mixed`."""
 
     def seat_for(
-        self,
-        learner: Member,
-        place: int,
-        population: Population,
-        ledger: Ledger,
-        rng: np.random.Generator,
+        self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
     ) -> Seating:
         """Return the member on each seat, with the learner on the seat `place`."""
 
 
 class Matchmaker(ABC):
-    """Proposes matches."""
+    """Proposes matches for so many seats.
+
+    Its only state is that of `state`, and it draws from the generator passed to it. It never seats
+    a policy twice in a match unless there are fewer policies than seats, or in self-play.
+    """
 
     exchangeable: ClassVar[bool] = False
     """True if new policies with the same seats are dealt equally."""
@@ -58,20 +54,17 @@ class Matchmaker(ABC):
     seat. Then there is room for one seat of each, and a match that needs more is refused."""
 
     def __init__(self, num_seats: int) -> None:
-        """Match for so many seats."""
         self.num_seats = num_seats
         self.dealt_seats: Sequence[int] = range(num_seats)
         self.name = type(self).__name__
         """Its name in messages; the configured name once it is configured."""
-        self.past_share = PAST
-        """The share of the other seats for frozen copies, 0 to 1."""
+        self.past_share = PAST  # the share of the other seats for frozen copies, 0 to 1
         self.team_of_seat: tuple[str, ...] = ("",) * num_seats
         """The team of each seat whose policies alone may take it; empty: all may."""
-        self.proposed = 0
-        """Matches that were proposed: the number of the next."""
+        self.proposed = 0  # matches that were proposed: the number of the next
 
     def propose(
-        self, population: Population, ledger: Ledger, count: int, rng: np.random.Generator
+        self, population: Population, ledger: Ledger, count: int, rng: Generator
     ) -> list[Match]:
         """Return so many matches, with consecutive numbers."""
         self.refuse_empty_seats(population)
@@ -141,7 +134,7 @@ class Matchmaker(ABC):
         """Return the frozen copies that it may deal this seat."""
         return population.past_for_seat(seat)
 
-    def past_seats(self, population: Population, rng: np.random.Generator) -> list[bool]:
+    def past_seats(self, population: Population, rng: Generator) -> list[bool]:
         """Draw which seats frozen copies take in the next match.
 
         At least one seat is a live policy's, if one may take any. Seats with the same possible
@@ -172,7 +165,7 @@ class Matchmaker(ABC):
         return found
 
     @abstractmethod
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
         """Return the member on each seat of the next match."""
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
@@ -184,8 +177,6 @@ class Matchmaker(ABC):
         return None
 
     def able(self, population: Population) -> Able:
-        """Return the members that may take each seat."""
-
         def find() -> Able:
             seats = range(self.num_seats)
             live = [self.live_for(population, seat) for seat in seats]
@@ -194,9 +185,7 @@ class Matchmaker(ABC):
 
         return population.view(("able", self.name, self.team_of_seat), find)
 
-    def _with_one_live(
-        self, seats: Seating, population: Population, rng: np.random.Generator
-    ) -> Seating:
+    def _with_one_live(self, seats: Seating, population: Population, rng: Generator) -> Seating:
         """Return a seating with at least one live policy, if one may take a seat."""
         able = [seat for seat in range(len(seats)) if self.live_for(population, seat)]
         if not able:
@@ -219,9 +208,7 @@ class Matchmaker(ABC):
         self.proposed = whole(state, "proposed")
 
 
-def draw_uniformly(
-    matchmaker: Matchmaker, population: Population, rng: np.random.Generator
-) -> Seating:
+def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generator) -> Seating:
     """Draw from all members that may take the seats; `past_seats` places frozen copies."""
     past = matchmaker.past_seats(population, rng)
     live, frozen, _ = matchmaker.able(population)
@@ -244,3 +231,37 @@ def _without_noise(
             together = []
         together.append(name)
     return {name: found[name] for name in shares}
+
+
+def can_do_without(
+    members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
+) -> bool:
+    """Return whether matches can be made without a policy, also by learning policies alone."""
+    others = [member for member in members if member.ref != ref]
+    learners = [member for member in others if member.learns]
+    enough = len(learners) >= least
+    return enough and all(_makes_matches(some, matchmaker) for some in (others, learners))
+
+
+def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker) -> bool:
+    """Return whether matches can be made with a frozen copy in place of a policy."""
+    live = next(member for member in members if member.ref == ref)
+    others = [member for member in members if member.ref != ref]
+    versions = (member.ref.version for member in others if not member.ref.is_scripted)
+    newest = max(versions, default=0)
+    frozen = Member(PolicyRef(ref.policy, max(newest, 0) + 1), live.seats)
+    frozen.place = live.place
+    learns = any(member.learns for member in others)
+    return learns and _makes_matches([*others, frozen], matchmaker)
+
+
+def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
+    left = Population()
+    for member in members:
+        left.add(Member(member.ref, member.seats, member.parent), member.place)
+    trial = copy.deepcopy(matchmaker)
+    try:
+        trial.propose(left, Ledger(left), 1, np.random.default_rng(0))
+    except ConfigError:
+        return False
+    return True

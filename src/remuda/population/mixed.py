@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import accumulate
 
-import numpy as np
+from numpy.random import Generator
 
 from remuda.errors import ConfigError
 from remuda.population.ledger import Ledger
@@ -43,7 +43,6 @@ class Mixed(Matchmaker):
         favoured: Collection[str] = (),
         favoured_share: float | None = None,
     ) -> None:
-        """Combine these matchmakers."""
         super().__init__(num_seats)
         self._favoured, self._favoured_share = frozenset(favoured), favoured_share
         self._own_matches, self._learner = own_matches, ""
@@ -56,8 +55,7 @@ class Mixed(Matchmaker):
     def _cumulative(self, shares: Mapping[str, float]) -> tuple[float, ...]:
         return tuple(accumulate(shares.get(name, 0.0) for name in self._names))
 
-    def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
-        """Choose the learner, and let one of its matchmakers deal the match."""
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no match is for one")
@@ -88,7 +86,6 @@ class Mixed(Matchmaker):
         return others, number - before
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:
-        """Return the seats of the match's learner, if others do not learn from it."""
         if not self._own_matches:
             return None
         return frozenset(
@@ -101,16 +98,11 @@ class Mixed(Matchmaker):
         return self._own.get(learner.ref.policy, self._common)
 
     def dealt_like(self, member: Member) -> Hashable:
-        """Return its seats, its shares and whether it is favoured."""
         favoured = self._favoured_share is not None and member.ref.policy in self._favoured
         return member.seats, self._sums_of(member), favoured
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return the mean number of seats per match of each live policy.
-
-        Different shares use frozen copies to different degrees, so if copies are kept, each policy
-        gets one in this estimate.
-        """
+        """Return the shares of seats with one copy of each policy, if copies are kept."""
         if self._keeps_copies:
             learning = population.learning
             population = Population([Member(m.ref, m.seats) for m in population.members])

@@ -1,4 +1,4 @@
-"""Skill ratings with uncertainty from results: the Plackett-Luce model.
+"""Skill ratings with uncertainty from results (the Plackett-Luce model), and sums for evolution.
 
 The update is algorithm 4 of Weng and Lin 2011, "A Bayesian approximation method for online
 ranking", as in openskill 6; a test compares the two. Compiled it costs a microsecond or two per
@@ -13,8 +13,15 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from remuda.kernels import njit
-from remuda.population.records import RATING, UNCERTAINTY, Member, Numbers, Population, Result
-from remuda.types import Bools, Integers
+from remuda.population.records import (
+    RATING,
+    TEAM,
+    TEAM_SQUARES,
+    UNCERTAINTY,
+    Member,
+    Numbers,
+)
+from remuda.types import Bools, Floats, Integers
 
 BETA = 25.0 / 6.0  # standard deviation of performance around skill
 KAPPA = 1e-4  # the least share of a variance that remains after a match
@@ -37,17 +44,6 @@ def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> I
     )
 
 
-def rate(population: Population, result: Result, teams: Sequence[str] = ()) -> None:
-    """Update the ratings of a result's members; not if one of them is gone."""
-    seats = result.match.seats
-    if any(ref not in population for ref in seats):
-        return
-    places = np.array([[population[ref].place for ref in seats]])
-    returns = np.array([result.returns], np.float64)
-    sides = sides_of(teams, len(seats))
-    rate_all(places, returns, np.ones(1, np.bool_), sides, population.numbers)
-
-
 def probability_of_order(better: Member, worse: Member) -> float:
     """Return the probability, by their ratings, that the skill of one is above the other's."""
     spread = math.hypot(better.uncertainty, worse.uncertainty)
@@ -60,13 +56,10 @@ def probability_of_order(better: Member, worse: Member) -> float:
 def sides_there(
     places: Integers, returns: Numbers, sides: Integers, side_of: Integers, sizes: Integers
 ) -> tuple[int, bool]:
-    """Number the sides that took part in a match, in order.
+    """Return how many sides took part in a match, and whether one member sat on all their seats.
 
-    places: [seats] of the members.
-    returns: [seats].
-    sides: [seats] the number of each seat's side.
-    side_of: [seats] is set to the number among those that took part; -1: the seat did not.
-    sizes: [sides] is set to their seats that took part.
+    side_of: [seats] is set to each seat's number among them, -1: it took no part; sizes: [sides] to
+    their seats that took part.
     """
     sizes[:] = 0
     first, alone = -1, True
@@ -199,3 +192,47 @@ def rate_all(
             new_mu[i] = member[RATING] + part * omega[side]
             new_sigma[i] = np.sqrt(own * max(1.0 - part * delta[side], KAPPA))
         _write_means(places, m, side_of, new_mu, new_sigma, numbers)
+
+
+def sides_by_agent(teams: Sequence[str]) -> Integers:
+    """Return the number of each agent's team: [num_agents]; without teams all are one."""
+    return sides_of(teams, len(teams)) if any(teams) else np.zeros(len(teams), np.int64)
+
+
+@njit(cache=True)
+def count_teams(
+    places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
+) -> None:
+    """Add up, for each seat that took part, the mean return of its team's seats that did."""
+    seats = places.shape[1]
+    for m in range(len(over)):
+        if not over[m]:
+            continue
+        for i in range(seats):
+            if math.isnan(returns[m, i]):
+                continue
+            total, members = 0.0, 0
+            for j in range(seats):
+                if sides[j] == sides[i] and not math.isnan(returns[m, j]):
+                    total += returns[m, j]
+                    members += 1
+            mean = total / members
+            numbers[places[m, i], TEAM] += mean
+            numbers[places[m, i], TEAM_SQUARES] += mean**2
+
+
+@njit(cache=True)
+def count_metrics(
+    places: Integers, returns: Numbers, metrics: Floats, over: Bools, numbers: Numbers, first: int
+) -> None:
+    """Add up, for each seat that took part, the metrics of the episode, and their squares."""
+    for m in range(len(over)):
+        if not over[m]:
+            continue
+        for i in range(places.shape[1]):
+            if math.isnan(returns[m, i]):
+                continue
+            for metric in range(len(metrics)):
+                value = float(metrics[metric, m])
+                numbers[places[m, i], first + 2 * metric] += value
+                numbers[places[m, i], first + 2 * metric + 1] += value**2

@@ -22,8 +22,7 @@ class PolicyRef(NamedTuple):
     """A policy as it plays: live weights, a frozen copy, or a scripted policy."""
 
     policy: str
-    version: int = -1
-    """The version of a frozen copy; -1: live weights; `SCRIPTED`: no weights."""
+    version: int = -1  # the version of a frozen copy; -1: live weights; `SCRIPTED`: no weights
 
     @property
     def is_frozen(self) -> bool:
@@ -32,7 +31,6 @@ class PolicyRef(NamedTuple):
 
     @property
     def is_scripted(self) -> bool:
-        """Return whether it is scripted."""
         return self.version == SCRIPTED
 
     def __str__(self) -> str:
@@ -46,31 +44,7 @@ class Match:
 
     id: int
     seats: tuple[PolicyRef, ...]
-    learns: frozenset[int] | None = None
-    """Seats whose live policies learn from it; None: all."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of a match."""
-
-    match: Match
-    returns: tuple[float, ...]
-    """Undiscounted returns by seat; NaN: that seat took no part."""
-    acted: tuple[tuple[int, int], ...] = ()
-    """The oldest and newest version that acted, by seat."""
-    truncated: bool = False
-
-    def plain(self) -> list[Any]:
-        """Return members and returns as plain data."""
-        seats = [[ref.policy, ref.version] for ref in self.match.seats]
-        return [self.match.id, seats, list(self.returns)]
-
-    @staticmethod
-    def from_plain(plain: Sequence[Any]) -> Result:
-        """Make a result from what `plain` returned."""
-        number, seats, returns = plain
-        return Result(Match(number, tuple(PolicyRef(*seat) for seat in seats)), tuple(returns))
+    learns: frozenset[int] | None = None  # seats whose live policies learn from it; None: all
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
@@ -97,13 +71,11 @@ class Member:
         hyperparameters: dict[str, float] | None = None,
         is_imported: bool = False,
     ) -> None:
-        self.is_imported = is_imported
-        """True if it is a frozen policy of another run."""
+        self.is_imported = is_imported  # true if it is a frozen policy of another run
         self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
         self.hyperparameters = hyperparameters or {}
         self.numbers: Numbers = np.array(FRESH)
-        self.place = -1
-        """Its row, once it is in a population."""
+        self.place = -1  # its row, once it is in a population
 
     @property
     def games(self) -> int:
@@ -137,11 +109,9 @@ class Member:
         return not self.ref.is_frozen
 
     def may_sit(self, seat: int) -> bool:
-        """Return whether it may take this seat."""
         return self.seats is None or seat in self.seats
 
     def rate(self, rating: float, uncertainty: float) -> None:
-        """Set its rating."""
         self.numbers[RATING], self.numbers[UNCERTAINTY] = rating, uncertainty
 
 
@@ -156,21 +126,14 @@ class Population:
     """
 
     def __init__(self, members: Iterable[Member] = (), numbers: Numbers | None = None) -> None:
-        """Begin with these members.
-
-        numbers: [places, fields] memory of their numbers; None: allocated here, growing.
-        """
         self._members: dict[PolicyRef, Member] = {}
         self._grows = numbers is None
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
         """[places, fields], by `Member.place`."""
         self.matches = 0
-        self.dealt: frozenset[int] | None = None
-        """The seats that are dealt; None: all."""
-        self.empty: tuple[str, ...] = ()
-        """Places where a policy may be born."""
-        self.expected: tuple[str, ...] = ()
-        """Places with an ordered policy that does not play yet."""
+        self.dealt: frozenset[int] | None = None  # the seats that are dealt; None: all
+        self.empty: tuple[str, ...] = ()  # places where a policy may be born
+        self.expected: tuple[str, ...] = ()  # places with an ordered policy that does not play yet
         self.leaving: tuple[str, ...] = ()
         """Places of retired policies that still play their last matches."""
         self._places: dict[int, Member] = {}
@@ -192,7 +155,6 @@ class Population:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All members."""
         return self.view(
             "members", lambda: tuple(self._places[place] for place in sorted(self._places))
         )
@@ -239,19 +201,15 @@ class Population:
         return found[1]
 
     def at(self, place: int) -> Member:
-        """Return the member in a place."""
         return self._places[place]
 
     def for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Return the members that may take a seat."""
         return self._for_seat("members", self.members, seat)
 
     def live_for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Return the learning members that may take a seat."""
         return self._for_seat("learning", self.learning, seat)
 
     def past_for_seat(self, seat: int) -> tuple[Member, ...]:
-        """Return the frozen members that may take a seat."""
         return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:
@@ -312,10 +270,7 @@ class Population:
         return self.view((name, kind), find)
 
     def view(self, key: object, find: Callable[[], View]) -> View:
-        """Return the cached result of `find` until members change, by the caller's key.
-
-        Matchmakers need such views in each match, and there may be thousands of members.
-        """
+        """Return the cached result of `find` until members change, by the caller's key."""
         if key not in self._views:
             found = find()  # which may ask for views itself
             if len(self._views) >= MOST_VIEWS:

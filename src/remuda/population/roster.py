@@ -54,7 +54,6 @@ class Roster:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """All policies that the run trains, including those born later."""
         return (*self.first, *self.unborn)
 
     @property
@@ -68,11 +67,9 @@ class Roster:
         return [self.agents[seat] for seat in self.taken]
 
     def is_free(self, policy: str) -> bool:
-        """Return whether a policy may take every seat that is dealt."""
         return len(self.seats_of(policy)) == len(self.left)
 
     def seats_of(self, policy: str) -> list[int]:
-        """Return the seats that a policy may take, in order."""
         return sorted(self.seats.get(policy, range(len(self.agents))))
 
     def among(self, policies: Iterable[str]) -> Roster:

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 
 from remuda.errors import ConfigError
 from remuda.population.records import Member, PolicyRef, Population
@@ -43,13 +44,11 @@ class Seatings(Generic[Who]):
 
     @property
     def possible(self) -> bool:
-        """Return whether some seating seats no member twice."""
         if self._possible is None:
             self._possible = len(match_up(self._able)) == len(self._able)
         return self._possible
 
-    def draw(self, rng: np.random.Generator) -> tuple[Who, ...]:
-        """Draw the member on each seat."""
+    def draw(self, rng: Generator) -> tuple[Who, ...]:
         able = self._able
         if self._alike:
             few = len(able[0]) < len(able)
@@ -62,7 +61,7 @@ class Seatings(Generic[Who]):
                 return seating
         return self.draw_crowded(rng)
 
-    def draw_crowded(self, rng: np.random.Generator) -> tuple[Who, ...]:
+    def draw_crowded(self, rng: Generator) -> tuple[Who, ...]:
         """Match as many seats as possible and mix them; draw each of the others by itself."""
         able, seated = self._able, match_up(self._able, rng)
         self._sets = self._sets or [set(members) for members in able]
@@ -90,7 +89,7 @@ def draw_apart(
     past: Sequence[bool],
     live: Sequence[Sequence[Member]],
     frozen: Sequence[Sequence[Member]],
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> Seating:
     """Draw live policies for some seats and frozen copies for the others.
 
@@ -113,7 +112,7 @@ def _draw_both(
     past: Sequence[bool],
     live: Sequence[Sequence[Member]],
     frozen: Sequence[Sequence[Member]],
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> Seating:
     seating: dict[int, PolicyRef] = {}
     for is_past, members in ((False, live), (True, frozen)):
@@ -128,13 +127,13 @@ def few_changes(
     past: Sequence[bool],
     live: Sequence[Sequence[Who]],
     frozen: Sequence[Sequence[Who]],
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> list[bool]:
     """Choose which seats frozen copies take so that few members sit twice, close to `past`.
 
-    As many seats as possible are matched with their own kind, in random order. Each of the others
-    takes a free member of the other kind, or makes others move. Matched members stay matched, hence
-    there are never fewer live policies than before. A seat without a free member stays unchanged.
+    As many seats as possible are matched with their own kind, in random order; each of the others
+    takes a free member of the other kind, or makes others move. There are never fewer live policies
+    than before. A seat without a free member stays unchanged.
     """
     own = [frozen[seat] if is_past else live[seat] for seat, is_past in enumerate(past)]
     other = [live[seat] if is_past else frozen[seat] for seat, is_past in enumerate(past)]
@@ -150,18 +149,15 @@ def draw_different(
     key: object,
     members: Sequence[Sequence[Member]],
     seats: Sequence[int],
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> Seating:
     """Draw a member for each of these seats, as `Seatings` does."""
     found = population.view(key, lambda: Seatings([members[seat] for seat in seats]))
     return tuple(member.ref for member in found.draw(rng))
 
 
-def seat_all(group: Sequence[Member], num_seats: int, rng: np.random.Generator) -> Seating:
-    """Seat a group in any allowed order; empty if there is none.
-
-    The first allowed one of some random orders is exactly uniform; else `Seatings` draws one.
-    """
+def seat_all(group: Sequence[Member], num_seats: int, rng: Generator) -> Seating:
+    """Seat a group in any allowed order, all equally likely; empty if there is none."""
     group = [group[i % len(group)] for i in range(num_seats)]
     if all(member.seats is None for member in group):
         return tuple(group[i].ref for i in rng.permutation(num_seats).tolist())
@@ -179,14 +175,11 @@ def seat_all(group: Sequence[Member], num_seats: int, rng: np.random.Generator) 
 
 def match_up(
     able: Sequence[Sequence[Who]],
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     besides: Sequence[Sequence[Who]] | None = None,
     seated: Mapping[int, Who] | None = None,
 ) -> dict[int, Who]:
-    """Seat as many members as possible, none twice: the member on each matched seat, in order.
-
-    Augmenting paths keep seated members seated, perhaps elsewhere.
-    """
+    """Seat as many members as possible, none twice: the member on each matched seat, in order."""
     count, seated = len(able), seated or {}
 
     def some_of(members: Sequence[Who]) -> Sequence[Who]:
@@ -218,7 +211,6 @@ def match_up(
 
 
 def groups_of(able: Sequence[Sequence[Who]]) -> list[Group[Who]]:
-    """Group seats that the same members may take."""
     groups: list[Group[Who]] = []
     for seat, members in enumerate(able):
         for others, seats in groups:

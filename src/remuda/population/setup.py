@@ -7,19 +7,18 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
 from remuda.loading import load
-from remuda.population.by_strength import Fitness, Prioritized
-from remuda.population.director import Director, Directors, Replacement, Snapshots
-from remuda.population.league_director import LeagueDirector
-from remuda.population.league_matchmaker import Verification, league_matchmaker
+from remuda.population.by_strength import Prioritized, SimilarRatings
+from remuda.population.director import Director, Directors, OwnDirector, Replacement, Snapshots
+from remuda.population.exploiter_league import LeagueDirector, Verification, league_matchmaker
 from remuda.population.ledger import Ledger
 from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
 from remuda.population.matchmaking import ForLearner, Matchmaker
 from remuda.population.mixed import Mixed, check_shares
-from remuda.population.own_director import OwnDirector
 from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.reserved_seats import ReservedSeats
 from remuda.population.roster import Roster, check_name
@@ -29,7 +28,6 @@ _DIRECTOR = "remuda.population.director"
 
 
 def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
-    """Make the matchmaker of a run."""
     dealer = _dealer(population, roster)
     return ReservedSeats(dealer, roster.agents, roster.taken) if roster.taken else dealer
 
@@ -50,7 +48,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
         "fixed": lambda: Fixed([names[seat % len(names)] for seat in range(seats)]),
         "random": lambda: Random(seats),
         "round_robin": lambda: RoundRobin(seats),
-        "fitness": lambda: Fitness(seats, population.window),
+        "fitness": lambda: SimilarRatings(seats, population.window),
         "self_play": lambda: SelfPlay(seats, population.newest),
         "prioritized": lambda: Prioritized(seats, population.weighting),
         "teams": lambda: Teams(
@@ -101,9 +99,7 @@ def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
 
 
 def make_director(
-    population: PopulationConfig,
-    more: Sequence[Director] = (),
-    rng: np.random.Generator | None = None,
+    population: PopulationConfig, more: Sequence[Director] = (), rng: Generator | None = None
 ) -> Director | None:
     """Make the director of a run; None if its policies never change."""
     directors: list[Director] = []
@@ -275,8 +271,8 @@ def _check_dealt(config: Config, roster: Roster) -> None:
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
     """Return the mean number of seats per match of each policy while there are no copies.
 
-    A policy born later counts like those with the same seats. This takes up to seconds and is
-    needed several times at a start, so the last result is cached.
+    A policy born later counts like those with the same seats. The last result is cached: it takes
+    up to seconds, and a start needs it several times.
     """
     matchmaker = type(_dealer(population, roster))  # a custom one may be loaded again
     seats = (roster.agents, roster.teams, roster.taken)

@@ -2,7 +2,7 @@
 
 It outlives the actor that deals from it, and other processes see the population through it: the
 coordinator shows and saves it, and writes the results into the ledger. Other actors may deal from
-it too: they only read it, and each has a separate part (`remuda.population.shard`).
+it too: they only read it, and each has a separate part (`remuda.population.followers`).
 
 That one actor writes everything here, except that learners confirm in `orders` which births they
 have carried out (see `remuda.population.births`). If the actor dies:
@@ -39,16 +39,12 @@ from remuda.errors import CheckpointError
 from remuda.hyperparameters import names_of
 from remuda.memory.atomic import fence_acquire, load, store
 from remuda.memory.shared import Arena, SharedArrays
-from remuda.population import shard as shard_words
-from remuda.population.births import BirthOrders, NewbornData
-from remuda.population.followers import Followers
+from remuda.population.births import BirthOrders, Newborn
+from remuda.population.followers import LOST, Followers, Shard
+from remuda.population.followers import PROPOSED as OWN_PROPOSED
 from remuda.population.frozen_weights import FrozenWeights, weight_arrays
 from remuda.population.imported import Imported
 from remuda.population.ledger import forget
-from remuda.population.member_numbers import MemberNumbers
-from remuda.population.occupants import Occupants
-from remuda.population.place_hyperparameters import PlaceHyperparameters
-from remuda.population.record_buffer import RecordBuffer
 from remuda.population.records import (
     FRESH,
     GAMES,
@@ -59,8 +55,7 @@ from remuda.population.records import (
     PolicyRef,
     Population,
 )
-from remuda.population.shard import Shard
-from remuda.population.table_layout import (
+from remuda.population.table_parts import (
     MATCHES,
     MOVES,
     NO_POLICY,
@@ -68,7 +63,11 @@ from remuda.population.table_layout import (
     POLICY,
     PROPOSED,
     RECORDS,
+    MemberNumbers,
+    Occupants,
+    PlaceHyperparameters,
     Places,
+    RecordBuffer,
     table_fields,
 )
 from remuda.publish.snapshot import Snapshot
@@ -104,7 +103,6 @@ class Table:
         training: Mapping[str, TrainingLayout] | None = None,
         followers: Sequence[int] = (),
     ) -> None:
-        """Allocate it."""
         origins = [member.origin for member in imported]
         self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
         self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
@@ -138,7 +136,6 @@ class Table:
 
     @property
     def arrays(self) -> SharedArrays:
-        """The arrays of `table_fields`."""
         return self._shared
 
     @property
@@ -148,7 +145,6 @@ class Table:
 
     @property
     def numbers(self) -> Numbers:
-        """[places, fields] of the members."""
         return self.member_numbers.all
 
     @property
@@ -163,27 +159,21 @@ class Table:
 
     @property
     def num_actors(self) -> int:
-        """Actors that deal from it."""
         return 1 + len(self.shards)
 
     @property
     def results_lost(self) -> int:
         """Results of other actors that were lost because this one did not take them."""
-        return sum(shard.word(shard_words.LOST) for shard in self.shards)
+        return sum(shard.word(LOST) for shard in self.shards)
 
     def word(self, word: int) -> int:
-        """Return a counter."""
         return load(self._shared["words"], word)
 
     def set_word(self, word: int, value: int) -> None:
-        """Set a counter."""
         store(self._shared["words"], word, value)
 
-    def prepare(self, place: int, newborn: Member, begins: NewbornData) -> int:
-        """Put what a policy is to begin with into an empty place; returns a digest of its weights.
-
-        It is ordered once `BirthOrders.count` is called.
-        """
+    def prepare(self, place: int, newborn: Member, begins: Newborn) -> int:
+        """Put what a newborn begins with into an empty place; returns a digest of its weights."""
         digest = self.births.put_weights(place, begins.weights)
         self.births.put_training(place, begins.training)
         self.occupants.put(place, newborn, there=False)
@@ -191,7 +181,6 @@ class Table:
         return digest
 
     def admit(self, place: int) -> Member:
-        """Admit the ordered policy."""
         parent, born = self.occupants.ordered(place)
         ref, own = PolicyRef(self.policies[place]), self.hyperparameters.of(place)
         newborn = Member(ref, None, parent, born, own)
@@ -202,11 +191,7 @@ class Table:
     def population(
         self, seats: Mapping[str, frozenset[int]] | None = None, own: bool = False
     ) -> Population:
-        """Return all members that have not retired.
-
-        Any process may call this while the actor continues; a copy that is being frozen is left
-        out.
-        """
+        """Return all members that have not retired, but for copies that are being frozen."""
         numbers = self.numbers if own else self.member_numbers.whole()
         found = Population(numbers=numbers)
         for place in np.flatnonzero(self.occupants.there).tolist():
@@ -280,10 +265,7 @@ class Table:
         self.followers.repair()
 
     def state(self) -> State:
-        """Return everything as plain data, while the actor may continue.
-
-        A copy that is being frozen is left out.
-        """
+        """Return everything as plain data, while the actor may continue."""
         saved: State = {
             "policies": list(self.policies),
             "hyperparameter_names": list(self.hyperparameters.names),
@@ -331,7 +313,7 @@ class Table:
         for word, value in ((MATCHES, matches), (PROPOSED, own), (RECORDS, records), (MOVES, 0)):
             self.set_word(word, value)
         for shard in self.shards:
-            shard.set_word(shard_words.PROPOSED, own)
+            shard.set_word(OWN_PROPOSED, own)
         cradles, training = branch(state, "cradles"), branch(state, "newborn_training")
         copies = branch(state, "copies")
         for policy in self.policies:
@@ -359,7 +341,7 @@ class Table:
 
     def _proposed(self) -> int:
         """Return more than the number of any proposed match; see `Dealer`."""
-        others = (shard.word(shard_words.PROPOSED) for shard in self.shards)
+        others = (shard.word(OWN_PROPOSED) for shard in self.shards)
         return max(self.word(PROPOSED), *others, 0) * self.num_actors
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:

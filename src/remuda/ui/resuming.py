@@ -9,9 +9,8 @@ from typing import Any
 
 from remuda.config import Config
 from remuda.config.resolved import resolved
-from remuda.coordinator.continuing import can_continue, continues
 from remuda.coordinator.metrics import read_metrics
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, can_continue, continues
 from remuda.errors import RemudaError
 from remuda.ui.commands.configuration import AUTO
 

@@ -20,8 +20,7 @@ from remuda.checkpoint.opening import read_json
 from remuda.checkpoint.plain import checked
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.continuing import continues
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, continues
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.evaluation import WAYS, way_of
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS

@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.coordinator.continuing import way_on
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.run_directory import RunDirectory, way_on
 from remuda.coordinator.status import read_status
 from remuda.errors import RunDirectoryError
 from remuda.evaluation import way_of

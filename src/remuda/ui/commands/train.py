@@ -64,8 +64,7 @@ def _train_run(
     _begin_processes(config)
 
     from remuda.config import by_leaf
-    from remuda.coordinator.continuing import way_on
-    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.coordinator.run_directory import RunDirectory, way_on
     from remuda.finish import FinishHooks, missing_words
     from remuda.result import Result
     from remuda.training import train as run_training

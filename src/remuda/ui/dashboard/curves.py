@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.checkpoint.opening import open_stream
-from remuda.coordinator.records import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
+from remuda.coordinator.metrics import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
 
 Numbers = npt.NDArray[np.float64]
 

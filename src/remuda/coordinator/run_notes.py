@@ -1,10 +1,29 @@
-"""Warnings about episodes so short that a policy's experience stays mostly empty."""
+"""Notes for the user during a run that are no errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from remuda.experience.store import ExperienceStore, HeldSteps
+from remuda.scoreboard import Scoreboard
+
+
+class EnvironmentNotes:
+    """Reads the notes that actors left in the scoreboard."""
+
+    def __init__(self, scoreboard: Scoreboard) -> None:
+        self._scoreboard = scoreboard
+        self._reported: set[str] = set()
+
+    def news(self) -> list[str]:
+        found = self._scoreboard.notes()
+        new = [words for key, words in found.items() if key not in self._reported]
+        self._reported |= found.keys()
+        return new
+
+    def notes(self) -> list[str]:
+        return list(self._scoreboard.notes().values())
+
 
 LEAST = 0.5  # the share of the capacity, or of a rollout, below which a warning appears
 NAMED = 4  # the most policies named in a message
@@ -19,13 +38,13 @@ class ShortEpisodes:
 
     def __init__(self, experience: Mapping[str, ExperienceStore]) -> None:
         self._experience = experience
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def news(self) -> list[str]:
         """Return messages about policies not named before."""
-        left = [name for name in self._experience if name not in self._told]
+        left = [name for name in self._experience if name not in self._reported]
         found = self._short(left)
-        self._told |= found.keys()
+        self._reported |= found.keys()
         return _messages(found)
 
     def notes(self) -> list[str]:

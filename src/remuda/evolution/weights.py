@@ -1,0 +1,163 @@
+"""Operators on weights: crossover of two parents, mutation, warm starts of other layouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+from numpy.random import Generator
+
+from remuda.errors import UsageError
+from remuda.policies.networks.network import GATES, Network
+from remuda.policies.stack import Shapes, layout_size
+from remuda.types import Array, Bools, Floats
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """The tensors of one policy, one after another in a vector [P] of float32."""
+
+    shapes: Shapes  # of the named tensors, in order
+    buffers: frozenset[str] = frozenset()  # published and not learned, such as moments
+
+    @classmethod
+    def of(cls, network: Network) -> WeightLayout:
+        return cls(dict(network.shapes), network.buffers)
+
+    @property
+    def size(self) -> int:
+        return layout_size(self.shapes)
+
+    @cached_property
+    def slices(self) -> Mapping[str, slice]:
+        ends = list(accumulate((math.prod(s) for s in self.shapes.values()), initial=0))
+        return {name: slice(*ends[i : i + 2]) for i, name in enumerate(self.shapes)}
+
+    @cached_property
+    def learned(self) -> Bools:
+        """[P]: whether a number is learned; else it is of a buffer."""
+        found = np.ones(self.size, np.bool_)
+        for name in self.buffers:
+            found[self.slices[name]] = False
+        return found
+
+    @cached_property
+    def layers(self) -> Mapping[str, tuple[str, ...]]:
+        """Tensor names by layer; buffers without one belong to the first, their reader."""
+        found: dict[str, list[str]] = {}
+        for name in self.shapes:
+            found.setdefault(name.rpartition(".")[0] or name, []).append(name)
+        first = next((n for n, own in found.items() if not self.buffers.issuperset(own)), None)
+        for layer in [layer for layer, own in found.items() if self.buffers.issuperset(own)]:
+            if first is not None:
+                found[first] += found.pop(layer)
+        return {layer: tuple(own) for layer, own in found.items()}
+
+    def tensors(self, weights: Floats) -> dict[str, Floats]:
+        return {name: weights[self.slices[name]].reshape(s) for name, s in self.shapes.items()}
+
+    def blocks(self, name: str) -> int:
+        """Return the number of equal blocks in a tensor's last axis: gates of a recurrent layer."""
+        return 3 if name.rpartition(".")[0] in GATES else 1
+
+    def checked(self, weights: Array, what: str = "weights") -> Floats:
+        """Return a vector as float32, a copy."""
+        if weights.shape != (self.size,):
+            raise UsageError(f"{what} are {weights.shape}; this layout has ({self.size},)")
+        return np.array(weights, np.float32)
+
+
+def cross_hyperparameters(
+    one: Mapping[str, float], other: Mapping[str, float], rng: Generator, *, share: float = 0.5
+) -> dict[str, float]:
+    """Draw each of the first parent's hyperparameters from either; `share` is the second's."""
+    return {
+        name: other[name] if rng.random() < share and name in other else value
+        for name, value in one.items()
+    }
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """The weights of a child of two parents of one layout."""
+
+    weights: Floats  # [P]
+    layers: tuple[str, ...]  # those of the second parent
+
+
+def cross_layers(
+    one: Array, other: Array, layout: WeightLayout, rng: Generator, *, share: float = 0.5
+) -> Crossed:
+    """Take each layer whole from either parent [P], with probability `share` the second's."""
+    child = layout.checked(one, "weights of the first parent")
+    theirs = layout.checked(other, "weights of the second parent")
+    taken = tuple(layer for layer in layout.layers if rng.random() < share)
+    for layer in taken:
+        for name in layout.layers[layer]:
+            child[layout.slices[name]] = theirs[layout.slices[name]]
+    return Crossed(child, taken)
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Weights for a layout that were taken from another one, as far as tensors fit."""
+
+    weights: Floats  # [P] of the new layout
+    copied: tuple[str, ...]  # tensors of one shape in both
+    overlapping: tuple[str, ...]  # tensors whose overlapping block was copied
+    fresh: tuple[str, ...]  # newly drawn tensors
+    taken: int  # the number of the P weights that were copied
+
+
+def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLayout) -> WarmStart:
+    """Start a policy of another width with trained weights [P_old]; `fresh`: [P] newly drawn.
+
+    A tensor of the same name and shape is copied; of one with as many axes the common block, from
+    the first row and column on, gate by gate for recurrent layers; all others are newly drawn.
+    """
+    old = layout.tensors(layout.checked(weights, "weights of the parent"))
+    found = new.checked(fresh, "fresh weights")
+    kinds: dict[str, list[str]] = {"copied": [], "overlapping": [], "fresh": []}
+    taken = 0
+    for name, tensor in new.tensors(found).items():
+        theirs = old.get(name)
+        if theirs is None or theirs.ndim != tensor.ndim:
+            kinds["fresh"].append(name)
+            continue
+        parts = new.blocks(name)
+        block = tuple(map(min, tensor.shape, theirs.shape))
+        if theirs.shape == tensor.shape:
+            tensor[...] = theirs
+        else:
+            kept, source = (each.reshape(*each.shape[:-1], parts, -1) for each in (tensor, theirs))
+            inner = (*map(slice, block[:-1]), slice(None), slice(block[-1] // parts))
+            kept[inner] = source[inner]
+        size = int(np.prod(block))
+        kinds["copied" if theirs.shape == tensor.shape else "overlapping"].append(name)
+        taken += size
+    return WarmStart(
+        found, tuple(kinds["copied"]), tuple(kinds["overlapping"]), tuple(kinds["fresh"]), taken
+    )
+
+
+def add_noise_by_layer(
+    weights: Array, layout: WeightLayout, strength: float, rng: Generator
+) -> Floats:
+    """Return weights [P] with Gaussian noise in proportion to each tensor's standard deviation.
+
+    Buffers and constant tensors, such as initial biases of 0, do not change.
+    """
+    found = layout.checked(weights)
+    if strength == 0.0:
+        return found
+    scales = np.zeros(layout.size)
+    for name, tensor in layout.tensors(found).items():
+        scales[layout.slices[name]] = tensor.std(dtype=np.float64) if tensor.size else 0.0
+    noise = rng.standard_normal(layout.size)
+    moved = layout.learned & (scales > 0.0)
+    found[moved] += (strength * scales[moved] * noise[moved]).astype(np.float32)
+    return found
