@@ -218,7 +218,6 @@ class MatchSeats(StreamSeats):
     # What births and frozen copies need: `ActingPolicies`.
 
     def look(self, policy: str) -> Snapshot:
-        """Return the live weights of a policy as they play now."""
         policy_group, row = self._group_of(policy)
         place = policy_group.places[row]
         weights = policy_group.stack.flat_weights(row)

@@ -100,7 +100,6 @@ class PolicyGroup:
         return found
 
     def choose(self, group: int, rng: np.random.Generator | None) -> None:
-        """Run the networks, and choose for all their streams."""
         plan, kind = self._plans[group], self.kind
         count = plan.rows.streams.size
         if count == 0:

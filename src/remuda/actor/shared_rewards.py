@@ -91,7 +91,6 @@ class FixedShares:
         configured: Mapping[str, float],
         changes: LiveHyperparameters | None = None,
     ) -> None:
-        """Start with configured shares by policy; `policies` are by agent."""
         self._policies, self._changes, self._revision = tuple(policies), changes, -1
         self._shares = dict(configured)
 

@@ -75,11 +75,9 @@ class SequenceBatches:
         return max(size // self._steps, 1)
 
     def sample(self, policy: int, size: int, beta: float) -> bool:
-        """Draw segments for a policy; return False if there are none."""
         return self._replays[policy].sample(self._batch, policy, self._count(size), beta)
 
     def samples(self, policy: int, size: int) -> int:
-        """Return the steps that count."""
         valid = self._batch.valid(slice(policy, policy + 1), self._count(size))
         return int(valid.sum())
 

@@ -92,7 +92,6 @@ class LearnerGroup:
         self._wakeup.wait(lambda: interrupted() or self._any_ready(), timeout)
 
     def finish(self) -> None:
-        """Publish the last weights of every policy."""
         for learner in self.learners:
             while learner.unfinished:  # what was taken is trained on
                 learner.update()

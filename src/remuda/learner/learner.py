@@ -210,7 +210,6 @@ class PolicyTrainer:
         )
 
     def state(self) -> State:
-        """Return all that a successor needs to continue exactly, without experience."""
         # The state before an unsound update; right after a publication it is the current one.
         just_published = self._published_at == self.updates
         good = None if just_published else {"learned": self._good, "counts": self._good_counts}

@@ -259,7 +259,6 @@ class BatchBudget:
         self._mean: float | None = None
 
     def spent(self, seconds: float) -> None:
-        """Count an update of the present size that took so long."""
         if self._seconds is None:
             return
         before = self._mean

@@ -116,7 +116,6 @@ class RolloutLearner(Learner):
                 self._count_lost(k)
 
     def _take(self) -> list[int]:
-        """Take all rollouts that are ready, so that actors may continue; return whose."""
         clock = time.perf_counter
         start = clock()
         ready = self._ready()

@@ -102,7 +102,6 @@ class ActingStack:
         return self._stack.of(policy)
 
     def flat_weights(self, policy: int) -> Floats:
-        """Return a copy of the weights [P] that a policy was loaded with."""
         return self._stack.read(policy)
 
     def padded_pass(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:

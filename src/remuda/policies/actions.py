@@ -55,7 +55,6 @@ class ActionBounds:
         )
 
     def scale(self, actions: Array) -> Array:
-        """Scale normalised actions [N, size] to the bounds."""
         scaled = actions
         if not self._is_identity:
             scaled = self._centre + self._half * np.where(
@@ -169,7 +168,6 @@ class DiscreteActions(Actions):
         return log_probs, entropies
 
     def _log_probabilities(self, outputs: Tensor, masks: Tensor | None) -> list[Tensor]:
-        """Return, by choice, the log-probabilities of its possibilities."""
         sizes = list(self.sizes)
         parts = torch.split(outputs, sizes, -1)
         if masks is None:

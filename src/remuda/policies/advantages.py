@@ -100,7 +100,6 @@ class RunningMoments:
         self.mean, self.variance, self.count = mean, variance, count
 
     def add(self, batch: np.ndarray) -> None:
-        """Add a batch [B, ...]."""
         if len(batch) == 0:
             return
         mean, variance, count = batch.mean(0), batch.var(0), float(len(batch))

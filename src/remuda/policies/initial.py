@@ -94,7 +94,6 @@ class InitialWeights:
             raise self._damaged(policy, error) from None
 
     def optimizer(self, policy: str) -> State | None:
-        """Return the initial state of a policy's optimizer, for `Adam.restore`; None: fresh."""
         state = self._read(policy)
         return None if state is None else state["optimizer"]
 

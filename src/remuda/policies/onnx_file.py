@@ -297,7 +297,6 @@ class GreedyModule(nn.Module):
         return self.choose(outputs[0], mask), outputs[0], *after
 
     def choose(self, outputs: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the actions [N, *action shape] for outputs [N, O]."""
         actions = self._actions.greedy(outputs, mask)
         if self._start:
             actions = actions + torch.tensor(self._start)

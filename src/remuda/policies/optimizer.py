@@ -94,7 +94,6 @@ class Adam:
         }
 
     def restore(self, row: int, state: State) -> None:
-        """Restore what `state` returned; raise CheckpointError where the shape differs."""
         with torch.no_grad():
             moments = (("mean", self._mean, FINITE), ("square", self._square, SQUARES))
             for name, tensor, allowed in moments:

@@ -146,7 +146,6 @@ class PolicySpec:
 
     @property
     def image(self) -> Image | None:
-        """Return the layout of the first image in an observation; None: there is none."""
         pictures = self.pictures
         return pictures[0].image if pictures else None
 

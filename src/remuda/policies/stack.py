@@ -104,7 +104,6 @@ class ParameterStack:
         self.write(policy, fitting(state, name, np.empty(self.flat.shape[1], np.float32)))
 
     def read(self, policy: int) -> Floats:
-        """Return a copy of the weights [P] of one policy."""
         weights: Floats = self.flat[policy].detach().cpu().numpy().copy()
         return weights
 

@@ -122,7 +122,6 @@ class Algorithm(ABC):
         self.updates[policy] = updates
 
     def weights(self, policy: int) -> Floats:
-        """Return the weights [P] of a policy to publish."""
         weights: Floats = self.online.flat[policy].detach().cpu().numpy()
         return weights
 
@@ -152,7 +151,6 @@ class Algorithm(ABC):
         """Restore what `state` returned; raise CheckpointError where the network differs."""
 
     def learned(self, policy: int) -> State:
-        """Return a policy's weights, optimizer state and counters."""
         return {
             "online": self.online.read(policy),
             "optimizer": self.optimizer.state(policy),

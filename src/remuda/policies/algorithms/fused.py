@@ -153,7 +153,6 @@ class Fused:
                 )
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
-        """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         self._part.gradients.zero_()
         heads, turned = self._heads(), self._turned()
         rows = RowsOf(pick.members, pick.rows, pick.counts)
@@ -240,7 +239,6 @@ class Fused:
                 multiply(errors, turned[i - 1], None, tower.errors[i - 1])
 
     def _piece(self, first: int, end: int, rows: int) -> _Piece:
-        """Return cached views of the workspace for so many rows of these policies."""
         found = self._pieces.get((first, end, rows))
         if found is None:
             found = self._pieces[first, end, rows] = _Piece(

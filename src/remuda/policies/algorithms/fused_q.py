@@ -34,7 +34,6 @@ class StepMetrics(NamedTuple):
 
     @classmethod
     def of(cls, samples: Floats, means: Array) -> StepMetrics:
-        """Build them from losses, values and errors [3, G, B] and means of the first two."""
         losses, _, errors = torch.from_numpy(samples)
         loss, value = torch.from_numpy(means.astype(np.float32))
         return cls(loss, value, losses, errors)
@@ -126,7 +125,6 @@ class FusedQ:
     def step(
         self, online: ParameterStack, target: ParameterStack, batch: Transitions
     ) -> StepMetrics:
-        """Write the gradients of a batch of G policies to `online`."""
         arrays = arrays_of(batch)
         metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))

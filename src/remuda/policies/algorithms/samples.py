@@ -67,14 +67,12 @@ class Rows:
         return len(self.units[member])
 
     def minibatch(self, member: int, minibatches: int) -> Amount:
-        """Return the amount of one of so many minibatches of a policy."""
         return Amount(-(-len(self.units[member]) // minibatches))
 
     def whole(self, member: int) -> Amount:
         return Amount(int(self._num_rows[member]))
 
     def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
-        """Pick these units of each of these policies."""
         counts = np.array([len(each) for each in units])
         size = int(counts.max())
         if (counts == size).all():
