@@ -40,7 +40,7 @@ from remuda.double_oracle.oracles import (
 )
 from remuda.double_oracle.trained import run_trained
 from remuda.double_oracle.trained_setup import TrainedSetup
-from remuda.exploiting.target import agents_of
+from remuda.envs.registry import agents_of
 from remuda.exploiting.training import Exploiters, train_exploiters
 from remuda.ui.live import PlainView
 from remuda.ui.psro import print_line, psro

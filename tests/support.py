@@ -10,7 +10,9 @@ from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.scripted import turns
 from remuda.envs.vector_env import VectorEnv
+from remuda.experience.experience import Experience
 from remuda.experience.transition_replay import Batch
+from remuda.policies.compatibility import stream_shape
 from remuda.types import AgentSpec, TurnResult
 
 
@@ -214,3 +216,19 @@ def play_episodes(env, policies, episodes, seed=0):
         if all(len(played) >= episodes for played in found):
             break
     return np.array([one for played in found for one in played[:episodes]])
+
+
+def make_experience(spec, num_streams, learner, actors, arena=None):
+    """The experience of a policy that plays so many streams at once, by actor."""
+    config = spec.config
+    rollout = config.rollout_length * sum(num_streams)
+    return Experience(
+        stream_shape(spec),
+        config.experience,
+        num_streams,
+        learner,
+        actors,
+        rollout,
+        keeps=config.replays > 0,
+        arena=arena,
+    )

@@ -9,12 +9,13 @@ import pytest
 
 import remuda
 from absent_agents import RETURNS, Guests
+from played_tournaments import play_across
 from remuda.analysis.returns import balanced
 from remuda.analysis.society import society
 from remuda.analysis.welfare import efficiency, equality, long_run_equality
 from remuda.best_checkpoint import measurement
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.crossplay import margin, play_across
+from remuda.crossplay import margin
 from remuda.double_oracle.matches import play_pairs
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random

@@ -12,7 +12,7 @@ import pytest
 import remuda
 from remuda.config import overlay
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.saved_weights import load_run
+from remuda.saved_weights import load_snapshots
 from remuda.ui.live import PlainView
 from support import Tape
 
@@ -339,7 +339,9 @@ def test_a_run_is_itself(run):
 
 def test_the_policies_of_a_run_are_read_once(run, monkeypatch):
     reads = []
-    monkeypatch.setattr("remuda.saved.load_run", lambda *words: reads.append(1) or load_run(*words))
+    monkeypatch.setattr(
+        "remuda.saved.load_snapshots", lambda *words: reads.append(1) or load_snapshots(*words)
+    )
     assert len(dict(run.items())) == len(list(run.values())) == 2
     assert len(reads) == 2
 

@@ -11,6 +11,7 @@ import remuda
 from equivalence.runs import assert_same, configure, outcome, run
 from remuda.changes import ANYTHING, OF_POLICY, changes
 from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
+from remuda.config.sections import conditions
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.table_parts import POLICY
@@ -160,7 +161,9 @@ def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     result, counts = run(tmp_path / "run", resume=True, **overlay(tree, {"policy": policy}))
     assert all(np.isfinite(weights).all() for weights in result.values())
     assert counts["learn"][:, 0].min() > 10
-    noted = {f"policy.{key}" for key in OF_POLICY if key != "time_budget"}
+    after = load_config(overlay(tree, {"policy": policy})).policy
+    idle = {key for key, only in conditions(PolicyConfig) if not only.reads(after)}
+    noted = {f"policy.{key}" for key in OF_POLICY if key not in {"time_budget", *idle}}
     assert set(lines(tmp_path / "run")[0]["changes"]) == {*noted, "run.turns"}
 
 

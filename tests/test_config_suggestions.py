@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remuda.config import Config, fields_of, load_config
-from remuda.config.common_names import COMMON_NAMES
+from remuda.config.faults import COMMON_NAMES
 from remuda.errors import ConfigError
 from remuda.frame import Frame
 from remuda.ui.arguments import parse_flags

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import remuda
-from remuda import pickled
+from remuda import loading
 from remuda.errors import (
     CheckpointError,
     MissingCodeError,
@@ -81,8 +81,8 @@ def forget(monkeypatch):
     """Know no more of pickled games than another process does."""
 
     def forget():
-        monkeypatch.setattr(pickled, "PICKLES", {})
-        monkeypatch.setattr(pickled, "OBJECTS", {})
+        monkeypatch.setattr(loading, "PICKLES", {})
+        monkeypatch.setattr(loading, "OBJECTS", {})
 
     return forget
 
@@ -101,7 +101,7 @@ def weights_of(directory):
 def test_a_class_of_a_cell_is_played_again_by_another_process(of_a_cell, forget):
     name = yaml.safe_load((of_a_cell / "config.yaml").read_text())["game"]
     assert name.startswith("pickled:Typed-")
-    assert (of_a_cell / pickled.file_name(name)).exists()
+    assert (of_a_cell / loading.file_name(name)).exists()
     forget()
     run = remuda.load(of_a_cell)
     assert run.game == name

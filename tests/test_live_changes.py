@@ -10,13 +10,18 @@ import pytest
 
 import remuda
 from callback_runs import FOR_LONG, StopsAtOnce, train
-from remuda import live_hyperparameters
+from remuda import hyperparameters
 from remuda.algorithms import find_algorithm
 from remuda.callbacks import ActiveRun
 from remuda.config import PolicyConfig, load_config
-from remuda.hyperparameters import HYPERPARAMETERS, values_of, with_values
+from remuda.hyperparameters import (
+    HYPERPARAMETERS,
+    LiveHyperparameters,
+    checked_values,
+    values_of,
+    with_values,
+)
 from remuda.learner.group import LearnerGroup
-from remuda.live_hyperparameters import LiveHyperparameters, checked_values
 from remuda.population.births import Newborn
 from remuda.population.records import Member, PolicyRef
 from remuda.population.table import Table
@@ -287,7 +292,7 @@ def test_a_successor_takes_what_was_set_before_its_first_update():
 def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
     changes = LiveHyperparameters({"a": PolicyConfig()})
     changes.change("a", {"discount": 0.5})
-    store, seen = live_hyperparameters.store, []
+    store, seen = hyperparameters.store, []
 
     def watched(*word):
         """Look right before and after every word that frames a change."""
@@ -295,7 +300,7 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
             write()
             seen.append(changes.read(0))
 
-    monkeypatch.setattr(live_hyperparameters, "store", watched)
+    monkeypatch.setattr(hyperparameters, "store", watched)
     changes.change("a", {"learning_rate": 1.0})
     before = (2, {"a": {"discount": 0.5}})
     after = (4, {"a": {"learning_rate": 1.0, "discount": 0.5}})

@@ -21,10 +21,8 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.experience_layout import make_experience
 from remuda.memory.shared import Arena, SharedArrays
 from remuda.memory.waiting import Wakeup
-from remuda.memory_advice import setting_to_reduce
 from remuda.memory_plan import (
     GIB,
     LIBRARIES,
@@ -35,6 +33,7 @@ from remuda.memory_plan import (
     check_memory,
     copy_size,
     plan,
+    setting_to_reduce,
     size_of_arrays,
 )
 from remuda.policies.spec import policy_specs
@@ -46,6 +45,7 @@ from remuda.prepare import prepare
 from remuda.runtime.layout import make_layout
 from remuda.saved_weights import published
 from remuda.ui.cli import run
+from support import make_experience
 
 
 def planned(tree):

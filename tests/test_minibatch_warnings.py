@@ -4,8 +4,7 @@ import pytest
 
 from remuda.changes import changes
 from remuda.config import load_config, overlay
-from remuda.config.algorithms import PPOConfig
-from remuda.config.resolved import resolved
+from remuda.config.policy_sections import PPOConfig
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
 from ui.made_runs import a_run, an_unfinished_run
@@ -52,7 +51,7 @@ def test_a_run_of_unlike_algorithms_is_known_again_by_its_command(tmp_path, algo
 def test_another_algorithm_of_one_policy_has_no_minibatches_to_differ_by():
     policies = {"agent_0": {"algorithm": "iqn"}}
     tree = {"policy": {"algorithm": "ppo"}, "policies": policies, "env": {"num_envs": 64}}
-    before, now = (resolved(load_config(overlay(tree, {"policy": own}))) for own in (FOUR, {}))
+    before, now = (load_config(overlay(tree, {"policy": own})).resolved() for own in (FOUR, {}))
     assert before["policies"] == now["policies"]
     assert before["policy"] != now["policy"]
 
@@ -64,5 +63,20 @@ def test_what_a_policy_of_ppo_takes_over_from_another_algorithm_sets_runs_apart(
     before, now = ({"policy": policy | said} | own for said in (FOUR, {}))
     assert one_group(tmp_path / "same", before, before)
     (found,) = changes(load_config(before), load_config(now))
-    assert str(found) == "policy.ppo.minibatches was 4 and is None"
+    assert str(found) == "policies.agent_0.ppo.minibatches was 4 and is None"
     assert not one_group(tmp_path, before, now)
+
+
+@others
+def test_what_no_policy_reads_sets_no_runs_apart(tmp_path, policy):
+    before, now = ({"policy": policy | said} for said in (FOUR, {}))
+    assert changes(load_config(before), load_config(now)) == []
+    assert one_group(tmp_path, before, now)
+
+
+def test_settings_outside_policies_without_effect_set_no_runs_apart():
+    plain, fitness = load_config({}), {"matchmaker": "fitness", "policies": 2}
+    assert changes(plain, load_config({"population": {"window": 2.0}})) == []
+    before, now = ({"population": fitness | own} for own in ({}, {"window": 2.0}))
+    (found,) = changes(load_config(before), load_config(now))
+    assert str(found) == "population.window was 4.0 and is 2.0"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import remuda
-from remuda import pickled
+from remuda import loading
 from remuda.algorithms import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.own_code import name_objects
@@ -88,8 +88,8 @@ def forget(monkeypatch):
     """Know no more of pickled code than another process does."""
 
     def forget():
-        monkeypatch.setattr(pickled, "PICKLES", {})
-        monkeypatch.setattr(pickled, "OBJECTS", {})
+        monkeypatch.setattr(loading, "PICKLES", {})
+        monkeypatch.setattr(loading, "OBJECTS", {})
         find_algorithm.cache_clear()
 
     yield forget
@@ -139,7 +139,7 @@ def test_what_cannot_be_sent_or_is_none_is_told(tmp_path):
 def test_a_run_with_code_of_a_cell_is_opened_by_another_process(of_a_cell, forget):
     tree = yaml.safe_load((of_a_cell / "config.yaml").read_text())["policy"]
     for name in (tree["algorithm"], tree["network"]["module"]):
-        assert (of_a_cell / pickled.file_name(name)).exists()
+        assert (of_a_cell / loading.file_name(name)).exists()
     forget()
     run = remuda.load(of_a_cell)
     assert run.config.policy.settings == {"push": 2.0}
@@ -178,7 +178,7 @@ def test_a_run_goes_on_with_its_code_and_with_mended_code(of_a_cell, tmp_path, f
     assert remuda.train(policy=mended, run={"turns": 200}, **on).record.turns == 200
     after = remuda.load(directory).config.policy.algorithm
     assert before != after
-    assert pickled.without_digest(before) == pickled.without_digest(after)
+    assert loading.without_digest(before) == loading.without_digest(after)
     with pytest.raises(CheckpointError, match=r"policy\.algorithm was pickled:Own and is ppo"):
         remuda.train(policy={"algorithm": "ppo"}, run={"turns": 240}, **on)
 

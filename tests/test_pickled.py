@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from remuda import pickled
+from remuda import loading
 from remuda.envs.registry import find_game, make_env, name_game
 from remuda.errors import MissingCodeError
 from support import Tape
@@ -38,8 +38,8 @@ def fresh(monkeypatch):
     """What another process knows: nothing that this one was given."""
 
     def forget():
-        monkeypatch.setattr(pickled, "PICKLES", {})
-        monkeypatch.setattr(pickled, "OBJECTS", {})
+        monkeypatch.setattr(loading, "PICKLES", {})
+        monkeypatch.setattr(loading, "OBJECTS", {})
 
     forget()
     return forget
@@ -48,7 +48,7 @@ def fresh(monkeypatch):
 def test_a_class_of_the_script_is_pickled_by_value(fresh):
     name = name_game(typed_in())
     assert name.startswith("pickled:Typed-")
-    assert pickled.without_digest(name) == "pickled:Typed"
+    assert loading.without_digest(name) == "pickled:Typed"
     game = pickle.loads(pickle.dumps(find_game(name)))  # as it is sent to a process
     fresh()
     assert game.make(2).num_agents == 3
@@ -83,9 +83,9 @@ def test_other_code_has_another_name(fresh):
     other.extra = 1
     assert name_game(one) == name_game(one)
     assert name_game(one) != name_game(other)
-    assert pickled.without_digest(name_game(one)) == pickled.without_digest(name_game(other))
-    assert pickled.without_digest(pickled.without_digest(name_game(one))) == "pickled:Typed"
-    assert pickled.without_digest("my-games:A-B") == "my-games:A-B"
+    assert loading.without_digest(name_game(one)) == loading.without_digest(name_game(other))
+    assert loading.without_digest(loading.without_digest(name_game(one))) == "pickled:Typed"
+    assert loading.without_digest("my-games:A-B") == "my-games:A-B"
 
 
 def test_a_class_within_a_function_is_pickled(fresh):
@@ -99,17 +99,17 @@ def test_a_class_within_a_function_is_pickled(fresh):
 def kept(tmp_path, data=None):
     """A pickled game's file beside a configuration; returns the name."""
     name = name_game(typed_in())
-    path = tmp_path / pickled.file_name(name)
-    path.write_bytes(pickled.pickle_of(name) if data is None else data)
+    path = tmp_path / loading.file_name(name)
+    path.write_bytes(loading.pickle_of(name) if data is None else data)
     return name
 
 
 def test_it_is_read_beside_the_configuration(fresh, tmp_path):
     name = kept(tmp_path)
     fresh()
-    pickled.read_beside(tmp_path / "config.yaml", {"game": name})
+    loading.read_beside(tmp_path / "config.yaml", {"game": name})
     assert make_env(name, 2).num_agents == 3
-    pickled.read_beside(tmp_path / "config.yaml", "pickled:Gone-12345678")
+    loading.read_beside(tmp_path / "config.yaml", "pickled:Gone-12345678")
     with pytest.raises(MissingCodeError, match=r"is not there: .*code-12345678\.pkl"):
         find_game("pickled:Gone-12345678")
 
@@ -117,7 +117,7 @@ def test_it_is_read_beside_the_configuration(fresh, tmp_path):
 def test_it_is_not_run_before_it_is_made(fresh, tmp_path):
     name = kept(tmp_path, b"no pickle at all")
     fresh()
-    pickled.read_beside(tmp_path / "config.yaml", {"game": name})
+    loading.read_beside(tmp_path / "config.yaml", {"game": name})
     game = find_game(name)
     with pytest.raises(MissingCodeError, match=r"code-\w+\.pkl, the code of .* is damaged"):
         game.make(1)
@@ -131,7 +131,7 @@ def test_code_of_another_python_is_refused(fresh):
     data = pickle.dumps(("2.7", b""))
     said = r"was written by Python 2\.7, and this is Python .*, which cannot run its code"
     with pytest.raises(MissingCodeError, match=said):
-        pickled.load_object(named_by(data), data)
+        loading.load_object(named_by(data), data)
 
 
 def test_what_its_code_imports_must_be_there(fresh, tmp_path, monkeypatch):

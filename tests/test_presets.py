@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.config import PRESETS, Config, config_text, load_config, preset_tree
+from remuda.config import Config, all_presets, config_text, load_config, preset_tree
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.cli import run
@@ -13,9 +13,9 @@ from remuda.ui.commands.configuration import read_arguments
 GAME = "treasure_hunt"
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", all_presets())
 def test_every_preset_is_a_configuration_that_changes_something(name):
-    preset = PRESETS[name]
+    preset = all_presets()[name]
     assert load_config(preset_tree([name])) != Config()
     assert preset.suits
     assert preset.reason.endswith(".")
@@ -45,7 +45,7 @@ def test_a_preset_goes_under_files_and_these_under_flags(tmp_path):
     plain = read_arguments([GAME, "--preset", "mpe"])
     words = [GAME, "--policy.learning_rate", "0.125", "--config", str(file), "--preset", "mpe"]
     config = read_arguments(words)
-    assert plain.policy.discount == PRESETS["mpe"].tree["policy"]["discount"]
+    assert plain.policy.discount == all_presets()["mpe"].tree["policy"]["discount"]
     assert plain.policy.algorithm == "ppo"
     assert config.policy.discount == 0.5
     assert config.policy.learning_rate == 0.125
@@ -54,12 +54,12 @@ def test_a_preset_goes_under_files_and_these_under_flags(tmp_path):
 
 def test_of_several_presets_each_goes_over_those_before_it(monkeypatch):
     other = remuda.config.Preset("tests", "To be last.", {"policy": {"discount": 0.75}})
-    monkeypatch.setitem(PRESETS, "other", other)
+    monkeypatch.setitem(all_presets(), "other", other)
     both = read_arguments([GAME, "--preset=mpe", "--preset", "other"])
     assert both.policy.discount == 0.75
     assert both.policy.algorithm == "ppo"
     first = read_arguments([GAME, "--preset", "other", "--preset", "mpe"])
-    assert first.policy.discount == PRESETS["mpe"].tree["policy"]["discount"]
+    assert first.policy.discount == all_presets()["mpe"].tree["policy"]["discount"]
 
 
 def test_a_preset_with_options_of_a_game_is_for_no_other(capsys):
@@ -70,7 +70,7 @@ def test_a_preset_with_options_of_a_game_is_for_no_other(capsys):
     for preset in ("pursuit", ["mpe", "pursuit"]):
         with pytest.raises(ConfigError, match=told):
             remuda.train(GAME, preset=preset)
-    for name, preset in PRESETS.items():
+    for name, preset in all_presets().items():
         assert bool(preset.game) == ("options" in preset_tree([name]).get("env", {}))
 
 
@@ -130,7 +130,7 @@ def test_help_names_the_presets(capsys):
     assert run(["train", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--preset NAME" in shown
-    assert all(f"{name}, for" in shown for name in PRESETS)
+    assert all(f"{name}, for" in shown for name in all_presets())
 
 
 @pytest.mark.parametrize("preset", ["mpe", ["mpe"]])
@@ -144,7 +144,7 @@ def test_presets_from_python(preset, tmp_path):
         schedule="sequential",
     )
     policy = remuda.load(result).config.policy
-    assert policy.ppo.epochs == PRESETS["mpe"].tree["policy"]["ppo"]["epochs"]
+    assert policy.ppo.epochs == all_presets()["mpe"].tree["policy"]["ppo"]["epochs"]
     assert policy.learning_rate == 0.25
     with pytest.raises(ConfigError, match="no preset 'nothing'"):
         remuda.train(GAME, preset="nothing")

@@ -5,8 +5,7 @@ import pytest
 from remuda.config import Config, load_config, read_config
 from remuda.config.sections import Section
 from remuda.errors import ConfigError
-from remuda.minibatch_warnings import minibatch_warnings
-from remuda.prepare import prepare
+from remuda.prepare import minibatch_warnings, prepare
 from remuda.unused_settings import unused_settings
 
 INF = float("inf")
@@ -151,12 +150,12 @@ def read(tmp_path, text):
         ("{1: a, 1: b}", "line 1: the key 1 is in line 1 already"),
         ("{010: a, 10: b}", "line 1: the key 10 is in line 1 already"),
         ("{-010: a, -10: b}", "line 1: the key -10 is in line 1 already"),
-        ("a: &a [*a]", "line 1: *a is inside &a itself"),
+        ("a: &a [*a]", "line 1: an alias is inside its own anchor"),
         ("seed: !!bool perhaps", "line 1: a value is not what its tag"),
         ("seed: !!int", "line 1: a value is not what its tag"),
         ("seed: !!float ''", "line 1: a value is not what its tag"),
         ("seed: !!timestamp 5", "line 1: a value is not what its tag"),
-        ("a: &a {b: [1, {c: *a}]}", "line 1: *a is inside &a itself"),
+        ("a: &a {b: [1, {c: *a}]}", "line 1: an alias is inside its own anchor"),
         ("[" * 3000, "nested too deeply"),
         ("{a: " * 2000, "nested too deeply"),
         ("run: {turns: 1}\nseed: " + "9" * 5000, "line 2: seed is a number of 5,000 digits"),

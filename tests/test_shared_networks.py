@@ -4,7 +4,6 @@ import pytest
 
 from remuda.changes import changes
 from remuda.config import load_config, overlay
-from remuda.config.resolved import resolved
 from remuda.errors import RemudaError
 from remuda.policies.compatibility import network_layout
 from remuda.prepare import prepare
@@ -119,7 +118,7 @@ def test_what_is_resolved_says_what_differs_alone():
             "policies": {"a": saying({}, True), "b": saying({}, False), "c": {"algorithm": "iqn"}},
         }
     )
-    tree = resolved(config)
+    tree = config.resolved()
     assert tree["policy"]["network"]["shared"] is False
     assert tree["policies"]["a"]["network"] == {"shared": True}
     assert "b" not in tree["policies"]

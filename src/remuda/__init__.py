@@ -59,40 +59,33 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ActiveRun": "callbacks",
-    "Callback": "callbacks",
-    "Comparison": "ui.comparison_groups",
-    "ConfigError": "errors",
-    "EpisodeSummary": "callbacks",
-    "Evaluation": "evaluation",
-    "Frame": "frame",
-    "LowerBound": "exploiting.bounds",
-    "Payoffs": "analysis.payoff",
-    "Policy": "trained",
-    "PolicyState": "trained",
-    "RemudaError": "errors",
-    "Result": "result",
-    "RolloutAlgorithm": "policies.algorithms.rollout_algorithm",
-    "Run": "api",
-    "Tournament": "crossplay",
-    "TransitionAlgorithm": "policies.algorithms.transition_algorithm",
-    "UsageError": "errors",
-    "compare": "ui.comparison",
-    "exploit": "ui.exploiting",
-    "load": "api",
-    "psro": "ui.psro",
-    "tournament": "api",
-    "train": "api",
+    "analysis.payoff": "Payoffs",
+    "api": "Run load tournament train",
+    "callbacks": "ActiveRun Callback EpisodeSummary",
+    "crossplay": "Tournament",
+    "errors": "ConfigError RemudaError UsageError",
+    "evaluation": "Evaluation",
+    "exploiting.bounds": "LowerBound",
+    "frame": "Frame",
+    "policies.algorithms.rollout_algorithm": "RolloutAlgorithm",
+    "policies.algorithms.transition_algorithm": "TransitionAlgorithm",
+    "result": "Result",
+    "trained": "Policy PolicyState",
+    "ui.comparison": "compare",
+    "ui.comparison_groups": "Comparison",
+    "ui.exploiting": "exploit",
+    "ui.psro": "psro",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name (PEP 562)."""
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'remuda' has no attribute {name!r}")
     from importlib import import_module
 
-    found = globals()[name] = getattr(import_module(f"remuda.{_HOMES[name]}"), name)
+    found = globals()[name] = getattr(import_module(f"remuda.{_HOME_OF[name]}"), name)
     return found
 
 

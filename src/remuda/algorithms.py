@@ -29,12 +29,9 @@ class AlgorithmEntry:
     """The properties of an algorithm that other modules use."""
 
     name: str
-    home: str
-    """The class that trains, as `module:Class`."""
-    takes: Takes
-    """Kind of experience."""
-    section: Section
-    """Section of its settings, under `policy`."""
+    home: str  # the class that trains, as `module:Class`
+    takes: Takes  # kind of experience
+    section: Section  # section of its settings, under `policy`
     presets: tuple[Mapping[str, Any], ...] = ()
     """Defaults of a policy that differ from those of the fields; later ones override earlier ones.
     """
@@ -42,16 +39,13 @@ class AlgorithmEntry:
     """Settings that may change during training, besides those that every policy has."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Names and defaults of `policy.settings`, for users' algorithms."""
-    unused: tuple[str, ...] = ()
-    """Settings that it ignores, though similar algorithms use them."""
+    unused: tuple[str, ...] = ()  # settings that it ignores, though similar algorithms use them
     samples: bool = False
     """It explores by sampling from its network's distribution; otherwise it takes the action with
     the greatest value, or a random one with probability epsilon.
     """
-    masks: bool = True
-    """It can learn with action masks."""
-    own: bool = False
-    """It is a user's algorithm."""
+    masks: bool = True  # it can learn with action masks
+    own: bool = False  # it is a user's algorithm
 
     def load(self) -> Any:
         """Import the class that trains, a subclass of `remuda.policies.algorithms`' `Algorithm`."""

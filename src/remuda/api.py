@@ -15,7 +15,7 @@ from remuda.analysis.payoff import Payoffs
 from remuda.config import Config, check_presets, load_config, overlay
 from remuda.coordinator.metrics import View, row_of
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.crossplay import Entrant, Player, Tournament
+from remuda.crossplay import Tournament
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import evaluate as play_episodes
@@ -27,6 +27,7 @@ from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of, 
 from remuda.result import Result
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
 from remuda.saved_weights import load_run
+from remuda.tournaments.entrants import Entrant, Player
 from remuda.trained import Policy
 from remuda.training import train as run_training
 from remuda.ui.python_tournament import Length, named_entrants, play_in_python
@@ -320,9 +321,9 @@ class Run(Mapping[str, Policy]):
 
         Columns: `policy`, the place of the birth, and `generation`, the number of its predecessors
         there; `matches` finished before; `parent`, `parent_generation` and `parent_version` of the
-        inherited weights (an empty name: random weights); `optimizer_steps` behind the inherited
-        moments; `fitness` of its predecessor and `parent_fitness`, NaN if not estimated; and each
-        initial hyperparameter.
+        inherited weights (an empty name: random weights); `second` and `second_generation` of a
+        second parent; `optimizer_steps` behind the inherited moments; `fitness` of its predecessor
+        and `parent_fitness`, NaN if not estimated; and each initial hyperparameter.
 
         Raises:
             RunDirectoryError: the run has no ledger, or it is damaged.

@@ -26,19 +26,25 @@ from remuda.coordinator.status import StatusFile
 from remuda.envs.worker import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
+from remuda.hyperparameters import LiveHyperparameters, values_of
 from remuda.learner.role import LearnerRole
-from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.descriptors import check_limit
 from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import shares_of
 from remuda.policies.initial import InitialWeights
-from remuda.policies.spec import PolicySpec, check_first_weights, first_weights
+from remuda.policies.spec import (
+    PolicySpec,
+    check_first_weights,
+    first_weights,
+    training_layout,
+)
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.imported import Imported
+from remuda.population.roster import copies_of, unborn
 from remuda.population.table import Table
 from remuda.population.table_parts import ORDERED, RECORDS
-from remuda.publish.snapshot import Snapshot
+from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.rng import torch_rng
 from remuda.runtime.child import Place
@@ -52,7 +58,6 @@ from remuda.runtime.runtime import Runtime
 from remuda.scoreboard import Scoreboard
 from remuda.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
-from remuda.weights_layout import population_table, published_weights, training_layouts
 
 PATIENCE = 0.005  # seconds that a stack of policies waits for those that are fed last in a turn
 
@@ -92,10 +97,28 @@ class Assembly:
         self._shares = shares_of(specs)
         self.scoreboard = Scoreboard(names, len(layout.copies), episode_metrics)
         self.table: Table | None = None
-        training = training_layouts(config, specs)
-        if config.population.dealt:
-            self.table = population_table(
-                config, specs, len(agents), imported, layout.copies, arena, training
+        layouts = {spec.name: spec.network().shapes for spec in specs}
+        sizes = {name: layout_size(shapes) for name, shapes in layouts.items()}
+        population = config.population
+        training = {
+            spec.name: training_layout(spec)
+            for spec in specs
+            if population.evolution.inherits_training
+        }
+        if population.dealt:
+            self.table = Table(
+                sizes,
+                len(agents),
+                copies_of(population),
+                {spec.name: values_of(spec.config) for spec in specs},
+                unborn(config),
+                arena,
+                imported,
+                tuple(config.scripted_members),
+                population.has_stand_ins,
+                len(population.evolution.episode_metrics),
+                training,
+                layout.copies[1:],
             )
         learners = {
             names[i]: wakeup
@@ -106,7 +129,11 @@ class Assembly:
             config, specs, agents, layout.copies, learners, self._actors, arena
         )
         self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
-        self.published: WeightStore = published_weights(specs, arena, training)
+        places = {
+            spec.name: (sizes[spec.name], layout_checksum(layouts[spec.name]), spec.config.publish)
+            for spec in specs
+        }
+        self.published: WeightStore = PublishedWeights(places, arena, training)
         self._publish_first_weights()
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}

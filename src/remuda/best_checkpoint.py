@@ -25,7 +25,7 @@ from remuda.evaluation import Evaluation, Limits
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import ignore_held_signals
 from remuda.forkserver.process import Process
-from remuda.pickled import add_pickles, pickles_in
+from remuda.loading import add_pickles, pickles_in
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.result import Result

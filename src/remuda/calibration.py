@@ -88,11 +88,15 @@ def _older_objects_left_alone() -> Iterator[None]:
 
 
 def measure(
-    config: Config, agents: tuple[AgentSpec, ...], seconds: float, num_threads: int = 1
+    config: Config,
+    agents: tuple[AgentSpec, ...],
+    seconds: float,
+    num_threads: int = 1,
+    turns: int | None = None,  # of a rollout, at most
 ) -> Costs:
     """Play and train for about `seconds` in this process; return the cost of a step."""
     try:
-        return _measure(config, agents, seconds, num_threads)
+        return _measure(config, agents, seconds, num_threads, turns)
     finally:
         _free()
 
@@ -107,10 +111,7 @@ def _with_short_rollouts(
     most = [policy.ppo.parts(steps) for policy in policies if policy.rollout_length]
     if not most or steps < FEWEST * max(most):
         return costs
-    try:
-        return replace(costs, learn=_measure(config, agents, seconds, 1, turns).learn)
-    finally:
-        _free()
+    return replace(costs, learn=measure(config, agents, seconds, turns=turns).learn)
 
 
 def _free() -> None:
@@ -131,7 +132,7 @@ def _measure(
     agents: tuple[AgentSpec, ...],
     seconds: float,
     num_threads: int,
-    turns: int | None = None,
+    turns: int | None,
 ) -> Costs:
     small = _in_small(config, turns)
     specs = policy_specs(small, agents)
@@ -227,13 +228,9 @@ class _Reading:
         play = board.played()
         rows = [board.learn(spec.name) for spec in specs]
         paid = []
-        for spec, row in zip(specs, rows, strict=True):
-            ratio = spec.config.experience.replay_ratio or 1.0
-            per_update = spec.config.batch_size / ratio
-            by_rollouts = spec.config.rollout_length > 0
-            paid.append(
-                float(row[Learn.TRAINED] if by_rollouts else row[Learn.UPDATES] * per_update)
-            )
+        for policy, row in zip((spec.config for spec in specs), rows, strict=True):
+            due = row[Learn.UPDATES] * policy.batch_size / (policy.experience.replay_ratio or 1.0)
+            paid.append(float(row[Learn.TRAINED] if policy.rollout_length else due))
         busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
         return _Reading(
             float(play[Play.AGENT_STEPS]),

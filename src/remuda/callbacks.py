@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from remuda.config import Config
 from remuda.errors import UsageError
-from remuda.hyperparameters import values_of
-from remuda.live_hyperparameters import LiveHyperparameters, checked_values
+from remuda.hyperparameters import LiveHyperparameters, checked_values, values_of
 
 if TYPE_CHECKING:
     from remuda.population.table import Table

@@ -7,57 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config, by_leaf
-from remuda.config.resolved import resolved, resolved_policy
-from remuda.pickled import without_digests
+from remuda.loading import without_digests
 
 OF_POLICY = (
-    "learning_rate",
-    "adam_epsilon",
-    "max_grad_norm",
-    "discount",
-    "reward_scale",
-    "share_rewards",
-    "max_nonfinite",
-    "priority",
-    "time_budget",
-    "device",
-    "node",
-    "exploration.start",
-    "exploration.end",
-    "exploration.decay_steps",
-    "publish.every",
-    "dqn.target_every",
-    "iqn.target_every",
-    "ppo.epochs",
-    "ppo.minibatches",
-    "ppo.gae_lambda",
-    "ppo.clip",
-    "ppo.value_clip",
-    "ppo.value_cost",
-    "ppo.entropy_cost",
-    "ppo.anchor_every",
-    "ppo.anchor",
-    "ppo.target_kl",
-    "ppo.normalise_advantages",
-    "ppo.max_staleness",
-    "ppo.correction",
-    "ppo.anneal_steps",
+    *("learning_rate", "adam_epsilon", "max_grad_norm", "discount", "reward_scale"),
+    *("share_rewards", "max_nonfinite", "priority", "time_budget", "device", "node"),
+    *("exploration.start", "exploration.end", "exploration.decay_steps", "publish.every"),
+    *("dqn.target_every", "iqn.target_every", "ppo.epochs", "ppo.minibatches", "ppo.gae_lambda"),
+    *("ppo.clip", "ppo.value_clip", "ppo.value_cost", "ppo.entropy_cost", "ppo.anchor_every"),
+    *("ppo.anchor", "ppo.target_kl", "ppo.normalise_advantages", "ppo.max_staleness"),
+    *("ppo.correction", "ppo.anneal_steps"),
 )
 """Settings of a policy that neither shape its saved state nor are counted from the run's beginning.
 """
 ANYTHING = (
-    "schedule",
-    "actor",
-    "learners",
-    "checkpoint",
-    "supervision",
-    "cluster",
-    "run",
-    "trace",
-    "analysis",
-    "env.workers",
-    "env.check",
-    "population.evolution.inherit",
+    *("schedule", "actor", "learners", "checkpoint", "supervision", "cluster", "run", "trace"),
+    *("analysis", "env.workers", "env.check", "population.evolution.inherit"),
 )
 """Sections and keys that may change freely: they say how long, where and how fast; the last one
 applies to later births."""
@@ -100,7 +65,7 @@ def changes(before: Config, after: Config) -> list[Change]:
             found.append(Change(key, one, other, allowed))
     common = {change.key: (change.before, change.after) for change in found}
     for name in dict.fromkeys((*before.policies, *after.policies)):
-        own, now = (resolved_policy(each.policy_of(name)) for each in (before, after))
+        own, now = (each.policy_of(name).resolved() for each in (before, after))
         for key, one, other in _differences(own, now):
             if common.get(f"policy.{key}") != (one, other):
                 found.append(Change(f"policies.{name}.{key}", one, other, key in OF_POLICY))
@@ -108,7 +73,7 @@ def changes(before: Config, after: Config) -> list[Change]:
 
 
 def _tree(config: Config) -> dict[str, Any]:
-    return {key: value for key, value in resolved(config).items() if key != "policies"}
+    return {key: value for key, value in config.resolved().items() if key != "policies"}
 
 
 def _differences(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from numba.core import event
@@ -43,8 +44,7 @@ class CompileListener(event.Listener):
             self._is_telling = False
 
 
-EVERY = 5.0
-"""Seconds between two messages on the progress of compiling."""
+EVERY = 5.0  # seconds between two messages on the progress of compiling
 
 
 class Progress:
@@ -57,28 +57,21 @@ class Progress:
     def see(self, compiled: int) -> None:
         """Report it, if there are more and it is time."""
         if compiled > self._reported and time.monotonic() >= self._due:
-            count = "" if compiled == 1 else f", {compiled} functions so far"
-            self._say(f"compiling, once for this installation{count}")
+            so_far = "" if compiled == 1 else f", {compiled} functions so far"
+            self._say(f"compiling, once for this installation{so_far}")
             self._reported, self._due = compiled, time.monotonic() + EVERY
-
-
-class _Counter(event.Listener):
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._compiled = progress, 0
-
-    def on_start(self, event: Any) -> None:  # noqa: ARG002
-        """Count a function."""
-        self._compiled += 1
-        self._progress.see(self._compiled)
-
-    def on_end(self, event: Any) -> None:
-        """Do nothing."""
 
 
 @contextmanager
 def reporting_compiling(say: Callable[[str], None]) -> Iterator[None]:
     """Report progress while this process compiles inside the `with`."""
-    with event.install_listener("numba:compile", _Counter(Progress(say))):
+    progress, compiled = Progress(say), count(1)
+
+    def tell(compiles: bool) -> None:
+        if compiles:
+            progress.see(next(compiled))
+
+    with event.install_listener("numba:compile", CompileListener(tell)):
         yield
 
 

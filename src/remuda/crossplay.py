@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import as_json
-from remuda.analysis.returns import known, standard_error
+from remuda.analysis.returns import known
 from remuda.config import Config
-from remuda.envs.registry import find_game, make_env
+from remuda.envs.registry import agents_of, find_game
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
 from remuda.evaluation import Limits
@@ -23,31 +23,10 @@ from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
 from remuda.tournaments.engine import Played, play
-from remuda.tournaments.entrants import (
-    Entrant,
-    Player,
-    TournamentSetup,
-    check_fits,
-    of_entrants,
-    of_snapshots,
-)
+from remuda.tournaments.entrants import Entrant, TournamentSetup, of_entrants, of_snapshots
 from remuda.tournaments.until import MATCHES, Look, play_until
-from remuda.types import AgentSpec, Integers
+from remuda.types import Integers
 from remuda.user_code import naming_user_code
-
-__all__ = [
-    "Entrant",
-    "Player",
-    "Tournament",
-    "check_fits",
-    "margin",
-    "play_across",
-    "play_setup",
-    "play_setup_until",
-    "play_tournament",
-    "setup_of_entrants",
-    "setup_of_snapshots",
-]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -96,54 +75,17 @@ class Tournament:
         return summary
 
 
-def play_tournament(
-    config: Config,
-    entrants: Mapping[str, Mapping[str, Snapshot]],
-    episodes: int,
-    seed: int = 0,
-    sampled: bool = False,
-) -> Tournament:
-    """Let all play against all, themselves included, without a record.
-
-    `sampled`: explore with the final exploration rate; else greedy.
-    """
-    return play_setup(setup_of_snapshots(config, entrants, seed, sampled), episodes)
-
-
-def play_across(
-    game: str,
-    options: Mapping[str, Any],
-    entrants: Mapping[str, Entrant],
-    episodes: int,
-    seed: int = 0,
-    sampled: bool = False,
-    directory: Path | None = None,
-) -> Tournament:
-    """Let policies of any runs play against each other, each alone and in all pairs.
-
-    - `game`: one whose observations and actions fit all policies.
-    - `sampled`: explore with the final exploration rate; else greedy.
-    - `directory`: of the record, to resume from; None: no record.
-    """
-    setup = setup_of_entrants(game, options, entrants, seed, sampled)
-    return play_setup(setup, episodes, directory)
-
-
 def setup_of_snapshots(
     config: Config,
     entrants: Mapping[str, Mapping[str, Snapshot]],
     seed: int = 0,
     sampled: bool = False,
 ) -> TournamentSetup:
-    """Return a tournament of entrants that are all policies of a run each.
-
-    See `play_tournament`.
-    """
-    options, taken = config.env.made_with, config.env.scripted
-    participants = of_snapshots(config, _agents(config.game, options), entrants)
-    return TournamentSetup(
-        config.game, options, participants, seed, sampled, config.env.check, taken
-    )
+    """Return a tournament of entrants that are all policies of a run each, as in a checkpoint."""
+    env = config.env
+    participants = of_snapshots(config, agents_of(config.game, env.made_with), entrants)
+    played = (config.game, env.made_with, participants, seed, sampled)
+    return TournamentSetup(*played, env.check, env.scripted)
 
 
 @naming_user_code()
@@ -155,11 +97,11 @@ def setup_of_entrants(
     sampled: bool = False,
     taken: Mapping[str, str] | None = None,
 ) -> TournamentSetup:
-    """Return a tournament of single policies; see `play_across`.
+    """Return a tournament of single policies of any runs, in a game that fits all of them.
 
     `taken`: by agent, the scripted policy that reserves its seat.
     """
-    agents, taken = _agents(game, options), dict(taken or {})
+    agents, taken = agents_of(game, options), dict(taken or {})
     setup = TournamentSetup(game, options, (), seed, sampled, taken=taken)
     setup.taken_seats([agent.name for agent in agents])
     for who in taken.values():
@@ -193,9 +135,8 @@ def play_setup_until(
     processes: int | None = 1,
 ) -> Tournament:
     """Play until a question is answered; see `remuda.tournaments.until.play_until`."""
-    found, look = play_until(
-        setup, until, directory, asked, limits, most, told, processes=processes
-    )
+    length = (directory, asked, limits, most, told)
+    found, look = play_until(setup, until, *length, processes=processes)
     return replace(_tournament(setup, found, 0, directory), until=look)
 
 
@@ -203,37 +144,8 @@ def _tournament(
     setup: TournamentSetup, found: Played, episodes: int, directory: Path | None
 ) -> Tournament:
     names = tuple(each.name for each in setup.participants)
-    return Tournament(
-        names,
-        found.means,
-        found.errors,
-        episodes,
-        found.matches,
-        directory,
-        found.cut,
-        scripted=setup.taken,
-    )
-
-
-def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
-    env = make_env(game, 1, **options)
-    agents = tuple(env.agents)
-    env.close()
-    return agents
-
-
-def _mean_and_error(returns: Sequence[Numbers]) -> tuple[float, float]:
-    """Return the mean over seats that are played equally often, and its standard error.
-
-    Differences between seats are not part of the error. Seats that took part in no episode are left
-    out; NaN: all are.
-    """
-    there = [of_seat for of_seat in map(known, returns) if len(of_seat)]
-    if not there:
-        return math.nan, math.nan
-    errors = np.array([standard_error(of_seat) for of_seat in there])
-    mean = float(np.mean([of_seat.mean() for of_seat in there]))
-    return mean, float(np.sqrt((errors**2).sum()) / len(there))
+    means = (found.means, found.errors, episodes, found.matches)
+    return Tournament(names, *means, directory, found.cut, scripted=setup.taken)
 
 
 def margin(
@@ -255,7 +167,8 @@ def margin(
         returns = _meet(config, first, second, episodes, 2 * seed + way, sampled, left)
         if returns is None:
             return math.nan
-        found.append(_mean_and_error(returns)[0])
+        there = [of_seat.mean() for of_seat in map(known, returns) if len(of_seat)]
+        found.append(float(np.mean(there)) if there else math.nan)
     return found[0] - found[1]
 
 
@@ -272,11 +185,10 @@ def _meet(
 
     Reserved seats do not count. None: it was cut by the limits.
     """
-    env = make_env(config.game, 1, **config.env.made_with)
-    names = [spec.name for spec in policy_specs(config, env.agents)]
-    allowed = Roster.of(config, env.agents).seats
-    env.close()
-    agents = [agent.name for agent in env.agents]
+    specs_of = agents_of(config.game, config.env.made_with)
+    names = [spec.name for spec in policy_specs(config, specs_of)]
+    allowed = Roster.of(config, specs_of).seats
+    agents = [agent.name for agent in specs_of]
     dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
     # Members for an agent: with a policy for each agent its own, else those that may, in turn.

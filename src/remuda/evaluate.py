@@ -47,25 +47,15 @@ def evaluate(
     seating: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Evaluation:
-    """Play episodes, and return what each agent earned.
+    """Play episodes, so many over all copies, and return what each agent earned.
 
-    Each copy plays the same number of episodes, so that short ones do not count more. Environments
-    other than Remuda's own have at most `env.num_envs` copies. Seats of a population are dealt to
-    live policies by its matchmaker. If no episode ends in half of the time, a single copy
-    continues, which is faster.
+    Each copy plays the same number of episodes, so that short ones do not count more. Seats of a
+    population are dealt to live policies by its matchmaker. If no episode ends in half of the time,
+    a single copy continues, which is faster.
 
-    Args:
-        config: settings of the run.
-        snapshots: weights by policy.
-        episodes: total number, over all copies.
-        seed: seed of the environments.
-        scripted: scripted policies by agent, added to `env.scripted`.
-        sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
-        seating: fixed policy of each agent; then `snapshots` are keyed by agent.
-        limits: time limit, interruption and progress.
-
-    Raises:
-        ConfigError: there is no such agent, or no such scripted policy.
+    - `scripted`: scripted policies by agent, added to `env.scripted`.
+    - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
+    - `seating`: the fixed policy of each agent; then `snapshots` are keyed by agent.
     """
     explores = _explores(config, sampled)
 
@@ -207,13 +197,10 @@ def play_episodes(
 
 @dataclass(frozen=True)
 class _Episode:
-    """The returns, metrics and moves of an episode."""
-
     returns: Floats
     metrics: Floats
-    history: list[int] | None
-    earned: tuple[tuple[str, float], ...]
-    """Policy and return of each agent that took part, if seats are dealt."""
+    history: list[int] | None  # its moves
+    earned: tuple[tuple[str, float], ...]  # policy and return of each agent, if seats are dealt
 
 
 class _Play:
@@ -265,17 +252,12 @@ class _Play:
         earned: dict[str, list[float]] = {}
         for policy, value in (pair for episode in episodes for pair in episode.earned):
             earned.setdefault(policy, []).append(value)
-        count = len(episodes)
+        returns = returns.reshape(len(episodes), len(names))
+        metrics = metrics.reshape(len(episodes), len(env.episode_metrics))
         return Evaluation(
             names,
-            returns.reshape(count, len(names)),
-            dict(
-                zip(
-                    env.episode_metrics,
-                    metrics.reshape(count, len(env.episode_metrics)).T,
-                    strict=True,
-                )
-            ),
+            returns,
+            {name: metrics[:, i] for i, name in enumerate(env.episode_metrics)},
             {name: np.array(earned[name]) for name in policies if name in earned},
             histories=tuple(tuple(each.history) for each in episodes if each.history is not None),
         )
@@ -346,9 +328,9 @@ def actor_for_play(
         for spec in specs
         if spec.name in snapshots
     }
-    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     if not config.population.dealt or seating is not None:
         return seated_actor(env, specs, ready, seed, config.env.check, handwritten)
+    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     seats = _dealt(config, env, specs, scoreboard, seed, handwritten)
     seats.take(ready)
     random = make_rng(seed, "evaluation", "env")

@@ -148,8 +148,7 @@ class Limits:
 
     seconds: float | None = None
     """Time limit, checked between turns; 0: before the first; None: no limit."""
-    interrupted: Callable[[], bool] = _never
-    """Returns True to end now; called between turns."""
+    interrupted: Callable[[], bool] = _never  # returns True to end now; called between turns
     watch: Callable[[int, int], None] = _unwatched
     """Called after each turn with finished and wanted episodes."""
 

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 from remuda.assembly import Assembly
@@ -19,6 +18,7 @@ from remuda.coordinator.metrics import Record, row_of
 from remuda.coordinator.run_directory import RunDirectory, can_continue, way_on
 from remuda.coordinator.scoreboard_reader import Reading
 from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
+from remuda.loading import load
 from remuda.loggers import make_logger
 from remuda.requests import Requests
 from remuda.result import Result
@@ -242,19 +242,12 @@ def _check_arguments(name: str, event: str, method: Any) -> None:
 
 
 def _loaded(name: str) -> object:
-    path, _, attribute = name.partition(":")
-    if not path or not attribute:
-        raise ConfigError(f"run.callbacks: {name!r} is none; name it as module:Class")
     try:
-        module = import_module(path)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"run.callbacks: cannot load {name}: {error}") from None
+        found: object = load(name, "run.callbacks")
+    except ConfigError:
+        raise
     except FAILURES as error:
         raise ConfigError(f"run.callbacks: loading {name} failed: {_in_words(error)}") from error
-    try:
-        found: object = getattr(module, attribute)
-    except AttributeError:
-        raise ConfigError(f"run.callbacks: {path} has no {attribute}") from None
     if not callable(found):
         return found
     try:

@@ -23,82 +23,9 @@ while, and those that play less should be trained together with them.
 """
 
 
-def experience_of_all(
-    config: Config,
-    specs: tuple[PolicySpec, ...],
-    agents: tuple[AgentSpec, ...],
-    copies: Sequence[int],
-    learners: Mapping[str, Wakeup],
-    actors: Sequence[Wakeup],
-    arena: Arena,
-) -> dict[str, Experience]:
-    """Return the experience of every policy of a run."""
-    if config.population.dealt:
-        return dealt_experience(config, specs, agents, copies, learners, actors, arena)
-    return fixed_experience(specs, copies, learners, actors, arena)
-
-
-def fixed_experience(
-    specs: tuple[PolicySpec, ...],
-    copies: Sequence[int],
-    learners: Mapping[str, Wakeup],
-    actors: Sequence[Wakeup],
-    arena: Arena,
-) -> dict[str, Experience]:
-    """Return the experience of policies that each play one agent; equal ones share a block."""
-    alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
-    for spec in specs:
-        keeps = spec.config.replays > 0
-        key = (stream_shape(spec), spec.config.experience, spec.config.rollout_length, keeps)
-        alike.setdefault(key, []).append(spec)
-    found: dict[str, Experience] = {}
-    for members in alike.values():
-        config, keeps = members[0].config, members[0].config.replays > 0
-        rollout, shape = config.rollout_length * sum(copies), stream_shape(members[0])
-        segments = ring_segments(config.experience, copies, rollout, keeps)
-        length = config.experience.segment_length
-        block = Block(shape, len(members), length, segments, arena)
-        for index, spec in enumerate(members):
-            found[spec.name] = Experience(
-                shape,
-                spec.config.experience,
-                copies,
-                learners[spec.name],
-                actors,
-                rollout,
-                block,
-                index,
-                keeps=keeps,
-                arena=arena,
-            )
-    return {spec.name: found[spec.name] for spec in specs}
-
-
-def make_experience(
-    spec: PolicySpec,
-    num_streams: Sequence[int],
-    learner: Wakeup,
-    actors: Sequence[Wakeup],
-    arena: Arena | None = None,
-) -> Experience:
-    """Return the experience of a policy that plays so many streams at once, by actor."""
-    config = spec.config
-    rollout = config.rollout_length * sum(num_streams)
-    return Experience(
-        stream_shape(spec),
-        config.experience,
-        num_streams,
-        learner,
-        actors,
-        rollout,
-        keeps=config.replays > 0,
-        arena=arena,
-    )
-
-
 @dataclass(frozen=True)
-class DealtRings:
-    """The rings of equal policies whose seats are dealt, in one block."""
+class BlockPlan:
+    """The rings of equal policies, in one block."""
 
     members: tuple[PolicySpec, ...]
     rollout: int  # steps that a learner takes at once; 0 if it samples them
@@ -108,7 +35,7 @@ class DealtRings:
     keeps: bool  # `capacity` steps are kept, besides those that rollouts need
 
 
-def dealt_experience(
+def experience_of_all(
     config: Config,
     specs: tuple[PolicySpec, ...],
     agents: tuple[AgentSpec, ...],
@@ -117,58 +44,71 @@ def dealt_experience(
     actors: Sequence[Wakeup],
     arena: Arena | None = None,
 ) -> dict[str, Experience]:
-    """Return the experience of policies whose seats are dealt."""
+    """Return the experience of every policy of a run."""
     found: dict[str, Experience] = {}
-    for rings in dealt_rings(config, specs, agents, copies):
-        shape, experience = stream_shape(rings.members[0]), rings.members[0].config.experience
-        block = Block(shape, len(rings.members), experience.segment_length, rings.segments, arena)
-        for index, spec in enumerate(rings.members):
+    for plan in ring_plans(config, specs, agents, copies):
+        shape, experience = stream_shape(plan.members[0]), plan.members[0].config.experience
+        block = Block(shape, len(plan.members), experience.segment_length, plan.segments, arena)
+        for index, spec in enumerate(plan.members):
             found[spec.name] = Experience(
                 shape,
                 experience,
-                rings.streams,
+                plan.streams,
                 learners[spec.name],
                 actors,
-                rings.rollout,
+                plan.rollout,
                 block,
                 index,
-                rings.likely,
-                AHEAD,
-                rings.keeps,
+                plan.likely,
+                AHEAD if config.population.dealt else 1,
+                plan.keeps,
+                arena,
             )
-    return found
+    return {spec.name: found[spec.name] for spec in specs}
+
+
+def ring_plans(
+    config: Config,
+    specs: Sequence[PolicySpec],
+    agents: Sequence[AgentSpec],
+    copies: Sequence[int],
+) -> list[BlockPlan]:
+    """Return the rings of all policies, where actors play so many copies."""
+    if config.population.dealt:
+        return dealt_rings(config, specs, agents, copies)
+    alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
+    for spec in specs:
+        rollout, keeps = spec.config.rollout_length * sum(copies), spec.config.replays > 0
+        key = (rollout, keeps, spec.config.experience, stream_shape(spec))
+        alike.setdefault(key, []).append(spec)
+    streams, plans = tuple(copies), []
+    for (rollout, keeps, experience, _), members in alike.items():
+        segments = tuple(ring_segments(experience, streams, rollout, keeps))
+        plans.append(BlockPlan(tuple(members), rollout, streams, streams, segments, keeps))
+    return plans
 
 
 def dealt_rings(
     config: Config,
-    specs: tuple[PolicySpec, ...],
-    agents: tuple[AgentSpec, ...],
+    specs: Sequence[PolicySpec],
+    agents: Sequence[AgentSpec],
     copies_of: Sequence[int],
-) -> list[DealtRings]:
-    """Return the rings of policies whose seats are dealt, equal ones in one block."""
+) -> list[BlockPlan]:
+    """Return the rings of policies whose seats are dealt."""
     copies, roster = sum(copies_of), Roster.of(config, agents)
     once = sits_once(config.population, roster)
     expected = expected_shares(config.population, roster)
-    blocks: dict[tuple[Any, ...], list[PolicySpec]] = {}
+    alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
     kinds = kinds_of(agents)
     for spec in specs:
-        first = roster.seats_of(spec.name)[0]
-        seats = kinds.count(kinds[first])
+        seats = kinds.count(kinds[roster.seats_of(spec.name)[0]])
         share = max(round(copies * expected[spec.name]), 1)
         rollout = spec.config.rollout_length * share
         keeps = spec.config.replays > 0 or not rollout
-        key = (
-            seats,
-            share,
-            rollout,
-            spec.config.experience,
-            keeps,
-            network_layout(spec),
-            stream_shape(spec),
-        )
-        blocks.setdefault(key, []).append(spec)
-    found = []
-    for (seats, share, rollout, experience, keeps, *_), members in blocks.items():
+        key = (seats, share, rollout, spec.config.experience, keeps)
+        alike.setdefault((*key, network_layout(spec), stream_shape(spec)), []).append(spec)
+    plans = []
+    for (seats, share, rollout, experience, keeps, *_), members in alike.items():
         likely, segments = [], []
         for own in copies_of:
             most_open = own if once else own * seats
@@ -178,7 +118,7 @@ def dealt_rings(
             part, length = -(-rollout * own // copies), experience.segment_length
             segments.append(segments_for(kept, length, most_open, likely[-1], part))
         streams = tuple(own * seats for own in copies_of)
-        found.append(
-            DealtRings(tuple(members), rollout, streams, tuple(likely), tuple(segments), keeps)
+        plans.append(
+            BlockPlan(tuple(members), rollout, streams, tuple(likely), tuple(segments), keeps)
         )
-    return found
+    return plans

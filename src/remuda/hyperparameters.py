@@ -1,12 +1,22 @@
-"""Hyperparameters that newborn policies may change, and that are recorded of each member."""
+"""Hyperparameters that may change during a run, and the shared memory that learners read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from pydantic import ValidationError
+
 from remuda.algorithms import BUILT_IN
-from remuda.config import PolicyConfig
+from remuda.checkpoint.fitting import branch, real_number, where_is
+from remuda.config import PolicyConfig, explain
+from remuda.errors import CheckpointError, UsageError
+from remuda.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.memory.shared import Arena, SharedArrays
+from remuda.types import State
 
 OF_POLICY = ("learning_rate", "discount", "reward_scale", "share_rewards")
 HYPERPARAMETERS = (
@@ -54,3 +64,128 @@ def with_values(config: PolicyConfig, values: Mapping[str, float]) -> PolicyConf
         else:
             changed[section] = before.model_copy(update=settings)
     return config.model_copy(update=changed)
+
+
+def checked_values(
+    config: PolicyConfig, values: Mapping[str, float], prefix: str
+) -> dict[str, float]:
+    """Check values that a policy's learner can adopt during training; returns plain numbers."""
+    allowed = values_of(config)
+    for name in values:
+        if name not in allowed:
+            raise UsageError(
+                f"{prefix}{name} cannot change during a run; of a policy of "
+                f"{config.algorithm} these can: {', '.join(allowed)}"
+            )
+    return checked_numbers(config, values, prefix)
+
+
+def checked_numbers(
+    config: PolicyConfig, values: Mapping[str, float], prefix: str
+) -> dict[str, float]:
+    """Check values of hyperparameters, whatever algorithm reads them; returns plain numbers."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
+        try:
+            finite = math.isfinite(value)
+        except OverflowError:  # a whole number larger than any other
+            finite = False
+        if not finite:
+            raise UsageError(f"{prefix}{name} is a finite number; this is {str(value)[:40]}")
+    found = {name: float(value) for name, value in values.items()}
+    try:
+        PolicyConfig.model_validate(with_values(config, found).model_dump())
+    except ValidationError as error:
+        raise UsageError(explain(error, PolicyConfig, prefix)) from None
+    return found
+
+
+class LiveHyperparameters:
+    """Changes of hyperparameters during a run, in shared memory.
+
+    The coordinator writes them; learners read them between updates.
+
+    1. A change is seen completely or not at all: `revision` is odd while it is written.
+    2. Nothing waits for it. An idle learner applies it before its next update.
+    3. It outlives learners: a successor applies all changes before its first update.
+    4. It is part of a checkpoint. A value that is configured otherwise at a resume, or set
+       explicitly, is newer and replaces the change.
+    """
+
+    def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
+        """Begin without changes to the configuration of each policy."""
+        self.policies = tuple(configs)
+        self._configs = dict(configs)
+        self._configured = {name: values_of(config) for name, config in configs.items()}
+        self._names = names_of(self._configured.values())
+        shape = (len(self.policies), len(self._names))
+        self._shared = SharedArrays(
+            {"values": (shape, np.float64), "revision": ((1,), np.int64)}, arena
+        )
+        self._shared["values"][...] = np.nan
+
+    @property
+    def words(self) -> SharedArrays:
+        """The arrays `values`, and `revision`, which is written last."""
+        return self._shared
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every change; odd while one is written."""
+        return load(self._shared["revision"], 0)
+
+    def change(self, policy: str, values: Mapping[str, float]) -> None:
+        """Change values of a policy from its learner's next update on."""
+        revision = self.revision
+        store(self._shared["revision"], 0, revision + 1)
+        fence_release()
+        row = self._shared["values"][self.policies.index(policy)]
+        for name, value in values.items():
+            row[self._names.index(name)] = value
+        store(self._shared["revision"], 0, revision + 2)
+
+    def changes(self, policy: str) -> dict[str, float]:
+        """Return the changes of one policy, for the writer."""
+        return self._named(self._shared["values"][self.policies.index(policy)])
+
+    def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:
+        """Return the revision and all changes by policy, for learners; None if unchanged."""
+        revision = self.revision
+        if revision == since or revision % 2 == 1:
+            return None
+        values = self._shared["values"].copy()
+        fence_acquire()
+        if self.revision != revision:
+            return None
+        found = {p: self._named(row) for p, row in zip(self.policies, values, strict=True)}
+        return revision, {policy: changed for policy, changed in found.items() if changed}
+
+    def state(self) -> State:
+        """Return each changed value with the configured one, by policy and name."""
+        return {
+            policy: {name: [x, configured[name]] for name, x in self.changes(policy).items()}
+            for policy, configured in self._configured.items()
+        }
+
+    def restore(
+        self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
+    ) -> None:
+        """Continue from what `state` returned, except for values configured otherwise now."""
+        for policy, configured in self._configured.items():
+            saved = branch(state, policy)
+            kept = {
+                name: real_number(value, where_is(saved, name))
+                for name, (value, before) in saved.items()
+                if configured.get(name) == before and name not in anew.get(policy, ())
+            }
+            try:
+                checked_values(self._configs[policy], kept, f"{saved.where}")
+            except UsageError as error:
+                raise CheckpointError(str(error)) from None
+            if kept:
+                self.change(policy, kept)
+
+    def _named(self, row: np.ndarray) -> dict[str, float]:
+        pairs = zip(self._names, row.tolist(), strict=True)
+        return {name: value for name, value in pairs if not math.isnan(value)}

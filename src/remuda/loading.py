@@ -1,22 +1,65 @@
-"""Load the user's classes and functions: `module:Name`, or a pickle's name."""
+"""Names of the user's classes and functions, and loading them.
+
+A run knows its game, and the user's algorithms, networks, matchmakers and directors, by the names
+in its config.yaml. A class or function of a module is `module:Class`; the directories in which
+Python found such modules are written beside config.yaml, and searched after all others, so that the
+run can be opened from anywhere. A class of a script or a notebook cell is pickled by value, and its
+name is `pickled:Class-DIGEST`. The pickle is beside config.yaml too, as `code-DIGEST.pkl`, and
+processes of the run get a copy.
+
+A pickle runs code when it is read: a game's when the game is made, an algorithm's when the
+configuration is read; a network's when it is made, as `module:Class` is imported then.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import io
+import logging
+import os
+import pickle
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from operator import attrgetter
-from typing import Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
 
-from remuda import pickled
-from remuda.code_paths import add_directories, warn_of_other_file
-from remuda.errors import ConfigError, MissingCodeError, RemudaError, UserCodeError
+import cloudpickle
+
+from remuda.checkpoint.opening import read_file, read_json
+from remuda.checkpoint.plain import checked
+from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
 from remuda.user_code import where_raised
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PREFIX = "pickled:"
+DIGITS = 8  # hexadecimal digits of the digest in a name
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""The version of pickled code: another one cannot run it."""
+
+PATHS = "code-paths.json"  # the file of a run that names the directories of its modules
+LARGEST = 1 << 20  # bytes of it that are read
+
+PICKLES: dict[str, bytes] = {}  # the pickles that this process knows, and their names
+OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
+_directories: dict[str, None] = {}  # of all runs that this process opened, in order
+_files: dict[str, str] = {}  # of each module when its run began
+_warned: set[str] = set()
 
 
 def load(path: str, key: str) -> Any:
     """Load `module:Name` (the name may have dots), or a pickle by its name."""
-    if pickled.is_pickled(path):
+    if is_pickled(path):
         try:
-            return pickled.load_named(path)
+            return load_named(path)
         except MissingCodeError as error:
             raise MissingCodeError(f"{key}: {error}") from error
     module, _, name = path.partition(":")
@@ -29,13 +72,8 @@ def load(path: str, key: str) -> Any:
 def import_module(name: str) -> Any:
     """Import a module of the user's, from the directories of opened runs too."""
     try:
-        try:
-            found = importlib.import_module(name)
-        except ModuleNotFoundError:
-            if not add_directories():
-                raise
-            found = importlib.import_module(name)
-        warn_of_other_file(name)
+        found = _searching(lambda: importlib.import_module(name))
+        _warn_of_other_file(name)
         return found
     except RemudaError:
         raise
@@ -44,3 +82,253 @@ def import_module(name: str) -> Any:
         if message is None:
             raise
         raise UserCodeError(message) from error
+
+
+def _searching(find: Callable[[], T]) -> T:
+    """Call `find`; if it misses a module, again with the directories of opened runs."""
+    try:
+        return find()
+    except ModuleNotFoundError:
+        new = [path for path in _directories if path not in sys.path and os.path.isdir(path)]
+        if not new:
+            raise
+        sys.path.extend(new)
+        importlib.invalidate_caches()
+        return find()
+
+
+def _warn_of_other_file(module: str) -> None:
+    """Warn once if a module is another file than when its run began."""
+    name = module.partition(".")[0]
+    here, before = getattr(sys.modules.get(name), "__file__", None), _files.get(name)
+    if here is None or before is None or name in _warned or os.path.abspath(here) == before:
+        return
+    _warned.add(name)
+    log.warning("the module %s is %s here; when the run was begun it was %s", name, here, before)
+
+
+def is_pickled(name: str) -> bool:
+    """Return whether a name is that of a pickle."""
+    return name.startswith(PREFIX)
+
+
+def without_digest(name: str) -> str:
+    """Return a pickle's name without the digest of its code; other names are unchanged."""
+    return name.partition("-")[0] if is_pickled(name) else name
+
+
+def names_in(tree: object) -> Iterator[str]:
+    """Yield the names of pickles in a tree of plain data."""
+    return filter(is_pickled, texts_in(tree))
+
+
+def texts_in(tree: object) -> Iterator[str]:
+    """Yield all texts in a tree of plain data, except its keys."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for part in tree.values():
+            yield from texts_in(part)
+    elif isinstance(tree, list | tuple):
+        for part in tree:
+            yield from texts_in(part)
+
+
+def without_digests(tree: Any) -> Any:
+    """Return a tree of plain data with the digests of pickles removed."""
+    if isinstance(tree, str):
+        return without_digest(tree)
+    if isinstance(tree, Mapping):
+        return {key: without_digests(part) for key, part in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(without_digests(part) for part in tree)
+    return tree
+
+
+def with_digests_of(tree: Any, other: Any) -> Any:
+    """Return a tree with another's pickles in place of those with the same label.
+
+    So code that was fixed is no difference between the two.
+    """
+    if isinstance(tree, str) and isinstance(other, str):
+        same = is_pickled(other) and without_digest(tree) == without_digest(other)
+        return other if same else tree
+    if isinstance(tree, Mapping) and isinstance(other, Mapping):
+        return {key: with_digests_of(part, other.get(key)) for key, part in tree.items()}
+    return tree
+
+
+def pickles_in(tree: object) -> dict[str, bytes]:
+    """Return the pickles that a tree names and this process knows, to be sent along with it."""
+    return {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
+
+
+def add_pickles(pickles: Mapping[str, bytes]) -> None:
+    """Add pickles from another process; none of them runs yet."""
+    PICKLES.update(pickles)
+
+
+def name_object(thing: object, what: str) -> str:
+    """Return a name by which this process and its children find a class or function."""
+    path = import_path(thing)
+    if path is not None:
+        return path
+    data = _pickle(thing, what)
+    label = re.sub(r"\W+", "_", label_of(thing)).strip("_")
+    name = f"{PREFIX}{label}-{_digest(data)}"
+    PICKLES[name], OBJECTS[name] = data, thing
+    return name
+
+
+def label_of(thing: object) -> str:
+    """Return the name of a class, a function or a `functools.partial` of one."""
+    while hasattr(thing, "func"):
+        thing = thing.func
+    return str(getattr(thing, "__name__", type(thing).__name__))
+
+
+def import_path(thing: object) -> str | None:
+    """Return `module:Class`, by which a fresh process can import it; None: it cannot."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or not _is_importable(module):
+        return None
+    try:
+        found = attrgetter(name)(sys.modules[module])
+    except AttributeError:  # within a function, or replaced
+        return None
+    return f"{module}:{name}" if found is thing else None
+
+
+def pickle_of(name: str) -> bytes:
+    """Return the pickle of that name, or raise a `MissingCodeError`."""
+    if name not in PICKLES:
+        raise MissingCodeError(
+            f"the code of {name} is not there: code of a script or a notebook is saved in its "
+            f"run's directory as {file_name(name)}; open that run, or give the class or "
+            "function itself to remuda.train"
+        )
+    return PICKLES[name]
+
+
+def load_object(name: str, data: bytes) -> Any:
+    """Return the class or function in a pickle; this runs code."""
+    if name in OBJECTS:
+        return OBJECTS[name]
+    if _digest_in(name) != _digest(data):
+        raise MissingCodeError(f"{file_name(name)}, the code of {name}, is damaged or another's")
+    python, code = pickle.loads(data)
+    if python != PYTHON:
+        raise MissingCodeError(
+            f"{name} was written by Python {python}, and this is Python {PYTHON}, which cannot run "
+            f"its code: use Python {python}, or define it in a module"
+        )
+    try:
+        found = OBJECTS[name] = _searching(lambda: pickle.loads(code))
+    except (ImportError, AttributeError) as error:
+        raise MissingCodeError(
+            f"{name} cannot be read: {error}; what its code imports must be found here too"
+        ) from None
+    return found
+
+
+def load_named(name: str) -> Any:
+    """Return the class or function of that name; this runs code."""
+    return load_object(name, pickle_of(name))
+
+
+def file_name(name: str) -> str:
+    """Return the name of a pickle's file in a run's directory."""
+    return f"code-{_digest_in(name)}.pkl"
+
+
+def found_here(tree: object) -> dict[str, object]:
+    """Return the directories and files of the user's modules in this process, to be written.
+
+    `tree` is the configuration, some texts of which name code as `module:Class`.
+    """
+    own = [path for entry in sys.path if _is_own(path := os.path.abspath(entry or os.getcwd()))]
+    files = {}
+    for text in texts_in(tree):
+        name = text.partition(":")[0].partition(".")[0]
+        file = getattr(sys.modules.get(name), "__file__", None) if ":" in text else None
+        if file is not None and _is_own(os.path.dirname(file)):
+            files[name] = os.path.abspath(file)
+    return {"directories": list(dict.fromkeys([*own, *_directories])), "modules": files}
+
+
+def _is_own(directory: str) -> bool:
+    """Return whether a directory holds the user's modules, not installed ones."""
+    if not os.path.isdir(directory):
+        return False
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    installed = [*map(sysconfig.get_path, names), *site.getsitepackages()]
+    installed += [site.getusersitepackages(), os.path.dirname(os.path.dirname(__file__))]
+    return not any(f"{directory}/".startswith(f"{each}/") for each in installed)
+
+
+def read_beside(config: Path, tree: object) -> None:
+    """Read what is beside a configuration: the pickles that it names, and where modules were found.
+
+    No code runs yet.
+    """
+    for name in names_in(tree):
+        if name not in PICKLES:
+            with suppress(OSError):  # its use raises an error then
+                PICKLES[name] = read_file(config.parent / file_name(name))
+    with suppress(OSError, ValueError):
+        kinds = {"directories": list, "modules": dict}
+        found = checked(read_json(config.parent / PATHS, LARGEST), kinds)
+        _directories.update(dict.fromkeys(map(str, found["directories"])))
+        _files.update({str(name): str(path) for name, path in found["modules"].items()})
+
+
+def _pickle(thing: object, what: str) -> bytes:
+    file = io.BytesIO()
+    by_value = _unimportable_module(thing)
+    if by_value is not None:
+        cloudpickle.register_pickle_by_value(by_value)
+    try:
+        cloudpickle.dump(thing, file)
+    except Exception as error:  # objects that it refers to may raise anything
+        why = " ".join(str(error).split())
+        raise UsageError(
+            f"{what} {label_of(thing)} cannot be sent to other processes: {why}; define it in a "
+            "module, and let it make there what cannot be sent"
+        ) from error
+    finally:
+        if by_value is not None:
+            cloudpickle.unregister_pickle_by_value(by_value)
+    return pickle.dumps((PYTHON, file.getvalue()))
+
+
+def _unimportable_module(thing: object) -> ModuleType | None:
+    """Return the module of something, if it exists in this process only."""
+    name = getattr(thing, "__module__", None)
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    if module is None or module.__name__ == "__main__" or _is_importable(module.__name__):
+        return None
+    return module
+
+
+def _is_importable(module: str) -> bool:
+    """Return whether a fresh process with this search path finds the same module."""
+    if module in ("__main__", "__mp_main__") or module not in sys.modules:
+        return False
+    parent, where = module.rpartition(".")[0], None
+    if parent:
+        if not _is_importable(parent):
+            return False
+        where = sys.modules[parent].__path__
+    found = None
+    for finder in sys.meta_path:  # `importlib.util.find_spec` would return what is imported
+        found = found or finder.find_spec(module, where)
+    here = getattr(sys.modules[module], "__file__", None)
+    return found is not None and (found.origin, found.has_location) == (here, here is not None)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGITS]
+
+
+def _digest_in(name: str) -> str:
+    return name.rpartition("-")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from remuda.analysis.from_ledger import read_payoffs as payoffs_of_ledger
 from remuda.analysis.payoff import Payoffs
 from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import make_env
+from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError
 from remuda.frame import Frame
 from remuda.population.ledger import MATCH, read_records
@@ -20,14 +21,20 @@ from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.types import AgentSpec, Array
 
+BIRTH_COLUMNS: tuple[tuple[str, type, Any], ...] = (
+    ("policy", np.str_, ""),
+    ("generation matches", np.int64, 0),
+    ("parent", np.str_, ""),
+    ("parent_generation parent_version", np.int64, 0),
+    ("second", np.str_, ""),
+    ("second_generation optimizer_steps", np.int64, 0),
+    ("fitness parent_fitness", np.float64, np.nan),
+)
+"""Names of columns, with the type of their values and the value where there is none."""
+
 
 def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
-    """Return the finished matches of a run, a row for each, in the order of their ends.
-
-    Columns: `match`, its number; `truncated`; and for each agent's seat AGENT/`policy`
-    (`policy@version` for a frozen copy), AGENT/`return`, AGENT/`oldest_version` and
-    AGENT/`newest_version` of the weights that acted.
-    """
+    """Return the finished matches of a run in the order of their ends, as `remuda.Run.ledger`."""
     names, records = _matches(run)
     if records["policy"].shape[1] != len(agents):
         raise RunDirectoryError(
@@ -51,37 +58,17 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
 
 
 def read_births(run: RunDirectory) -> Frame:
-    """Return the policies born in a run, a row for each, in order; the initial ones come first.
-
-    Columns: `policy`, its place, and `generation`, the number of earlier ones there; `matches` over
-    by then; `parent`, `parent_generation` and `parent_version` of its origin (an empty name: new
-    weights); `second` and `second_generation` of a second parent; `optimizer_steps` behind the
-    inherited moments, 0 for a new optimizer; `fitness` of the policy before it in its place and
-    `parent_fitness`, NaN if not judged; and each initial hyperparameter, NaN if it has none.
-    """
+    """Return the policies born in a run, as `remuda.Run.lineage`."""
     _check_ledger(run, run.read_config())
     births = read_lineage(run.ledger)
-    columns: dict[str, Array] = {
-        "policy": np.array([b.policy for b in births], np.str_),
-        "generation": np.array([b.generation for b in births], np.int64),
-        "matches": np.array([b.matches for b in births], np.int64),
-        "parent": np.array([b.parent or "" for b in births], np.str_),
-        "parent_generation": np.array([b.parent_generation for b in births], np.int64),
-        "parent_version": np.array([b.parent_version for b in births], np.int64),
-        "second": np.array([b.second or "" for b in births], np.str_),
-        "second_generation": np.array([b.second_generation for b in births], np.int64),
-        "optimizer_steps": np.array([b.optimizer_steps for b in births], np.int64),
-        "fitness": _floats([b.fitness for b in births]),
-        "parent_fitness": _floats([b.parent_fitness for b in births]),
-    }
+    columns: dict[str, Array] = {}
+    for names, kind, missing in BIRTH_COLUMNS:
+        for name in names.split():
+            values = [getattr(birth, name) for birth in births]
+            columns[name] = np.array([missing if v is None else v for v in values], kind)
     for name in dict.fromkeys(name for b in births for name in b.hyperparameters):
-        columns[name] = _floats([b.hyperparameters.get(name) for b in births])
+        columns[name] = np.array([b.hyperparameters.get(name, np.nan) for b in births], np.float64)
     return Frame(columns, len(births), "lineage")
-
-
-def _floats(values: Sequence[float | None]) -> Array:
-    """Return numbers as floats, NaN for none."""
-    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def read_payoffs(
@@ -92,14 +79,10 @@ def read_payoffs(
     wins: bool = False,
     roles: bool = False,
 ) -> Payoffs:
-    """Return the policies' payoffs against each other in the matches of a run.
+    """Return the policies' payoffs against each other, as `remuda.Run.payoffs`.
 
     Teammates do not meet. The taker of a reserved seat (`env.scripted`) is no strategy for other
     seats, and left out.
-
-    - `most`: limit of policies: the live ones, then the newest frozen copies. None: all.
-    - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
-    - `roles`: the earlier of two seats is the first role; else seats are pooled.
     """
     config = run.read_config()
     _check_ledger(run, config)
@@ -119,9 +102,7 @@ def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
     """As `read_payoffs`, for a run whose game is made to find the teams."""
     config = run.read_config()
     _check_ledger(run, config)
-    env = make_env(config.game, 1, **config.env.made_with)
-    env.close()
-    return read_payoffs(run, env.agents, most)
+    return read_payoffs(run, agents_of(config.game, config.env.made_with), most)
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:

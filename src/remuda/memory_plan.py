@@ -8,25 +8,27 @@ libraries and the objects of an environment are estimated.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
 from remuda.config import Config
+from remuda.config.policy import usual_policy
+from remuda.config.sections import at_key
 from remuda.envs.registry import GAMES
 from remuda.errors import ConfigError
-from remuda.experience.experience import ring_segments
 from remuda.experience.priorities import tree_size
 from remuda.experience.ring import StreamShape, fields_of
-from remuda.experience_layout import dealt_rings
+from remuda.experience_layout import ring_plans
 from remuda.forkserver import client as forkserver
 from remuda.hyperparameters import names_of
 from remuda.memory.shared import Fields
-from remuda.memory_advice import keys_of, setting_to_reduce, value_in_words
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
@@ -52,6 +54,7 @@ WHAT_COMPILES = "compiling"  # the item of the plan for compilation
 COPY = 256  # bytes of an environment copy for each agent, besides its arrays
 FLOAT = 4
 KEEP = "population.snapshots.keep"
+USUAL = {"network.recurrent": 128.0}  # substitutes for defaults of zero
 CGROUPS = (
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     (
@@ -149,16 +152,12 @@ def plan(
 def _experience(
     config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
 ) -> Sizes:
-    rings: list[tuple[PolicySpec, int]] = []
-    if config.population.dealt:
-        for dealt in dealt_rings(config, tuple(specs), tuple(agents), layout.copies):
-            rings += [(spec, count) for spec in dealt.members for count in dealt.segments]
-    else:
-        for spec in specs:
-            rollout = spec.config.rollout_length * sum(layout.copies)
-            keeps = spec.config.replays > 0
-            counts = ring_segments(spec.config.experience, layout.copies, rollout, keeps)
-            rings += [(spec, count) for count in counts]
+    rings = [
+        (spec, segments)
+        for plan in ring_plans(config, specs, agents, layout.copies)
+        for spec in plan.members
+        for segments in plan.segments
+    ]
     for spec, segments in rings:
         experience = spec.config.experience
         size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
@@ -301,6 +300,63 @@ def _step_size(shape: StreamShape) -> int:
         + stacked
         + 40
     )
+
+
+def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
+    """Return keys of a policy's settings: `policies.NAME.KEY` if set there, else `policy.KEY`."""
+    own = config.policies.get(spec.name, {})
+    return tuple(
+        dict.fromkeys(
+            f"policy.{key}" if at_key(own, key) is None else f"policies.{spec.name}.{key}"
+            for key in keys
+        )
+    )
+
+
+def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
+    """Return the setting that is furthest above its default.
+
+    If none is above it, the first that can be reduced at all.
+    """
+    tree, plain = config.model_dump(), Config().model_dump()
+    above: dict[str, float] = {}
+    for key in keys:
+        usual, own = plain, key
+        if key.startswith(("policy.", "policies.")):
+            section, _, own = key.partition(".")
+            policy = config.policy
+            if section == "policies":
+                name, _, own = own.partition(".")
+                policy = config.policy_of(name)
+            usual = usual_policy(policy.algorithm).model_dump()
+        size, default = _size(at_key(tree, key)), USUAL.get(own) or _size(at_key(usual, own))
+        if size > 1.0:  # what is 1 or nothing cannot be lower
+            above[key] = size / max(default, 1.0)
+    if not above:
+        return keys[0]
+    most = max(above.values())
+    return next(key for key in above if above[key] == most or most <= 1.0)
+
+
+def value_in_words(config: Config, key: str) -> str:
+    """Return a setting's value as text; empty if it is not plain."""
+    value = at_key(config.model_dump(), key)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple | list):
+        return " ".join(str(part) for part in value)
+    return ""
+
+
+def _size(value: Any) -> float:
+    """Return a setting's size: a number, or the sum of all numbers in it."""
+    if isinstance(value, bool) or value is None:
+        return 0.0
+    if isinstance(value, int | float):
+        return float(value) if math.isfinite(value) else 0.0
+    if isinstance(value, tuple | list):
+        return sum(map(_size, value))
+    return 0.0
 
 
 def nbytes(fields: Fields) -> int:

@@ -14,11 +14,9 @@ class Part(NamedTuple):
 
     name: str
     """Its keys in the environment's space, joined by dots; empty: it is the whole observation."""
-    start: int
-    """The offset of its numbers in the flat observation."""
+    start: int  # the offset of its numbers in the flat observation
     shape: tuple[int, ...]
-    is_pixels: bool
-    """True if it is uint8, 0 to 255."""
+    is_pixels: bool  # true if it is uint8, 0 to 255
 
     @property
     def size(self) -> int:

@@ -28,18 +28,14 @@ from remuda.errors import RemudaError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-ERRORS = "remuda.replace"
-"""Name of the codec error handler of installed streams."""
+ERRORS = "remuda.replace"  # name of the codec error handler of installed streams
 IN_ASCII = {"±": "+/-", "–": "-", "—": "-", "…": "...", "•": "*", "×": "x", "→": "->"}
 """Readable replacements; every other character becomes a question mark."""
-MOST = 256 * 1024
-"""The most bytes that wait for a reader."""
-PIECE = 65_536
-"""The most bytes of one write, so that a slow reader counts as progress."""
+MOST = 256 * 1024  # the most bytes that wait for a reader
+PIECE = 65_536  # the most bytes of one write, so that a slow reader counts as progress
 AT_ONCE = 0.05
 """The longest wait of a write, once per stall: normally a line is out when `print` returns."""
-PATIENCE = 10.0
-"""Seconds without progress after which the end of `unfailing()` drops waiting text."""
+PATIENCE = 10.0  # seconds without progress after which the end of `unfailing()` drops waiting text
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ENXIO, errno.ENOTCONN)
 """Errors after which an output never works again."""
 
@@ -188,8 +184,7 @@ class _Sink(io.RawIOBase):
             return not self._size or self._gone
 
 
-_open: list[object] = []
-"""An entry for each open `unfailing()`."""
+_open: list[object] = []  # an entry for each open `unfailing()`
 _lock = threading.Lock()
 _streams: dict[int, tuple[_Sink, TextIO]] = {}
 """The sink and stream of each descriptor; kept, since a log handler may hold the stream."""

@@ -14,7 +14,7 @@ from remuda.algorithms import BUILT_IN
 from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
-from remuda.pickled import name_object
+from remuda.loading import name_object
 from remuda.trained import Policy
 
 Settings = Path | str | Mapping[str, Any] | Config | None
@@ -24,32 +24,12 @@ Settings = Path | str | Mapping[str, Any] | Config | None
 def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with names in place of objects.
 
-    Classes and functions may be the `algorithm` and `network.module` of a policy, the `matchmaker`
-    and `director` of a population, in its `scripted`, in `env.scripted` and `env.wrappers`;
-    policies of runs may be `init_from` and in `members_from`. A `Section`, as of another run's
-    configuration, becomes a mapping of its explicit settings.
+    `NAMED` lists the settings that may be objects. A `Section`, as of another run's configuration,
+    becomes a mapping of its explicit settings.
     """
     named = {name: _as_mapping(section) for name, section in settings.items()}
-    if "policy" in named:
-        named["policy"] = _name_in_policy(named["policy"], "policy")
-    if isinstance(named.get("policies"), Mapping):
-        named["policies"] = {
-            name: _name_in_policy(own, f"policies.{name}")
-            for name, own in named["policies"].items()
-        }
-    renamed: dict[str, dict[str, Callable[[Any, str], Any]]] = {
-        "population": {
-            "matchmaker": _name_code,
-            "director": _name_code,
-            "members_from": partial(_name_each, _name_policy),
-            "scripted": partial(name_scripted, example="rival"),
-        },
-        "env": {"scripted": name_scripted, "wrappers": partial(_name_each, _name_code)},
-    }
-    for key, names in renamed.items():
-        for name, function in names.items():
-            if key in named:
-                named[key] = _at(named[key], name, function, key)
+    for path, function in NAMED.items():
+        named = _renamed(named, path.split("."), function, "")
     return named
 
 
@@ -142,19 +122,20 @@ def written_in(config: Settings, settings: Mapping[str, Any], resumed: bool) -> 
     return frozenset(keys)
 
 
-def _name_in_policy(section: Any, key: str) -> Any:
-    section = _at(section, "algorithm", _name_algorithm, key)
-    section = _at(section, "init_from", _name_policy, key)
-    network = section.get("network") if isinstance(section, Mapping) else None
-    network = _at(network, "module", _name_code, f"{key}.network")
-    return section if network is None else {**section, "network": network}
-
-
-def _at(section: Any, name: str, function: Callable[[Any, str], Any], key: str) -> Any:
-    """Replace one setting of a section; what is no section is refused later."""
-    if not isinstance(section, Mapping) or name not in section:
-        return section
-    return {**section, name: function(section[name], f"{key}.{name}")}
+def _renamed(
+    tree: Any, path: Sequence[str], function: Callable[[Any, str], Any], where: str
+) -> Any:
+    """Replace the settings at a path; what is no section is refused later."""
+    if not isinstance(tree, Mapping):
+        return tree
+    key, *rest = path
+    changed = {}
+    for name in tree if key == "*" else {key} & tree.keys():
+        at = f"{where}.{name}" if where else name
+        changed[name] = (
+            _renamed(tree[name], rest, function, at) if rest else function(tree[name], at)
+        )
+    return {**tree, **changed}
 
 
 def _name_code(value: Any, key: str) -> Any:
@@ -180,3 +161,21 @@ def _name_each(function: Callable[[Any, str], Any], value: Any, key: str) -> Any
     if isinstance(value, list | tuple):
         return [function(each, key) for each in value]
     return value
+
+
+OF_POLICY: dict[str, Callable[[Any, str], Any]] = {
+    "algorithm": _name_algorithm,
+    "init_from": _name_policy,
+    "network.module": _name_code,
+}
+NAMED: dict[str, Callable[[Any, str], Any]] = {
+    **{f"policy.{key}": function for key, function in OF_POLICY.items()},
+    **{f"policies.*.{key}": function for key, function in OF_POLICY.items()},
+    "population.matchmaker": _name_code,
+    "population.director": _name_code,
+    "population.members_from": partial(_name_each, _name_policy),
+    "population.scripted": partial(name_scripted, example="rival"),
+    "env.scripted": name_scripted,
+    "env.wrappers": partial(_name_each, _name_code),
+}
+"""Keys of settings that may be objects, `*` for any name, and the function that names these."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from remuda.config import PolicyConfig
 from remuda.errors import UsageError
 from remuda.types import Array, Bools
 
@@ -80,33 +81,27 @@ def check_switch(value: object, name: str) -> None:
         raise UsageError(f"{name}: True or False; this is {value!r}")
 
 
-def check_rate(epsilon: object) -> None:
-    """Raise a `UsageError` unless the value is an exploration rate."""
-    number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
-    if not number or not 0.0 <= epsilon <= 1.0:  # type: ignore[operator]
-        raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon!r}")
-
-
 def exploration_rate(
-    deterministic: bool, epsilon: float | None, policy: str, algorithm: str, samples: bool
-) -> float | None:
-    """Return the exploration rate; None: the policy's final rate in training."""
+    deterministic: bool, epsilon: float | None, policy: str, config: PolicyConfig
+) -> float:
+    """Return the exploration rate of a call, or raise a `UsageError`."""
     check_switch(deterministic, "deterministic")
-    if epsilon is not None:
-        check_rate(epsilon)
-    if epsilon is not None and samples:
+    if epsilon is None:
+        return 0.0 if deterministic else config.last_epsilon
+    number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
+    if not number or not 0.0 <= epsilon <= 1.0:
+        raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon!r}")
+    if config.entry.samples:
         raise UsageError(
-            f"{policy}: {algorithm} explores by drawing from its distribution, and has "
+            f"{policy}: {config.algorithm} explores by drawing from its distribution, and has "
             "no exploration rate; leave epsilon out"
         )
-    if not deterministic:
-        return epsilon
-    if epsilon is not None:
+    if deterministic:
         raise UsageError(
             f"{policy}: epsilon is {epsilon}, and deterministic play does not explore; "
             "give deterministic=False too, or leave epsilon out"
         )
-    return 0.0
+    return epsilon
 
 
 def as_rng(rng: np.random.Generator | int) -> np.random.Generator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size, size_of_arrays
-from remuda.minibatch_warnings import minibatch_warnings
 from remuda.policies.compatibility import check_births, shares_of, space_notes
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.population.roster import Roster
@@ -98,3 +97,41 @@ def _inspected(config: Config, env: VectorEnv) -> Prepared:
     devices = [spec.config.device for spec in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
     return Prepared(agents, env.episode_metrics, specs, layout, 0)
+
+
+def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
+    """Return a warning for each `ppo.minibatches` larger than its updates.
+
+    A minibatch has at least one step, or one sequence if the network is recurrent.
+    """
+    found: dict[str, str] = {}
+    for spec in specs:
+        policy, asked = spec.config, spec.config.ppo.minibatches
+        if not policy.rollout_length or asked is None:
+            continue
+        length = policy.experience.segment_length
+        steps = policy.rollout_length
+        each = -(-steps // length) if spec.memory else steps
+        streams = config.env.num_envs * (seats if config.population.dealt else 1)
+        if policy.experience.group:  # what others of the group live through joins its own
+            streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
+        played = 0.0 if policy.learning_mode == "off_policy" else 1.0
+        most = int(each * streams * (played + policy.replays))
+        if policy.replays:  # segments are drawn whole, so the last one may go beyond
+            most += 1 if spec.memory else length
+        if asked <= most:
+            continue
+        own = config.policies.get(spec.name, {}).get("ppo", {})
+        whose = f"policies.{spec.name}" if "minibatches" in own else "policy"
+        what = (
+            f"{most:,} sequences of {min(steps, length):,} steps"
+            if spec.memory
+            else (f"{most:,} steps")
+        )
+        unless = ", unless episodes are shorter" if spec.memory else ""
+        found[whose] = (
+            f"{whose}.ppo.minibatches is {asked:,}, and an update has {what} at most{unless}: an "
+            f"epoch has no more parts; lower it, or raise {whose}.ppo.rollout_length or "
+            "env.num_envs"
+        )
+    return list(found.values())

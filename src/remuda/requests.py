@@ -1,18 +1,15 @@
 """Requests to a live run: stop, save, change a value, or show its weights.
 
-A request is a file in the run's directory `requests/`, which the coordinator makes when it begins
-to poll. The client writes it under another name and renames it, so that it is complete. Only the
-coordinator reads it, removes it, carries it out between two polls of the run, and writes the answer
-beside it. When training ends, the coordinator writes a file `closed` there: clients take existing
-answers, and wait no more. At the end of the run it removes the directory, unless an answer in it is
-not taken yet.
+A request is a file in the run's directory `requests/`, renamed there once it is complete. Only the
+coordinator reads it, removes it, carries it out between two polls, and writes the answer beside it;
+before it, a file of weights if they were requested. When training ends it writes a file `closed`:
+clients take existing answers, and wait no more. At the end it removes the directory, unless an
+answer in it is not taken yet.
 
-If the coordinator is killed, a request has no answer: the client sees that no process holds the
-run, or that another directory replaced the one it wrote into. A resumed run removes old requests,
-so that nothing old is carried out. On a full disk the directory cannot be made; then there are no
-requests, but the run continues. Weights are a file beside the answer, written before it, and the
-client removes both; a later request removes forgotten ones. Everyone who may write into the run's
-directory may send requests.
+If the coordinator is killed, the client sees that no process holds the run, or that another
+directory replaced the one it wrote into. A resumed run removes old requests. On a full disk there
+are no requests, but the run continues. Everyone who may write into the run's directory may send
+requests.
 """
 
 from __future__ import annotations
@@ -234,27 +231,22 @@ def _new_name() -> str:
 
 def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
     folder = directory / FOLDER
-    asked = folder / f"{name}.request"
+    asked, part = folder / f"{name}.request", folder / f"{name}.part"
+    if folder.is_symlink():
+        raise UsageError(f"{folder} is a link; requests are written into the run's directory")
     try:
-        if folder.is_symlink():
-            raise UsageError(f"{folder} is a link; requests are written into the run's directory")
         where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            part.write_bytes(json.dumps(dict(request)).encode())
+            part.rename(asked)
+            return _awaited(directory, folder / f"{name}{ANSWER}", where, seconds)
+        finally:
+            _take_back(asked)
+            os.close(where)
     except FileNotFoundError:
         raise _over(directory) from None
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
-    try:
-        part = folder / f"{name}.part"
-        part.write_bytes(json.dumps(dict(request)).encode())
-        part.rename(asked)
-        return _awaited(directory, folder / f"{name}{ANSWER}", where, seconds)
-    except FileNotFoundError:
-        raise _over(directory) from None
-    except OSError as error:
-        raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
-    finally:
-        _take_back(asked)
-        os.close(where)
 
 
 def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:

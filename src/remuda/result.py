@@ -11,19 +11,10 @@ from remuda.coordinator.metrics import Record
 from remuda.evaluation import WAYS, Evaluation, way_of
 from remuda.version import __version__
 
+COUNTED = ("turns", "agent_steps", "agent_steps_per_second", "waits")
 PLAYED = (
-    "schedule",
-    "seconds",
-    "earlier",
-    "turns",
-    "agent_steps",
-    "agent_steps_per_second",
-    "waits",
-    "population",
-    "restarts",
-    "processors",
-    "layout",
-    "halted",
+    *("schedule", "seconds", "earlier", *COUNTED, "population", "restarts", "processors"),
+    *("layout", "halted"),
 )
 """Keys of a summary that describe playing and training."""
 
@@ -120,10 +111,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
         "finished": result.finished,
         "seconds": record.seconds,
         "earlier": result.earlier,
-        "turns": record.turns,
-        "agent_steps": record.agent_steps,
-        "agent_steps_per_second": record.agent_steps_per_second,
-        "waits": record.waits,
+        **{name: getattr(record, name) for name in COUNTED},
         "population": dict(record.population),
         "restarts": dict(result.restarts),
         "processors": dict(result.processors),

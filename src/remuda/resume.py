@@ -22,7 +22,7 @@ from remuda.coordinator.metrics import View
 from remuda.coordinator.run_directory import RunDirectory, begin_anew
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
-from remuda.pickled import with_digests_of
+from remuda.loading import with_digests_of
 from remuda.publish.snapshot import Snapshot
 
 ACTOR = "actor"  # the part of a checkpoint that the first actor writes

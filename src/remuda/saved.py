@@ -10,9 +10,8 @@ from pathlib import Path
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.crossplay import Entrant, Player
-from remuda.envs.registry import make_env
-from remuda.errors import CheckpointError, RunDirectoryError, UsageError
+from remuda.envs.registry import agents_of
+from remuda.errors import RunDirectoryError, UsageError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.frozen_weights import frozen_copies
@@ -21,7 +20,8 @@ from remuda.population.roster import Roster
 from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.requests import LIVE, ask_weights
-from remuda.saved_weights import find_checkpoint, load_run, published
+from remuda.saved_weights import find_checkpoint, load_snapshots, published
+from remuda.tournaments.entrants import Entrant, Player
 from remuda.types import AgentSpec
 
 ALL, FROZEN = "all", "frozen"
@@ -68,10 +68,7 @@ class SavedPolicies:
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
         """The agents of the game."""
-        env = make_env(self.config.game, 1, **self.config.env.made_with)
-        agents = tuple(env.agents)
-        env.close()
-        return agents
+        return agents_of(self.config.game, self.config.env.made_with)
 
     @cached_property
     def specs(self) -> tuple[PolicySpec, ...]:
@@ -100,16 +97,18 @@ class SavedPolicies:
             return ()
         if not self.config.population.dealt:
             return tuple(names)
-        return tuple(load_run(files, "final", self.config)[1])
+        return tuple(self._snapshots())
+
+    def _snapshots(self, checkpoint: int | str = "final") -> dict[str, Snapshot]:
+        return load_snapshots(self.files, self.config, self.specs, checkpoint)
 
     def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
         """Return policy and snapshot of all fixed members in a checkpoint (None: the newest)."""
         numbers = self.files.checkpoints.numbers()
         if not self.config.population.dealt or not numbers:
             return []
-        if number is not None and number not in numbers:
-            there = ", ".join(map(str, numbers))
-            raise CheckpointError(f"{self.files.path} has no checkpoint {number}; it has {there}")
+        if number is not None:
+            find_checkpoint(self.files, self.config, self.specs, number)  # raises if it is missing
         read = numbers[-1] if number is None else number
         population = self.files.checkpoints.read(read, COORDINATOR)["population"]
         found, count = frozen_copies(population), len(self._imported)
@@ -125,8 +124,7 @@ class SavedPolicies:
         """Return all policies of one moment; empty while nothing is saved."""
         if not self.names():
             return {}
-        found = load_run(self.files, "final", self.config)[1]
-        return {name: self._player(name, snapshot) for name, snapshot in found.items()}
+        return {name: self._player(name, found) for name, found in self._snapshots().items()}
 
     def find(self, name: str, checkpoint: int | str = "final") -> Saved:
         """Find a policy, or `policy@version` for a frozen copy.
@@ -149,7 +147,7 @@ class SavedPolicies:
         if not self.names():
             raise RunDirectoryError(f"{self.files.path} has saved no policy yet")
         taken = find_checkpoint(self.files, self.config, self.specs, checkpoint)
-        found = load_run(self.files, "final" if taken is None else taken, self.config)[1]
+        found = self._snapshots("final" if taken is None else taken)
         if name not in found:
             raise UnknownPolicyError(name, list(found))
         return Saved(name, self._player(name, found[name]), taken)

@@ -19,12 +19,9 @@ class SavedGame:
     """The game of the first of several runs, as it was trained in."""
 
     game: Game
-    options: Mapping[str, Any]
-    """The game's options: the user's override the run's."""
-    scripted: Mapping[str, str]
-    """The scripted policies that reserve seats in that run."""
-    notes: tuple[str, ...]
-    """A line for each other run that learned in another game."""
+    options: Mapping[str, Any]  # the game's options: the user's override the run's
+    scripted: Mapping[str, str]  # the scripted policies that reserve seats in that run
+    notes: tuple[str, ...]  # a line for each other run that learned in another game
 
 
 def is_meant_of_run(word: str) -> bool:

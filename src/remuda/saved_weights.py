@@ -12,7 +12,7 @@ from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import make_env
+from remuda.envs.registry import agents_of
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack, layout_size
@@ -44,17 +44,25 @@ def save_weights(
 
 
 def load_run(
-    run: RunDirectory, checkpoint: int | str = "final", config: Config | None = None
+    run: RunDirectory, checkpoint: int | str = "final"
 ) -> tuple[Config, dict[str, Snapshot]]:
     """Return the configuration of a run, and the snapshots of its policies."""
-    config = run.read_config() if config is None else config
-    env = make_env(config.game, 1, **config.env.made_with)
-    specs = policy_specs(config, env.agents)
-    env.close()
+    config = run.read_config()
+    specs = policy_specs(config, agents_of(config.game, config.env.made_with))
+    return config, load_snapshots(run, config, specs, checkpoint)
+
+
+def load_snapshots(
+    run: RunDirectory,
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    checkpoint: int | str = "final",
+) -> dict[str, Snapshot]:
+    """Return the snapshots of a run's policies."""
     number = find_checkpoint(run, config, specs, checkpoint)
-    if number is not None:
-        return config, published(run, config, specs, number)
-    return config, _at_the_end(run, config, specs)
+    if number is None:
+        return _at_the_end(run, config, specs)
+    return published(run, config, specs, number)
 
 
 def final_weights(

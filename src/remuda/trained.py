@@ -18,7 +18,6 @@ from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
 from remuda.checkpoint.state import write_whole
-from remuda.crossplay import Player
 from remuda.envs.adapters.env_spaces import EnvSpaces
 from remuda.envs.scripted import allows_something
 from remuda.errors import UsageError
@@ -34,6 +33,7 @@ from remuda.policy_inputs import (
     naming_policy,
 )
 from remuda.publish.snapshot import Snapshot
+from remuda.tournaments.entrants import Player
 from remuda.types import AgentSpec, Array, Bools, Floats
 
 KEPT_ROOMS = 16
@@ -225,7 +225,7 @@ class Policy:
         observations, single = self._observations(observation)
         count = len(observations)
         allowed = self._allowed(told if mask is None else mask, count, single)
-        rate = self._rate(deterministic, epsilon)
+        rate = exploration_rate(deterministic, epsilon, self.name, self._spec.config)
         generator = self._rng if rng is None else as_rng(rng)
         if state is not None:
             self._check(state, count)
@@ -364,13 +364,6 @@ class Policy:
                 )
             if not given.flags.c_contiguous or not given.flags.writeable:
                 setattr(state, name, given.copy())
-
-    def _rate(self, deterministic: bool, epsilon: float | None) -> float:
-        config = self._spec.config
-        rate = exploration_rate(
-            deterministic, epsilon, self.name, self.algorithm, config.entry.samples
-        )
-        return config.last_epsilon if rate is None else rate
 
     def _observations(self, observation: Any) -> tuple[Array, bool]:
         """Return the observations as a batch of the policy's dtype, and whether it was one."""

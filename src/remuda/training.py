@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from remuda.assembly import Assembly
@@ -129,29 +130,43 @@ class _Launch:
         config, view, run, prepared = self.config, self.view, self.run, self.prepared
         names = [spec.name for spec in prepared.specs]
         resumed = self._resumed(names, explicit_keys) if resume else None
-        if resumed is not None and resumed.final is not None:
-            layout = prepared.layout  # nothing is left to do for any process or node
-        elif config.cluster.used:
-            return self._in_cluster(resumed)
-        else:
-            layout = choose_layout(config, prepared.agents)
-            prepared.check_memory(config, layout)
-        assembly = self._assemble(config, layout, resumed)
-        found = self._note_resume(assembly, resumed)
-        with self.events.lasting(run, assembly, found):
-            try:
-                return self._train(config, assembly, resumed)
-            except CannotStartError as error:
-                if not config.run.fallback:
-                    raise
-                view.say(f"{error.what}; it continues in one process (run.fallback)")
-                config = _fall_back(config, len(layout.copies), view)
-                devices = [spec.config.device for spec in prepared.specs]
-                alone = make_layout(config, len(devices), own_devices=devices)
-                # config.yaml stays: a resume may find room for more.
-                assembly = self._assemble(config, alone, resumed)
-                self.events.attach(assembly)
-                return self._train(config, assembly, resumed)
+        layout, runtime = prepared.layout, None
+        with ExitStack() as held:
+            cluster = None
+            if resumed is None or resumed.final is None:  # else no process or node has work left
+                if config.cluster.used:
+                    cluster = held.enter_context(gathered(config, view.say))
+                layout = choose_layout(config, prepared.agents, cluster.cores if cluster else None)
+                prepared.check_memory(config, layout)
+            assembly = self._assemble(config, layout, resumed)
+            found = self._note_resume(assembly, resumed)
+            if cluster is not None:
+                runtime = cluster.runtime(
+                    assembly,
+                    prepared.episode_metrics,
+                    prepared.agents,
+                    run.imported.read(len(config.population.members_from)),
+                    run.logs,
+                    run.checkpoints,
+                    found,
+                    resumed.hyperparameters if resumed is not None else None,
+                    run.initial.files(),
+                )
+                assembly.where = runtime.describe()
+            with self.events.lasting(run, assembly, found):
+                try:
+                    return self._train(config, assembly, resumed, runtime)
+                except CannotStartError as error:
+                    if cluster is not None or not config.run.fallback:
+                        raise
+                    view.say(f"{error.what}; it continues in one process (run.fallback)")
+                    config = _fall_back(config, len(layout.copies), view)
+                    devices = [spec.config.device for spec in prepared.specs]
+                    alone = make_layout(config, len(devices), own_devices=devices)
+                    # config.yaml stays: a resume may find room for more.
+                    assembly = self._assemble(config, alone, resumed)
+                    self.events.attach(assembly)
+                    return self._train(config, assembly, resumed)
 
     def _resumed(self, names: Sequence[str], explicit_keys: Collection[str]) -> Resumed:
         """Find the checkpoint; if the run is complete, also its final weights."""
@@ -168,28 +183,6 @@ class _Launch:
             return resumed
         say(nothing_left(config, resumed))
         return replace(resumed, final=final)
-
-    def _in_cluster(self, resumed: Resumed | None) -> Result:
-        config, view, run, prepared = self.config, self.view, self.run, self.prepared
-        with gathered(config, view.say) as cluster:
-            layout = choose_layout(config, prepared.agents, cluster.cores)
-            prepared.check_memory(config, layout)
-            assembly = self._assemble(config, layout, resumed)
-            found = self._note_resume(assembly, resumed)
-            runtime = cluster.runtime(
-                assembly,
-                prepared.episode_metrics,
-                prepared.agents,
-                run.imported.read(len(config.population.members_from)),
-                run.logs,
-                run.checkpoints,
-                found,
-                resumed.hyperparameters if resumed is not None else None,
-                run.initial.files(),
-            )
-            assembly.where = runtime.describe()
-            with self.events.lasting(run, assembly, found):
-                return self._train(config, assembly, resumed, runtime)
 
     def _note_resume(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
         """Record the checkpoint and the changes of a resume; return the checkpoint's manifest."""
@@ -224,16 +217,8 @@ class _Launch:
         if final is None:
             finish.hold_room()
         with signals.watching():
-            view.start(
-                Goal(
-                    config.game,
-                    config.schedule,
-                    run.path,
-                    config.run.turns,
-                    config.run.seconds,
-                    assembly.describe(),
-                )
-            )
+            limits = config.run.turns, config.run.seconds
+            view.start(Goal(config.game, config.schedule, run.path, *limits, assembly.describe()))
             try:
                 coordinator = assembly.coordinator(
                     run, view, found, signals.stopped, self.events, runtime

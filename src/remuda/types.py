@@ -139,18 +139,12 @@ class RoleStatus:
     """The status of a role, as its runtime knows it."""
 
     name: str
-    pid: int | None
-    """None without a process."""
-    state: str
-    """`starting`, `running`, `done`, or `waiting to restart`."""
-    heartbeat_age: float
-    """Seconds since its last sign of life."""
+    pid: int | None  # none without a process
+    state: str  # `starting`, `running`, `done`, or `waiting to restart`
+    heartbeat_age: float  # seconds since its last sign of life
     restarts: int
-    problem: str = ""
-    """Reason of the last restart."""
-    log: str = ""
-    """The path of its log, if any."""
+    problem: str = ""  # reason of the last restart
+    log: str = ""  # the path of its log, if any
     processor: float | None = None
     """Mean number of processors while it ran, including an actor's workers; None if unknown."""
-    node: str = ""
-    """Its node; empty if the run has one node."""
+    node: str = ""  # its node; empty if the run has one node

@@ -15,14 +15,15 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from logging import Logger
 from types import FrameType
 
 from remuda.errors import RemudaError, UserCodeError
 
-LONGEST = 500
-"""Characters of an exception's message that are shown."""
+LONGEST = 500  # characters of an exception's message that are shown
+HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+ADAPTERS = os.path.join(HOME, "envs", "adapters") + os.sep
+STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
 USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
     *("pydantic", "pydantic_core", "rich", "safetensors", "tensorboard", "torch", "tyro", "yaml"),
@@ -36,10 +37,8 @@ class _Place:
     file: str
     line: int
     function: str
-    package: str
-    """The top-level package; empty: Python's library."""
-    is_own: bool
-    """True if it is neither Remuda's nor an installed library's."""
+    package: str  # the top-level package; empty: Python's library
+    is_own: bool  # true if it is neither Remuda's nor an installed library's
 
     def line_in_file(self) -> str:
         within = "" if self.function == "<module>" else f", in {self.function}"
@@ -75,7 +74,7 @@ def where_raised(error: BaseException, libraries: bool = True) -> str | None:
         foreign = _of_a_library(places)
         if foreign:
             return _described(cause, foreign[0].package, foreign)
-        if places and places[-1].file.startswith(_adapters()):
+        if places and places[-1].file.startswith(ADAPTERS):
             code = linecache.getline(places[-1].file, places[-1].line).strip()
             return (
                 "the environment does not do what its library says: "
@@ -143,7 +142,7 @@ def _package(frame: FrameType) -> str:
     """Return the top-level package of a frame's code; empty: Python's library."""
     file = frame.f_code.co_filename
     name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    if not file.startswith("<") and os.path.abspath(file).startswith(_home()):
+    if not file.startswith("<") and os.path.abspath(file).startswith(HOME):
         return "remuda"
     if name in ("__main__", "__mp_main__"):
         return "__main__" if file.startswith("<") or not _in_standard_library(file) else ""
@@ -168,23 +167,7 @@ def _in_standard_library(file: str) -> bool:
         return file.startswith("<frozen ")
     path = os.path.abspath(file)
     installed = "site-packages" in path or "dist-packages" in path
-    return not installed and path.startswith(_standard_library())
-
-
-@cache
-def _home() -> str:
-    return os.path.dirname(os.path.abspath(__file__)) + os.sep
-
-
-@cache
-def _adapters() -> str:
-    return os.path.join(_home(), "envs", "adapters") + os.sep
-
-
-@cache
-def _standard_library() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    return tuple({paths[key] + os.sep for key in ("stdlib", "platstdlib")})
+    return not installed and path.startswith(STANDARD)
 
 
 def _shown(file: str) -> str:

@@ -13,7 +13,7 @@ from remuda.checkpoint.names import file_name
 from remuda.config import Config, NetworkConfig
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import ConfigError, RemudaError, UsageError
-from remuda.pickled import without_digest, without_digests
+from remuda.loading import without_digest, without_digests
 from remuda.policies.initial import InitialState, WeightSource
 from remuda.policies.spec import PolicySpec
 from remuda.population.imported import Imported, Origin

@@ -10,7 +10,6 @@ from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import CheckpointError
 from remuda.experience.transition_replay import TransitionReplay
-from remuda.experience_layout import make_experience
 from remuda.memory.waiting import Wakeup
 from remuda.policies.joint_actions import explore_allowed
 from remuda.policies.spec import policy_specs
@@ -19,7 +18,7 @@ from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.rng import make_rng
 from remuda.scoreboard import Play, Policy, Scoreboard
 from remuda.types import TurnResult
-from support import Tape, sample
+from support import Tape, make_experience, sample
 
 
 def test_iqns_of_other_numbers_of_quantiles_do_not_act_as_one_stack():

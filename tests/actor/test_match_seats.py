@@ -15,7 +15,7 @@ from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.transition_replay import TransitionReplay
-from remuda.experience_layout import dealt_experience
+from remuda.experience_layout import experience_of_all
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
@@ -47,7 +47,7 @@ class World:
         self.specs = policy_specs(self.config, env.agents)
         names = [spec.name for spec in self.specs]
         learners = {name: Wakeup() for name in names}
-        self.experience = dealt_experience(
+        self.experience = experience_of_all(
             self.config, self.specs, env.agents, (env.num_envs,), learners, (Wakeup(),)
         )
         shapes = {spec.name: spec.network().shapes for spec in self.specs}

@@ -5,7 +5,7 @@ import pytest
 
 from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.config import load_config
-from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.hyperparameters import LiveHyperparameters
 from remuda.population.ratings import count_teams, sides_by_agent
 from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
 

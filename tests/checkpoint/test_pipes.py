@@ -9,11 +9,11 @@ import pytest
 
 from remuda.analysis.from_ledger import LedgerReader
 from remuda.checkpoint.state import save_tensors
-from remuda.code_paths import read_beside
 from remuda.coordinator.analysis_helper import RecentPayoffs
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.double_oracle.record import read as read_double_oracle
 from remuda.errors import RemudaError
+from remuda.loading import read_beside
 from remuda.loggers.common import IDS, known_id
 from remuda.population.ledger import LedgerFile, copy_later, read_records, record_type
 from remuda.population.lineage import read_lineage
@@ -126,7 +126,7 @@ def test_no_reader_of_a_file_waits_for_a_writer(tmp_path):
     assert refused(Seeds.open, tmp_path, {}) is None
     assert known_id(tmp_path, "wandb") is None
     assert refused(read_double_oracle, tmp_path) is None
-    read_beside(tmp_path / "config.yaml")
+    read_beside(tmp_path / "config.yaml", {})
     assert with_pictures('<img src="a.png">', tmp_path) == '<img src="a.png">'
     assert last_line(pipe(tmp_path / "actor.log")) == "its log cannot be read"
 

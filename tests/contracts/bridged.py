@@ -11,7 +11,7 @@ from remuda.cluster.stores import Stamps, Stores
 from remuda.config import ExperienceConfig, PolicyConfig, PublishConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.control import Control

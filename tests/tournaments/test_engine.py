@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from played_tournaments import play_across, play_tournament
 from remuda.config import load_config
-from remuda.crossplay import play_across, play_tournament, setup_of_entrants, setup_of_snapshots
+from remuda.crossplay import setup_of_entrants, setup_of_snapshots
 from remuda.envs.registry import GAMES, make_env
 from remuda.evaluate import play_episodes, seated_actor
 from remuda.evaluation import Limits

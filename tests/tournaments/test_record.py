@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import remuda
+from played_tournaments import play_across
 from remuda.analysis.from_ledger import read_payoffs
-from remuda.crossplay import play_across, setup_of_entrants
+from remuda.crossplay import setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import read_records
 from remuda.tournaments.engine import play

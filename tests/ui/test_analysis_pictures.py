@@ -439,7 +439,7 @@ def test_a_game_that_cannot_be_made_any_more_costs_the_section_alone(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("its data\nis gone")
 
-    monkeypatch.setattr("remuda.ui.pictures.page.make_env", broken)
+    monkeypatch.setattr("remuda.ui.pictures.page.agents_of", broken)
     html = write_report(run).read_text()
     assert "not compared: the game cannot be made: ValueError: its data is gone." in html
     assert "<h2>Throughput</h2>" in html

@@ -10,7 +10,7 @@ import yaml
 
 import remuda
 from remuda.config import load_config
-from remuda.pickled import PYTHON, file_name
+from remuda.loading import PYTHON, file_name
 from remuda.ui.cli import run as command
 from remuda.ui.found_runs import find_runs, list_runs, summarise
 from remuda.ui.numbers import NOTHING

@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 import remuda
+from played_tournaments import play_tournament
 from remuda.config import load_config
-from remuda.crossplay import Tournament, play_tournament
+from remuda.crossplay import Tournament
 from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import read_records

@@ -11,7 +11,7 @@ from remuda.config import Config
 from remuda.envs.registry import Game, find_game
 from remuda.envs.worker import WorkerStatus
 from remuda.experience.experience import Experience
-from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.roster import Roster

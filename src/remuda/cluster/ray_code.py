@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.errors import RemudaError
-from remuda.pickled import is_pickled, texts_in
+from remuda.loading import is_pickled, texts_in
 from remuda.version import __version__
 
 OWN = "remuda"  # the package whose source must be the same on all nodes

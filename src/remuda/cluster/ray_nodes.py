@@ -28,7 +28,7 @@ from remuda.cluster.ray_local import LocalNodes
 from remuda.cluster.ray_polling import NodePoller, NodeSnapshot
 from remuda.config import Config
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
-from remuda.pickled import names_in
+from remuda.loading import names_in
 
 LOG = logging.getLogger(__name__)
 STEP = 0.05  # seconds between two looks while waiting

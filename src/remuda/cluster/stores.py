@@ -13,7 +13,7 @@ from remuda.cluster.tables import table_words
 from remuda.cluster.words import Words
 from remuda.experience import ring
 from remuda.experience.experience import Experience
-from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.hyperparameters import LiveHyperparameters
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.population.followers import FINISHED, PROPOSED, SEEN

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
-from remuda.config.policy import OF_OWN_VALUES, OF_RECURRENT_VALUES, PolicyConfig, with_module
+from remuda.config.policy import PolicyConfig, defaults_of, with_module
 from remuda.config.sections import Section, by_leaf, overlay
 from remuda.errors import ConfigError
 
@@ -67,7 +67,7 @@ def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
         return own
     here, there = _defaults(second, merged), _defaults(first, explicit)
     # Explicit values that equal the default of `policy` will count as not set once saved.
-    lost = _against(here, _against(there, explicit, same=True))
+    lost = _shared(beyond(there, here), explicit)
     return reduce(overlay, (lost, own), beyond(here, there, explicit))
 
 
@@ -90,31 +90,24 @@ def _entry_of(policy: Mapping[str, Any]) -> AlgorithmEntry | None:
 def _defaults(
     entry: AlgorithmEntry, policy: Mapping[str, Any], plain: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    plain = PolicyConfig.model_construct().model_dump() if plain is None else dict(plain)
-    found = reduce(overlay, entry.presets, plain)
+    plain = PolicyConfig.model_construct().model_dump() if plain is None else plain
+    found = defaults_of(entry, policy, plain)
     network = overlay(found, policy).get("network", {})
-    if not isinstance(network, Mapping):
-        return found
-    draws = entry.takes == "transitions"
-    if network.get("module"):
-        if draws:
-            found = reduce(overlay, (OF_OWN_VALUES, *entry.presets), plain)
-        found = overlay(found, {"network": {"hidden": ()}})
-    return overlay(found, OF_RECURRENT_VALUES) if draws and network.get("recurrent") else found
+    if isinstance(network, Mapping) and network.get("module"):
+        return overlay(found, {"network": {"hidden": ()}})
+    return found
 
 
-def _against(
-    defaults: Mapping[str, Any], explicit: Mapping[str, Any], same: bool = False
-) -> dict[str, Any]:
-    """Return the leaves of `explicit` that differ from `defaults`, or equal them if `same`."""
+def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the leaves that are equal in both trees."""
     found: dict[str, Any] = {}
-    for key in defaults.keys() & explicit.keys():
-        default, value = defaults[key], explicit[key]
-        if isinstance(default, Mapping) and isinstance(value, Mapping):
-            below = _against(default, value, same)
+    for key in one.keys() & other.keys():
+        value, there = one[key], other[key]
+        if isinstance(value, Mapping) and isinstance(there, Mapping):
+            below = _shared(value, there)
             found |= {key: below} if below else {}
-        elif (_plain_value(value) == _plain_value(default)) is same:
-            found[key] = value
+        elif _plain_value(value) == _plain_value(there):
+            found[key] = there
     return found
 
 

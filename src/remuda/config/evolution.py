@@ -11,27 +11,12 @@ from pydantic_core import PydanticCustomError
 
 from remuda.config.sections import Count, Only, Section, Share
 
-EVOLUTION = Only(
-    when=lambda config: config.population.evolution.on, needs="population.evolution.every"
-)
-"""Condition: evolution is on."""
-NUMBERS = Only(
-    when=lambda config: (
-        config.population.evolution.on and bool(config.population.evolution.numbers)
-    ),
-    needs="population.evolution.every, and population.evolution.numbers",
-)
-"""Condition: hyperparameters evolve."""
+EVOLUTION = Only(needs="population.evolution.every")
+NUMBERS = Only(needs="population.evolution.every, and population.evolution.numbers")
 PERTURB = Only(
-    when=lambda config: (
-        config.population.evolution.on
-        and config.population.evolution.explore == "perturb"
-        and bool(config.population.evolution.numbers)
-    ),
     needs="population.evolution.every, population.evolution.numbers, and "
-    "population.evolution.explore perturb",
+    "population.evolution.explore perturb"
 )
-"""Condition: hyperparameters are perturbed, or inherited from two parents."""
 
 
 class NumberConfig(Section):
@@ -99,12 +84,8 @@ class EvolutionConfig(Section):
         float,
         Field(gt=0.0, le=0.5),
         Only(
-            when=lambda config: (
-                config.population.evolution.on
-                and config.population.evolution.select in ("truncation", "non_dominated")
-            ),
             needs="population.evolution.every, and population.evolution.select truncation or "
-            "non_dominated",
+            "non_dominated"
         ),
     ] = 0.25
     """The share of the population that counts as the best, and as the worst."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import datetime
 import enum
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -112,8 +111,21 @@ def _formats() -> tuple[Any, Any]:
     """Make PyYAML's safe loader and dumper, with the same rules for numbers."""
     import yaml
 
-    class Loader(_careful(yaml.SafeLoader)):  # type: ignore[misc]
-        pass
+    class Loader(yaml.SafeLoader):
+        def get_single_node(self) -> Any:
+            node = super().get_single_node()
+            if node is not None:
+                _check(node, {})
+            return node
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep)
+            except (KeyError, AttributeError, IndexError):  # PyYAML's own, of a wrong tag
+                raise RefusedYAMLError(
+                    f"{_line(node)}: a value is not what its tag (`!!bool`, `!!timestamp`) says; "
+                    "leave the tag out"
+                ) from None
 
     class Dumper(yaml.SafeDumper):  # it keeps days in quotes, for other programs
         pass
@@ -137,75 +149,34 @@ def _whole(loader: Any, node: Any) -> Any:
     return int(digits) if digits.lstrip("+-").isdecimal() else loader.construct_yaml_int(node)
 
 
-def _expanded(node: Any, sizes: dict[int, int]) -> int:
-    """Count the values in a node with aliases expanded; `sizes` caches known nodes."""
-    if node is None or isinstance(node.value, str):
+def _check(node: Any, sizes: dict[int, int], around: frozenset[int] = frozenset()) -> int:
+    """Refuse nodes that PyYAML would drop or never finish; return their number, aliases expanded.
+
+    `sizes` holds that number of every node seen so far, `around` the nodes that contain this one.
+    """
+    if id(node) in around:
+        raise RefusedYAMLError(
+            f"{_line(node)}: an alias is inside its own anchor, which would have no end; write out "
+            "what is meant"
+        )
+    if id(node) in sizes:
+        return sizes[id(node)]
+    if isinstance(node.value, str):
+        _check_text(node)
+        sizes[id(node)] = 1
         return 1
-    if id(node) not in sizes:
-        parts = [each[1] if isinstance(each, tuple) else each for each in node.value]
-        sizes[id(node)] = 1 + sum(_expanded(part, sizes) for part in parts)
-    return sizes[id(node)]
-
-
-def _careful(loader: Any) -> Any:
-    """Make a loader that refuses YAML which PyYAML would drop, hang on or fail at."""
-    import yaml
-
-    class Careful(loader):  # type: ignore[misc]
-        def __init__(self, stream: Any) -> None:
-            super().__init__(stream)
-            self._around: set[str] = set()
-            self._sizes: dict[int, int] = {}  # of nodes, with all that their aliases repeat
-            self._repeated = 0
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                event = self.peek_event()
-                if event.anchor in self._around:
-                    raise RefusedYAMLError(
-                        f"{_line(event)}: *{event.anchor} is inside &{event.anchor} itself, "
-                        "which would have no end; write out what is meant"
-                    )
-                self._repeated += _expanded(self.anchors.get(event.anchor), self._sizes)
-                if self._repeated > MOST_REPEATED:
-                    raise RefusedYAMLError(
-                        f"{_line(event)}: with *{event.anchor} its aliases repeat more than "
-                        f"{MOST_REPEATED:,} values; write out what is meant"
-                    )
-            return super().compose_node(parent, index)
-
-        def compose_scalar_node(self, anchor: Any) -> Any:
-            node = super().compose_scalar_node(anchor)
-            _check_text(node)
-            return node
-
-        def compose_sequence_node(self, anchor: Any) -> Any:
-            with self._within(anchor):
-                return super().compose_sequence_node(anchor)
-
-        def compose_mapping_node(self, anchor: Any) -> Any:
-            with self._within(anchor):
-                node = super().compose_mapping_node(anchor)
-            _check_keys(node)
-            return node
-
-        def construct_object(self, node: Any, deep: bool = False) -> Any:
-            try:
-                return super().construct_object(node, deep)
-            except (KeyError, AttributeError, IndexError):  # PyYAML's own, of a wrong tag
-                raise RefusedYAMLError(
-                    f"{_line(node)}: a value is not what its tag (`!!bool`, `!!timestamp`) says; "
-                    "leave the tag out"
-                ) from None
-
-        @contextmanager
-        def _within(self, anchor: str | None) -> Iterator[None]:
-            if anchor is not None:
-                self._around.add(anchor)
-            yield
-            self._around.discard(anchor or "")
-
-    return Careful
+    parts = node.value
+    if parts and isinstance(parts[0], tuple):
+        _check_keys(node)
+        parts = [part for pair in parts for part in pair]
+    inside = around | {id(node)}
+    sizes[id(node)] = size = 1 + sum(_check(part, sizes, inside) for part in parts)
+    if size - len(sizes) > MOST_REPEATED:
+        raise RefusedYAMLError(
+            f"{_line(node)}: its aliases repeat more than {MOST_REPEATED:,} values; write out what "
+            "is meant"
+        )
+    return size
 
 
 def _check_text(node: Any) -> None:

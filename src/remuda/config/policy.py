@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import PositiveFloat, model_validator
 
 from remuda.algorithms import AlgorithmEntry, find_algorithm
-from remuda.config.algorithms import DQNConfig, IQNConfig, PPOConfig, QLearningConfig
 from remuda.config.faults import fields_of, unknown_key
 from remuda.config.plain import Options
 from remuda.config.policy_sections import (
     ByNetwork,
+    DQNConfig,
     ExperienceConfig,
     ExplorationConfig,
+    IQNConfig,
     NetworkConfig,
+    PPOConfig,
     PublishConfig,
+    QLearningConfig,
 )
 from remuda.config.sections import (
     Count,
@@ -30,6 +34,7 @@ from remuda.config.sections import (
     Width,
     for_values,
     overlay,
+    without_idle,
 )
 from remuda.errors import ConfigError
 
@@ -42,16 +47,27 @@ def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
     return dict(policy)
 
 
-GROUPED = (
-    "experience.group is for policies without a memory: what another kept in mind is of no use; "
-    "network.recurrent is {}"
-)
 OF_RECURRENT_VALUES: dict[str, Any] = {"batch_size": 256, "experience": {"segment_length": 32}}
 """Defaults of algorithms that take transitions, for recurrent networks."""
 OF_OTHER_VALUES: dict[str, Any] = {"batch_size": 64, "experience": {"segment_length": 100}}
 """The same for other networks."""
 OF_OWN_VALUES: dict[str, Any] = {"batch_size": None, "experience": {"segment_length": None}}
 """The same for a user's module, until it is made and known to be recurrent or not."""
+
+
+def defaults_of(
+    entry: AlgorithmEntry,
+    policy: Mapping[str, Any],
+    plain: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the defaults of an algorithm with the network of `policy`, over those in `plain`."""
+    found = reduce(overlay, entry.presets, dict(plain))
+    network = overlay(found, policy).get("network", {})
+    if entry.takes != "transitions" or not isinstance(network, Mapping):
+        return found
+    if network.get("module"):
+        found = reduce(overlay, (OF_OWN_VALUES, *entry.presets), dict(plain))
+    return overlay(found, OF_RECURRENT_VALUES) if network.get("recurrent") else found
 
 
 class PolicyConfig(Section):
@@ -67,14 +83,7 @@ class PolicyConfig(Section):
     """Data of an update. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps drawn
     from the replay memory; PPO draws whole segments, as many steps as a rollout has, for each
     rollout played. `hybrid`, for PPO: the newest rollout and such segments."""
-    on_policy_share: Annotated[
-        Share,
-        Only(
-            "rollouts",
-            when=lambda policy: policy.learning_mode == "hybrid",
-            needs="{}learning_mode hybrid",
-        ),
-    ] = 0.5
+    on_policy_share: Annotated[Share, Only("rollouts", needs="{}learning_mode hybrid")] = 0.5
     """`hybrid`: the share of an update's steps that come from the newest rollout."""
     network: NetworkConfig = NetworkConfig()
     """The network."""
@@ -123,9 +132,7 @@ class PolicyConfig(Section):
     """Initial weights from a policy of another run, as `RUN:policy`; `RUN` alone: the policy of the
     same name there, or the only one. Append `@VERSION`, `@best` or `@checkpoint-N` for other than
     the newest weights. Networks must be equal. None: random weights."""
-    init_optimizer: Annotated[
-        bool, Only(when=lambda policy: policy.init_from is not None, needs="{}init_from")
-    ] = False
+    init_optimizer: Annotated[bool, Only(needs="{}init_from")] = False
     """`init_from`: also take Adam's moments, with the matching weights, from the run's newest
     checkpoint or the named one. Policies born later start without."""
     experience: ExperienceConfig = ExperienceConfig()
@@ -152,22 +159,22 @@ class PolicyConfig(Section):
             entry = find_algorithm(str(data.get("algorithm", "iqn")))
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        network = plain.get("network", {})
-        if isinstance(network, Mapping) and entry.takes == "transitions":
-            presets: list[Mapping[str, Any]] = [p.get("network", {}) for p in entry.presets]
-            network = reduce(overlay, [*presets, network])
-            if network.get("recurrent"):
-                plain = overlay(OF_RECURRENT_VALUES, plain)
-        for preset in reversed(entry.presets):
-            plain = overlay(preset, plain)
-        if entry.takes == "transitions" and isinstance(network, Mapping) and network.get("module"):
-            plain = overlay(OF_OWN_VALUES, plain)
-        return plain
+        return overlay(defaults_of(entry, plain), plain)
 
     @property
     def entry(self) -> AlgorithmEntry:
         """The registered algorithm."""
         return find_algorithm(self.algorithm)
+
+    def resolved(self, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return plain data to compare policies by what has an effect on them.
+
+        Other settings have the values of `usual`, or else the algorithm's defaults.
+        """
+        usual = usual or usual_policy(self.algorithm).model_dump(mode="json")
+        tree = without_idle(self, usual, self.entry.unused)
+        tree["network"]["shared"] = self.shares_network
+        return tree
 
     @property
     def shares_network(self) -> bool | None:
@@ -258,6 +265,11 @@ class PolicyConfig(Section):
             )
         if not (network.module or network.convolutions or network.hidden):
             raise ValueError("network.hidden is empty; a network needs a layer at least")
+        if self.experience.group and network.recurrent:
+            raise ValueError(
+                "experience.group is for policies without a memory: what another kept in mind is "
+                f"of no use; network.recurrent is {network.recurrent}"
+            )
         if self.rollout_length:
             return self._fits_ppo()
         if self.learning_mode != "off_policy":
@@ -269,8 +281,6 @@ class PolicyConfig(Section):
 
     def _fits_values(self) -> PolicyConfig:
         experience, network = self.experience, self.network
-        if network.recurrent and experience.group:
-            raise ValueError(GROUPED.format(network.recurrent))
         if self.waits_for_network:
             return self  # `with_network` checks it
         if experience.burn_in >= experience.segment_length:
@@ -348,8 +358,6 @@ class PolicyConfig(Section):
                 "ppo.normalise_rewards needs the learning_mode on_policy: it follows each stream's "
                 "rewards in the order in which they came"
             )
-        if self.experience.group and self.network.recurrent:
-            raise ValueError(GROUPED.format(self.network.recurrent))
         if self.network.noisy:
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
         if self.network.dueling:
@@ -362,3 +370,9 @@ class PolicyConfig(Section):
                 f"{self.network.recurrent}; set one of them to 0"
             )
         return self
+
+
+@cache
+def usual_policy(algorithm: str) -> PolicyConfig:
+    """Return the default policy of an algorithm."""
+    return PolicyConfig.model_validate({"algorithm": algorithm})

@@ -1,16 +1,25 @@
-"""The sections of a policy's configuration: network, exploration, experience and publishing."""
+"""The sections of a policy's configuration: network, exploration, experience, its algorithm."""
 
 from __future__ import annotations
 
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, PositiveFloat, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from remuda.config.plain import Options
 from remuda.config.sections import (
     Count,
+    CountOrNone,
     Only,
     Section,
     Share,
@@ -18,6 +27,7 @@ from remuda.config.sections import (
     SizeOrNone,
     Width,
     WidthOrNone,
+    at_most,
     for_ppo,
     for_values,
 )
@@ -45,9 +55,7 @@ class NetworkConfig(Section):
     module: str = ""
     """Your own network, as `module:Name` of a class or function that returns a torch.nn.Module. It
     maps observations [B, *shape] to features [B, F] and replaces convolutions and hidden layers."""
-    options: Annotated[
-        Options, Only(when=lambda policy: bool(policy.network.module), needs="{}network.module")
-    ] = {}
+    options: Annotated[Options, Only(needs="{}network.module")] = {}
     """Arguments of `module`."""
     hidden: tuple[Width, ...] = (250, 250)
     """Units of each hidden layer; with `module`: none, or layers between it and the head. IQN
@@ -62,10 +70,7 @@ class NetworkConfig(Section):
     """Activation after each hidden layer. PPO: tanh."""
     convolutions: tuple[tuple[Width, Width, Width], ...] = ()
     """For images: [channels,kernel,stride] of each layer before the hidden ones."""
-    layout: Annotated[
-        Literal["auto", "hwc", "chw"],
-        Only(when=lambda policy: bool(policy.network.convolutions), needs="{}network.convolutions"),
-    ] = "auto"
+    layout: Annotated[Literal["auto", "hwc", "chw"], Only(needs="{}network.convolutions")] = "auto"
     """The axes of images: height, width, channels or channels, height, width. `auto`: as the
     environment declares them, else the two most similar axes are height and width; a run reports
     its choice, and refuses ambiguous shapes."""
@@ -112,10 +117,7 @@ class ExperienceConfig(Section):
 
     capacity: Annotated[
         Count,
-        Only(
-            when=lambda policy: policy.keeps_experience,
-            needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length",
-        ),
+        Only(needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length"),
     ] = 100_000
     """The most steps that are kept; the oldest segment is dropped. A segment holds at most one
     episode, so short episodes waste room: with a mean of 3 steps and segments of 100, about 3,000
@@ -136,10 +138,7 @@ class ExperienceConfig(Section):
     recurrent state and are not trained on. Segments that begin an episode need none."""
     replay_ratio: Annotated[
         Annotated[PositiveFloat, AfterValidator(_pauses)] | None,
-        Only(
-            when=lambda policy: policy.learning_mode == "off_policy",
-            needs="{0}learning_mode off_policy; a rollout is trained on {0}ppo.epochs times",
-        ),
+        Only(needs="{0}learning_mode off_policy; a rollout is trained on {0}ppo.epochs times"),
     ] = 0.64
     """The most training samples per collected step. IQN and DQN: None trains without pause, in
     `async` only, and depends on the scheduler. In `sequential` and `lockstep` the environment waits
@@ -153,13 +152,7 @@ class ExperienceConfig(Section):
     `capacity` steps ahead of the replay ratio. PPO: `wait` while a complete rollout has not been
     taken; with `overwrite` learners take the newest complete rollout, and skipped ones count as
     lost."""
-    wait_limit: Annotated[
-        PositiveFloat,
-        Only(
-            when=lambda policy: policy.experience.on_full == "wait",
-            needs="{}experience.on_full wait",
-        ),
-    ] = 2.0
+    wait_limit: Annotated[PositiveFloat, Only(needs="{}experience.on_full wait")] = 2.0
     """`wait`: the most seconds that the actor waits for a learner that takes nothing. The actor
     waits for as long as two of its updates usually take, at least 0.2 seconds and at most this;
     then the learner's steps are overwritten and counted until it takes some again."""
@@ -182,3 +175,126 @@ class PublishConfig(Section):
     `double_buffer`: each publication writes the copy that actors do not read, then they switch."""
     every: Count = 10
     """Updates between two publications."""
+
+
+MOST_PARTS = at_most(10**6, "each with a gradient step")
+FEWEST, MOST = 4, 32  # the default range of minibatches per epoch; larger updates have more
+LARGEST = 1_300
+"""Steps per default minibatch, while there are fewer than `MOST`. It is neither a round number nor
+a power of 2, since updates vary by up to a segment and must not straddle an edge."""
+
+
+class QLearningConfig(Section):
+    """Settings that DQN and IQN share, each with its own values."""
+
+    double: Annotated[bool, Only(instead="dqn.double iqn.double")] = True
+    """Choose the next action by the online network and value it by the target network (van Hasselt
+    et al. 2016)."""
+    huber: Annotated[
+        PositiveFloat,
+        Field(allow_inf_nan=False),
+        Only(instead="dqn.huber iqn.huber ppo.value_clip"),
+    ] = 1.0
+    """Error beyond which the loss is linear instead of quadratic, in scaled units of reward."""
+    target_every: Annotated[Count, Only(instead="dqn.target_every iqn.target_every")] = 200
+    """Updates between two copies of the online network into the target network."""
+
+
+class DQNConfig(QLearningConfig):
+    """Settings of DQN (Mnih et al. 2015) and of custom algorithms that take transitions."""
+
+
+class IQNConfig(QLearningConfig):
+    """Settings of IQN (Dabney et al. 2018)."""
+
+    quantiles: Width = 12
+    """Quantiles drawn for an update, and midpoints used to act."""
+    cosines: Width = 64
+    """Cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
+
+
+class PPOConfig(Section):
+    """Settings of PPO (Schulman et al. 2017)."""
+
+    rollout_length: Annotated[Size, Only(instead="batch_size")] = 128
+    """Turns per stream in a rollout; an update trains on streams x turns steps."""
+    epochs: Annotated[Size, Only(instead="experience.replay_ratio")] = 4
+    """Passes of an update over its rollout."""
+    minibatches: Annotated[
+        Annotated[PositiveInt, MOST_PARTS] | None, Only(instead="batch_size")
+    ] = None
+    """Minibatches per epoch, each with a gradient step. None: 4, or 8, 16 or 32 if minibatches
+    would exceed 1,300 steps, counting all seats and copies that the policy plays."""
+    gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
+    """Decay of temporal-difference errors in generalised advantages (Schulman et al. 2016)."""
+    clip: PositiveFloat = 0.2
+    """The probability ratio is clipped this far from 1."""
+    value_clip: Annotated[PositiveFloat | None, Only(instead="dqn.huber iqn.huber")] = None
+    """Clip of a value's change in one update, in the units in which values are learned. None: no
+    clip."""
+    value_cost: NonNegativeFloat = 0.5
+    """Weight of the value loss."""
+    entropy_cost: Annotated[NonNegativeFloat, Only(instead="exploration.end")] = 0.01
+    """Weight of the entropy bonus."""
+    anchor_cost: NonNegativeFloat = 0.0
+    """Weight of KL(policy, anchor), where the anchor is an earlier policy. It stabilises self-play
+    (as in magnetic mirror descent, Sokota et al. 2023)."""
+    anchor_every: Annotated[Count, Only(needs="{}ppo.anchor_cost")] = 100
+    """Updates after which the anchor becomes a copy of the policy; for `average`, the time constant
+    in updates."""
+    anchor: Annotated[Literal["copy", "average"], Only(needs="{}ppo.anchor_cost")] = "copy"
+    """`copy`: the anchor is an earlier copy of the policy. `average`: it is a moving average of its
+    weights, which moves 1 / `anchor_every` of the way with each update. Averaging removes the
+    noise of single updates and comes closer to an equilibrium."""
+    target_kl: PositiveFloat | None = None
+    """End an update early once the policy has moved by 1.5 times this KL divergence, in nats. None:
+    never."""
+    normalise_advantages: bool = True
+    """Normalise the advantages of each minibatch to mean 0 and standard deviation 1."""
+    normalise_values: bool = True
+    """Normalise value targets by their running mean and standard deviation (PopArt, van Hasselt et
+    al. 2016), so the scale of rewards, and `reward_scale`, matter little."""
+    normalise_observations: bool = False
+    """Normalise each input by its running mean and standard deviation, clipped to 10."""
+    normalise_rewards: Annotated[bool, Only(instead="reward_scale")] = False
+    """Divide rewards by the standard deviation of their running discounted sum. Truncation does not
+    reset the sum."""
+    correction: Literal["decoupled", "vtrace", "none"] | None = None
+    """Off-policy correction for steps of older weights. `decoupled`: weigh each step by its
+    probability ratio to the newest weights, at most 2 (Hilton et al. 2022). `vtrace`: also weigh
+    later errors in its segment, at most 1 (Espeholt et al. 2018). `none`: no correction. None:
+    `decoupled` in the learning mode `on_policy`, else `vtrace`."""
+    correction_limit: Annotated[
+        PositiveFloat | None,
+        Only(
+            when=lambda policy: policy.correction != "none",
+            needs="{}ppo.correction decoupled or vtrace",
+        ),
+    ] = None
+    """The largest weight of a step in that correction. None: 2 with `decoupled`, 1 with `vtrace`.
+    """
+    max_staleness: Annotated[CountOrNone | None, Only(instead="experience.capacity")] = None
+    """Do not train on segments whose weights are more than this many versions old. Segments that
+    another policy of the group played count from that policy's newest version. None: as with
+    `wait`, where the actor is at most one rollout ahead."""
+    anneal_steps: Count | None = None
+    """Trained steps over which the learning rate falls linearly to 0. None: it is constant."""
+
+    def parts(self, steps: float) -> int:
+        """Return the minibatches per epoch for an update of so many steps.
+
+        Their default size is bounded: with 4 minibatches of three seats of 64 copies PPO made too
+        few gradient steps (docs/worlds.md, "What PPO's defaults come to").
+        """
+        if self.minibatches is not None:
+            return self.minibatches
+        parts = FEWEST
+        while parts < MOST and steps > parts * LARGEST:
+            parts *= 2
+        return parts
+
+    def largest_part(self, steps: float) -> float:
+        """Return the most steps of a minibatch of an update of up to so many steps."""
+        if self.minibatches is not None:
+            return steps / self.minibatches
+        return min(steps / FEWEST, max(LARGEST, steps / MOST))

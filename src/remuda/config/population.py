@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config.evolution import EvolutionConfig
 from remuda.config.plain import Options
@@ -21,37 +21,23 @@ from remuda.config.sections import (
 
 FEW = at_most(10_000, "each with a learner and the memory of its experience; give fewer")
 """The most policies: each needs a name, a learner and memory."""
-BIRTHS = Only(
-    when=lambda config: config.population.births.every is not None, needs="population.births.every"
+DEALT = Only(
+    when=lambda config: config.population.dealt,
+    needs="a population: population.policies, or a population.matchmaker other than fixed",
 )
-"""Condition: births by rating."""
-PLACES = Only(
-    when=lambda config: (
-        config.population.births.every is not None or bool(config.population.director)
-    ),
-    needs="population.births.every or population.director",
-)
-"""Condition: policies may be born."""
+BIRTHS = Only(needs="population.births.every")
+PLACES = Only(needs="population.births.every or population.director")
 SNAPSHOTS = Only(
     when=lambda config: config.population.keeps_copies,
     needs="population.snapshots.every, population.snapshots.win_rate or population.matchmaker "
     "league",
 )
-"""Condition: frozen copies are kept."""
-MIXED = Only(
-    when=lambda config: config.population.matchmaker == "mixed", needs="population.matchmaker mixed"
-)
-"""Condition: several matchmakers are combined."""
-LEAGUE = Only(
-    when=lambda config: config.population.matchmaker == "league",
-    needs="population.matchmaker league",
-)
-"""Condition: a league of main agents and exploiters."""
+MIXED = Only(needs="population.matchmaker mixed")
+LEAGUE = Only(needs="population.matchmaker league")
 PRIORITIZED = Only(
     when=lambda config: config.population.deals("prioritized"),
     needs="population.matchmaker prioritized, or a share of it in population.shares",
 )
-"""Condition: opponents are weighted by win rates."""
 
 
 class TeamConfig(Section):
@@ -119,13 +105,7 @@ class BirthsConfig(Section):
     """Places for policies born later, `born_0`, `born_1` and so on. Each has a learner, idle while
     the place is empty, and memory for experience. The place of a retired policy becomes empty too.
     """
-    every: Annotated[
-        Count | None,
-        Only(
-            when=lambda config: config.population.births.places > 0,
-            needs="population.births.places",
-        ),
-    ] = None
+    every: Annotated[Count | None, Only(needs="population.births.places")] = None
     """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
     the lowest-rated one retires once the newborn plays. Both are among the policies that may take
     every seat. None: only your own director orders births."""
@@ -179,14 +159,7 @@ class LeagueConfig(Section):
     games: CountOrNone = 100
     """Matches against all of these together needed for that win rate."""
     reset: Annotated[
-        Share,
-        Only(
-            when=lambda config: (
-                config.population.matchmaker == "league"
-                and bool(config.population.league.league_exploiters)
-            ),
-            needs="population.matchmaker league, and population.league.league_exploiters",
-        ),
+        Share, Only(needs="population.matchmaker league, and population.league.league_exploiters")
     ] = 0.25
     """Probability that a league exploiter is reset when it is copied."""
 
@@ -269,13 +242,7 @@ class PopulationConfig(Section):
     ] = 0.5
     """`self_play`: the share of the other seats for the live weights; frozen copies take the rest,
     unless `population.snapshots.share` is set."""
-    window: Annotated[
-        PositiveFloat,
-        Only(
-            when=lambda config: config.population.matchmaker == "fitness",
-            needs="population.matchmaker fitness",
-        ),
-    ] = 4.0
+    window: Annotated[PositiveFloat, Only(needs="population.matchmaker fitness")] = 4.0
     """`fitness`: the largest difference of ratings in a match; ratings begin at 25. A policy with
     too few others in this window meets those with the closest ratings."""
     weighting: Annotated[Literal["hard", "even", "capped", "uniform"], PRIORITIZED] = "hard"
@@ -350,3 +317,22 @@ class PopulationConfig(Section):
             or bool(self.director)
             or self.evolution.on
         )
+
+
+class AnalysisConfig(Section):
+    """Analysis of a population during a run, from the results of its matches."""
+
+    every: NonNegativeFloat | None = 60.0
+    """Seconds between two analyses of the payoffs between members: equilibrium, support, diversity,
+    cycles. A low-priority process computes them, and the run never waits for it. 0 or None: no
+    analysis."""
+    members: Annotated[
+        int,
+        Field(ge=2, le=512),
+        Only(
+            when=lambda config: config.population.dealt and bool(config.analysis.every),
+            needs="a population, and analysis.every",
+        ),
+    ] = 64
+    """The most members in an analysis: learning policies first, then frozen copies, the newest of
+    each policy in turn."""

@@ -5,69 +5,30 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from remuda.config.plain import read_yaml
 from remuda.config.sections import overlay
 from remuda.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A tree of settings above the defaults and below the user's."""
+    """A tree of settings above the defaults and below the user's; see `presets.yaml`."""
 
     suits: str
-    """The environments that it is for."""
     reason: str
-    """Why these settings suit them."""
     tree: Mapping[str, Any]
     game: str = ""
-    """The only environment with the options in it; empty: it has no options."""
 
 
-PRESETS: Mapping[str, Preset] = {
-    "mpe": Preset(
-        suits="MPE's speaker and listener (`pettingzoo:mpe2.simple_speaker_listener_v4`), and "
-        "similar small environments in which agents must learn to communicate",
-        reason="Episodes have 25 steps, and each step is rewarded: hence a short horizon and one "
-        "segment per episode. An environment in Python is slower than the network: hence 15 epochs "
-        "over each rollout, in one minibatch. Rollouts of many copies are large, since in small "
-        "updates a speaker's messages are lost in noise and the listener ignores them. Spread and "
-        "tag reach the same or more without this preset.",
-        tree={
-            "env": {"num_envs": 64},
-            "policy": {
-                "algorithm": "ppo",
-                "discount": 0.95,
-                "learning_rate": 7e-4,
-                "network": {"activation": "relu"},
-                "experience": {"segment_length": 25},
-                "ppo": {"rollout_length": 50, "epochs": 15, "minibatches": 1},
-            },
-        },
-    ),
-    "pursuit": Preset(
-        suits="SISL's pursuit (`pettingzoo:sisl/pursuit_v5`)",
-        reason="An option of the environment gives each pursuer its own reward. By default all get "
-        "the mean, which adds up to the same for the team but does not show whose catch it was. A "
-        "turn costs milliseconds, so each rollout gets twice the usual epochs, with minibatches of "
-        "half the size and half the learning rate. Observations, which are counts divided by ten, "
-        "are normalised. Policy and value share a network, which was better in three of four seeds "
-        "on a fast copy of pursuit. Evaluations sample actions, as in training: pursuers that all "
-        "take their likeliest action get stuck.",
-        game="pettingzoo:sisl/pursuit_v5",
-        tree={
-            "env": {"options": {"shared_reward": False}},
-            "run": {"evaluate_sampled": True},
-            "policy": {
-                "algorithm": "ppo",
-                "learning_rate": 5e-4,
-                "network": {"shared": True},
-                "ppo": {"epochs": 8, "minibatches": 8, "normalise_observations": True},
-            },
-        },
-    ),
-}
-"""Named presets; `benchmarks/worlds.py` measures them."""
+@cache
+def all_presets() -> dict[str, Preset]:
+    """Return all presets and their names."""
+    found = read_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    return {name: Preset(**preset) for name, preset in found.items()}
 
 
 def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -85,7 +46,7 @@ def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> 
 def check_presets(names: str | Iterable[str], game: str) -> None:
     """Raise a `ConfigError` where a preset has options of another game than this."""
     for name in [names] if isinstance(names, str) else names:
-        own = PRESETS[name].game
+        own = all_presets()[name].game
         if own and own != game:
             raise ConfigError(
                 f"preset {name} is for {own}, and the game is {game}; leave the preset out, or "
@@ -108,10 +69,12 @@ def preset_tree(names: Iterable[str]) -> dict[str, Any]:
     """Overlay presets, later ones overriding earlier ones."""
     tree: dict[str, Any] = {}
     for name in names:
-        if name not in PRESETS:
-            near = difflib.get_close_matches(name, PRESETS, n=1)
+        if name not in all_presets():
+            near = difflib.get_close_matches(name, all_presets(), n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            known = "; ".join(f"{each}: for {preset.suits}" for each, preset in PRESETS.items())
+            known = "; ".join(
+                f"{each}: for {preset.suits}" for each, preset in all_presets().items()
+            )
             raise ConfigError(f"there is no preset {name!r}: {hint}There are: {known}")
-        tree = overlay(tree, PRESETS[name].tree)
+        tree = overlay(tree, all_presets()[name].tree)
     return tree

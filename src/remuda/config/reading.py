@@ -9,13 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from remuda import code_paths
 from remuda.config.faults import LONGEST_SHOWN, explain
 from remuda.config.plain import RefusedYAMLError, read_yaml, write_yaml
 from remuda.config.sections import fault_of_path
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
-from remuda.pickled import read_beside
+from remuda.loading import read_beside
 
 # A cut file may still be YAML, and say something else: 400 turns are 4, or as many as by default.
 # Comments, so that keys can be added below the last line by hand.
@@ -37,7 +36,6 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read the tree in a YAML file without validating it, and register user code beside it."""
     data = read_tree(path)
     read_beside(path, data)
-    code_paths.read_beside(path)
     return data
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import attrgetter, getitem
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
@@ -24,7 +27,7 @@ from pydantic_core import PydanticCustomError
 
 from remuda.algorithms import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
 from remuda.algorithms import Section as AlgorithmSection
-from remuda.pickled import add_pickles, pickles_in
+from remuda.loading import add_pickles, pickles_in
 
 
 def at_most(most: int, why: str) -> AfterValidator:
@@ -77,14 +80,14 @@ def by_leaf(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def text_of_path(value: object) -> object:
-    """Convert a path to text; return anything else unchanged."""
-    return str(value) if isinstance(value, Path) else value
-
-
-def expanded(path: object) -> object:
-    """Expand `~` in a path or text; return anything else unchanged."""
-    return os.path.expanduser(path) if isinstance(path, str | Path) else path
+def at_key(tree: Any, key: str, missing: Any = None) -> Any:
+    """Return the value at a dotted key of a tree of sections and mappings."""
+    for part in key.split("."):
+        if isinstance(tree, Mapping):
+            tree = tree.get(part, missing)
+        else:
+            tree = getattr(tree, part, missing)
+    return tree
 
 
 LONGEST_PATH = 4095  # the most bytes of a path that the system opens
@@ -101,21 +104,21 @@ def fault_of_path(text: str) -> str:
     return ""
 
 
-def _path(value: object) -> object:
-    if isinstance(value, str | Path) and (fault := fault_of_path(str(value))):
+def _text_of_path(value: object) -> object:
+    if not isinstance(value, str | Path):
+        return value
+    if fault := fault_of_path(str(value)):
         raise PydanticCustomError("path", fault)
-    return expanded(value)
+    return str(value)
 
 
-def _text(value: object) -> object:
-    if isinstance(value, str | Path) and (fault := fault_of_path(str(value))):
-        raise PydanticCustomError("path", fault)
-    return text_of_path(value)
+def _expanded(value: object) -> object:
+    return os.path.expanduser(value) if isinstance(value, str) else value
 
 
-Place = Annotated[Path, BeforeValidator(_path)]
+Place = Annotated[Path, BeforeValidator(_expanded), BeforeValidator(_text_of_path)]
 """A path, with `~` expanded."""
-Reference = Annotated[str, BeforeValidator(_text)]
+Reference = Annotated[str, BeforeValidator(_text_of_path)]
 """A path as text, followed by a reference such as `:policy`."""
 
 
@@ -175,43 +178,35 @@ class Section(BaseModel):
 class Only:
     """A condition under which a field has an effect; `unused_settings.py` reports the others."""
 
-    takes: Takes | None = None
-    """The data that the policy's algorithm takes; None for any."""
-    section: AlgorithmSection | None = None
-    """The section of the policy's algorithm; None for any."""
+    takes: Takes | None = None  # the data that the policy's algorithm takes; None for any
+    section: AlgorithmSection | None = None  # the section of that algorithm; None for any
     when: Callable[[Any], bool] | None = None
-    """A test of the policy, or of the whole tree for fields that belong to no policy."""
+    """A test of the policy, or of the whole tree for fields that belong to no policy. None: `needs`
+    up to its semicolon is the test."""
     needs: str = ""
-    """The setting that fulfils that test, for messages."""
-    instead: str = ""
-    """Keys of a policy that do the same in other algorithms."""
+    """The settings that the field needs, for messages: `KEY`, `KEY or KEY`, `KEY VALUE or VALUE`,
+    or several of these with a comma between them."""
+    instead: str = ""  # keys of a policy that do the same in other algorithms
 
     def within(self, outer: Only | None) -> Only:
         """Combine the mark of a field with that of its section."""
         if outer is None:
             return self
-        return replace(
-            self,
-            takes=self.takes or outer.takes,
-            section=self.section or outer.section,
-            when=self.when or outer.when,
-            needs=self.needs or outer.needs,
-            instead=self.instead or outer.instead,
-        )
+        takes, section = self.takes or outer.takes, self.section or outer.section
+        test = self if self.needs else outer
+        return Only(takes, section, test.when, test.needs, self.instead or outer.instead)
 
     def reads(self, section: Any) -> bool:
         """Return whether the field has an effect in this section."""
-        if not self._suits(section.entry if self._asks else None):
+        if self._asks and not self._suits(section.entry):
             return False
-        return self.when is None or self.when(section)
+        return self.when(section) if self.when is not None else _has(section, self.needs)
 
     @property
     def _asks(self) -> bool:
         return self.takes is not None or self.section is not None
 
-    def _suits(self, entry: AlgorithmEntry | None) -> bool:
-        if entry is None:
-            return True
+    def _suits(self, entry: AlgorithmEntry) -> bool:
         return self.takes in (None, entry.takes) and self.section in (None, entry.section)
 
     def words(self, algorithm: str, prefix: str) -> str:
@@ -229,6 +224,46 @@ class Only:
             those = " and ".join(name for name, entry in BUILT_IN.items() if self._suits(entry))
             return f"has no effect: it is for {those}, not {algorithm}{advice}"
         return f"has no effect without {self.needs.format(prefix)}"
+
+
+def _has(section: Any, needs: str) -> bool:
+    """Return whether a section has the settings that `Only.needs` names."""
+    for clause in re.split(", and |, ", needs.partition(";")[0].format("")) if needs else ():
+        key, *others = clause.replace(" or ", " ").split()
+        if others and "." not in others[0]:  # values
+            found = attrgetter(key)(section) in others
+        else:
+            found = any(attrgetter(each)(section) for each in (key, *others))
+        if not found:
+            return False
+    return True
+
+
+def conditions(
+    model: type[BaseModel], prefix: str = "", outer: Only | None = None
+) -> Iterator[tuple[str, Only]]:
+    """Yield all conditional leaves under a section, but not those of `policy` in the whole tree."""
+    for name, info in model.model_fields.items():
+        own = next((part for part in info.metadata if isinstance(part, Only)), None)
+        only = own.within(outer) if own is not None else outer
+        section = info.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            if name != "policy":  # whose conditions are about one policy
+                yield from conditions(section, f"{prefix}{name}.", only)
+        elif only is not None:
+            yield f"{prefix}{name}", only
+
+
+def without_idle(
+    section: Section, usual: Mapping[str, Any], idle: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return a section as plain data; settings without effect, and `idle`, have `usual` values."""
+    tree = section.model_dump(mode="json")
+    unread = (key for key, only in conditions(type(section)) if not only.reads(section))
+    for key in (*unread, *idle):
+        *parents, name = key.split(".")
+        reduce(getitem, parents, tree)[name] = reduce(getitem, parents, usual)[name]
+    return tree
 
 
 @dataclass(frozen=True)

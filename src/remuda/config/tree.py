@@ -8,23 +8,22 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, NonNegativeInt, ValidationError, model_validator
 
 from remuda.algorithms import BUILT_IN, find_algorithm
-from remuda.config.analysis import DEALT, AnalysisConfig
-from remuda.config.cluster import ClusterConfig
-from remuda.config.differences import with_own_defaults
+from remuda.config.differences import beyond, with_own_defaults
 from remuda.config.faults import explain
 from remuda.config.plain import plain_data
 from remuda.config.policy import PolicyConfig, with_module
-from remuda.config.population import PopulationConfig
+from remuda.config.population import DEALT, AnalysisConfig, PopulationConfig
 from remuda.config.run import (
     CHILDREN,
     ActorConfig,
     CheckpointConfig,
+    ClusterConfig,
     EnvConfig,
     LearnersConfig,
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Each, Place, Section, overlay
+from remuda.config.sections import Each, Place, Section, overlay, without_idle
 from remuda.errors import ConfigError
 
 MOST_UPDATES = 1000
@@ -137,6 +136,17 @@ class Config(Section):
     def scripted_members(self) -> dict[str, str]:
         """Scripted members of the population; reserved seats are named after their agent."""
         return self.population.scripted | self.seats_taken
+
+    def resolved(self) -> dict[str, Any]:
+        """Return plain data to compare runs by what has an effect on them.
+
+        `policies` holds only what differs from `policy`.
+        """
+        tree = without_idle(self, Config().model_dump(mode="json"))
+        tree["policy"] = usual = self.policy.resolved()
+        own = {name: beyond(self.policy_of(name).resolved(usual), usual) for name in self.policies}
+        tree["policies"] = {name: differences for name, differences in own.items() if differences}
+        return tree
 
     def policy_of(self, name: str) -> PolicyConfig:
         """Return the configuration of a policy: `policy`, overridden by `policies`."""

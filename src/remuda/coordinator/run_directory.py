@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from remuda import code_paths, pickled
+from remuda import loading
 from remuda.checkpoint.names import file_name, new_directory
 from remuda.checkpoint.opening import ANY_SIZE, open_file, read_file
 from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
@@ -90,7 +90,7 @@ class RunDirectory:
         path = config.run.directory or Path("runs")
         try:
             if config.run.directory is None:
-                shown = pickled.without_digest(config.game).removeprefix(pickled.PREFIX)
+                shown = loading.without_digest(config.game).removeprefix(loading.PREFIX)
                 path = new_directory(path, shown)
             run = RunDirectory(path.absolute())  # user code may change the current directory
             if run.config.exists():
@@ -253,10 +253,10 @@ class RunDirectory:
     def save_code(self, config: Config) -> None:
         """Write pickled user code, and where other modules were found."""
         tree = config.model_dump(mode="json")
-        for name in pickled.names_in(tree):
-            write_file(self.path / pickled.file_name(name), pickled.pickle_of(name))
-        found = code_paths.found_here(pickled.texts_in(tree))
-        write_file(self.path / code_paths.FILE, json.dumps(found, indent=1).encode())
+        for name in loading.names_in(tree):
+            write_file(self.path / loading.file_name(name), loading.pickle_of(name))
+        found = loading.found_here(tree)
+        write_file(self.path / loading.PATHS, json.dumps(found, indent=1).encode())
 
     def read_metrics(self, damaged: list[int] | None = None) -> tuple[Record, ...]:
         try:
@@ -395,8 +395,8 @@ def way_on(run: RunDirectory) -> str:
         tree = run.read_config().model_dump(mode="json")
     except RemudaError:
         tree = {}
-    if pickled.is_pickled(str(tree.get("game", ""))):  # its code must be passed again
+    if loading.is_pickled(str(tree.get("game", ""))):  # its code must be passed again
         return f'continue with: remuda.train(THE GAME, resume="{run.path}")'
-    if any(pickled.names_in(tree)):
+    if any(loading.names_in(tree)):
         return f'pass its code again: remuda.train(..., resume="{run.path}")'
     return f"continue with: remuda train --resume {path}"

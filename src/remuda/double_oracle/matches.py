@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from remuda.crossplay import Entrant
 from remuda.envs.registry import RANDOM
 from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import Target
+from remuda.tournaments.entrants import Entrant
 from remuda.types import Integers, Numbers
 
 INTERVAL = 0.95  # the probability of an interval

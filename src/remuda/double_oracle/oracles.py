@@ -16,11 +16,12 @@ import numpy as np
 
 from remuda.analysis.returns import mean_of
 from remuda.config import Config, load_config
-from remuda.crossplay import Entrant, Player
 from remuda.double_oracle.oracle_game import name_of
+from remuda.envs.registry import agents_of
 from remuda.exploiting.matches import Lineup, play_lineups
-from remuda.exploiting.target import Target, agents_of
+from remuda.exploiting.target import Target
 from remuda.exploiting.training import NUM_ENVS, ExploiterSettings, ways_to_act
+from remuda.tournaments.entrants import Entrant, Player
 from remuda.types import Numbers
 
 GAME = "remuda.double_oracle.oracle_game:AgainstTargets"

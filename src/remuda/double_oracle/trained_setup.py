@@ -14,10 +14,10 @@ from remuda.double_oracle.iterations import Setup
 from remuda.double_oracle.meta_solvers import ZERO_SUM, check_zero_sum
 from remuda.double_oracle.oracle_game import name_of
 from remuda.double_oracle.oracles import OracleSettings, SeatedTarget, config_of
-from remuda.envs.registry import RANDOM, make_env
+from remuda.envs.registry import RANDOM, agents_of, make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.exploiting.matches import Lineup, play_lineups
-from remuda.exploiting.target import Target, agents_of
+from remuda.exploiting.target import Target
 from remuda.exploiting.training import check_whole
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.types import Numbers

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from remuda import loading, pickled
+from remuda import loading
 from remuda.envs import data, own_games
 from remuda.envs.adapters.wrapping import METRICS, NOTHING, WRAPPERS, Wrapping
 from remuda.envs.libraries import LIBRARIES
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
+from remuda.types import AgentSpec
 from remuda.user_code import naming_user_code
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Game:
     def load(self) -> Callable[..., Any]:
         """Import the factory."""
         if self.pickle:
-            return cast(Callable[..., Any], pickled.load_object(self.name, self.pickle))
+            return cast(Callable[..., Any], loading.load_object(self.name, self.pickle))
         library, _, game = self.factory.partition(":")
         if library in LIBRARIES:
             return partial(own_games.import_factory(LIBRARIES[library].adapter), game)
@@ -84,8 +85,8 @@ class Game:
                 f"{self.name} has no scripted policy {name!r}; "
                 f"it has {', '.join([RANDOM, *self.scripted])}, and takes yours as module:callable"
             )
-        if pickled.is_pickled(name):
-            return pickled.load_named(name)
+        if loading.is_pickled(name):
+            return loading.load_named(name)
         module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
             policy: object = getattr(loading.import_module(module), attribute)
@@ -166,8 +167,8 @@ def find_game(name: str) -> Game:
         return GAMES[name]
     if is_known(name):
         return Game(name, f"a game of {name.partition(':')[0]}", "unknown", factory=name)
-    if pickled.is_pickled(name):
-        data = pickled.pickle_of(name)
+    if loading.is_pickled(name):
+        data = loading.pickle_of(name)
         return Game(name, "your game", "unknown", factory="", pickle=data)
     if ":" in name:
         return Game(name, "your game", "unknown", factory=name)
@@ -188,8 +189,15 @@ def name_game(game: object) -> str:
         own_games.check_factory(game, "game")
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    name = pickled.name_object(game, "the game")
+    name = loading.name_object(game, "the game")
     return next((own.name for own in GAMES.values() if own.factory == name), name)
+
+
+def agents_of(name: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
+    """Return the agents of a game, which is made and closed for it."""
+    env = make_env(name, 1, **options)
+    env.close()
+    return tuple(env.agents)
 
 
 def make_env(name: str, num_envs: int, /, **options: Any) -> VectorEnv:

@@ -17,10 +17,10 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UserCodeError
 from remuda.forkserver.activity import ProcessId, started
 from remuda.forkserver.child import ignore_held_signals
+from remuda.loading import add_pickles
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
-from remuda.pickled import add_pickles
 from remuda.rng import seed_libraries
 from remuda.types import Integers
 from remuda.user_code import where_raised

@@ -39,11 +39,11 @@ from remuda.errors import RemudaError, UnguardedScriptError, UserCodeError
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import UNGUARDED, script_name
 from remuda.forkserver.process import Process
+from remuda.loading import pickles_in
 from remuda.memory.atomic import load, store
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
-from remuda.pickled import pickles_in
 from remuda.types import Array, Bools, Integers, TurnResult
 
 GLANCE = 1.0  # seconds between two looks at a worker that does not answer

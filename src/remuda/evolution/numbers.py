@@ -12,8 +12,7 @@ from numpy.random import Generator
 
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, UsageError
-from remuda.hyperparameters import values_of
-from remuda.live_hyperparameters import checked_values
+from remuda.hyperparameters import checked_values, values_of
 from remuda.types import Numbers
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from remuda.checkpoint.fitting import whole
 from remuda.checkpoint.names import file_name
+from remuda.hyperparameters import LiveHyperparameters
 from remuda.learner.learner import Learner
-from remuda.live_hyperparameters import LiveHyperparameters
 from remuda.memory.waiting import Wakeup
 from remuda.population.inheritance import LearnerBirths
 from remuda.types import State

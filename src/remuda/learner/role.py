@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from remuda.checkpoint.names import file_name
 from remuda.experience.experience import Experience
-from remuda.hyperparameters import with_values
-from remuda.live_hyperparameters import LiveHyperparameters
+from remuda.hyperparameters import LiveHyperparameters, with_values
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec

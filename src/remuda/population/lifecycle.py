@@ -9,8 +9,7 @@ import numpy as np
 
 from remuda.config import PolicyConfig
 from remuda.errors import RemudaError, UsageError
-from remuda.hyperparameters import names_of
-from remuda.live_hyperparameters import checked_numbers
+from remuda.hyperparameters import checked_numbers, names_of
 from remuda.population.director import Birth, Command, Freeze, Vacate
 from remuda.population.inheritance import ActingPolicies, newborn_data
 from remuda.population.ledger import (

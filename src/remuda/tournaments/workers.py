@@ -26,8 +26,8 @@ from remuda.evaluation import Limits
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
 from remuda.forkserver.process import Process
+from remuda.loading import add_pickles, pickles_in
 from remuda.memory.lifeline import Lifeline
-from remuda.pickled import add_pickles, pickles_in
 from remuda.rng import seed_libraries
 from remuda.runtime.host import threads
 from remuda.scoreboard import Scoreboard

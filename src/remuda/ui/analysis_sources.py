@@ -16,7 +16,7 @@ from remuda.analysis.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoff import Payoffs
 from remuda.checkpoint.opening import read_json
 from remuda.coordinator.run_directory import RunDirectory
-from remuda.envs.registry import make_env
+from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
@@ -24,7 +24,6 @@ from remuda.population.roster import Roster
 from remuda.tournaments.record import DESCRIPTION
 from remuda.tournaments.until import missing_matches as missing_in_rounds
 from remuda.tournaments.until import sides_between
-from remuda.types import AgentSpec
 from remuda.ui.found_runs import find_runs
 
 MOST = 64
@@ -118,7 +117,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
         raise RunDirectoryError(
             f"{run.path} has no ledger of matches yet: none is over; let the run continue"
         )
-    agents = _agents(config.game, config.env.made_with)
+    agents = agents_of(config.game, config.env.made_with)
     roster = Roster.of(config, agents)
     return AnalysisSource(
         path,
@@ -150,16 +149,10 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
         taken = dict(record.get("scripted", {}))
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
-    sides = sides_between(_agents(game, options), taken).tolist() if game else ()
+    sides = sides_between(agents_of(game, options), taken).tolist() if game else ()
     return AnalysisSource(
         path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken)
     )
-
-
-def _agents(game: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
-    env = make_env(game, 1, **options)
-    env.close()
-    return env.agents
 
 
 def _check_together(sources: Sequence[AnalysisSource]) -> None:

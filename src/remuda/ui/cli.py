@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.config import PRESETS, Config, Section
+from remuda.config import Config, Section, all_presets
 from remuda.errors import ConfigError, RemudaError
 from remuda.output import OutputError, unfailing
 from remuda.ui.arguments import help_of, read_options, wrapped
@@ -183,7 +183,7 @@ def _help(name: str, command: Command) -> str:
         return f"usage: remuda {name}\n\n{command.summary}"
     text = help_of(command.options, f"remuda {name}", command.positional)
     if command.options is Config:
-        presets = "; ".join(f"{each}, for {preset.suits}" for each, preset in PRESETS.items())
+        presets = "; ".join(f"{each}, for {preset.suits}" for each, preset in all_presets().items())
         parts = (
             "--resume RUN continues a run from its newest checkpoint; flags override its "
             "configuration. --resume auto is for batch queues: it continues the run that the same "

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.config import by_leaf, load_config
-from remuda.config.resolved import resolved
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.result import Result
 from remuda.ui.comparison_groups import (
@@ -91,7 +90,7 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
 def _settings(run: RunSummary) -> dict[str, Any]:
     """Return the settings that runs of one group have in common, by key."""
     try:
-        tree = resolved(load_config(run.config))
+        tree = load_config(run.config).resolved()
     except ConfigError:
         tree = run.config
     return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remuda.crossplay import Entrant, setup_of_entrants
+from remuda.crossplay import setup_of_entrants
 from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.saved import Reference, SavedPolicies
 from remuda.saved_games import check_not_both, game_of_runs, is_meant_of_run, open_runs
-from remuda.tournaments.entrants import TournamentSetup
+from remuda.tournaments.entrants import Entrant, TournamentSetup
 from remuda.tournaments.record import read_description
 from remuda.ui.numbers import distinct
 

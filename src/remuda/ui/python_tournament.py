@@ -11,11 +11,12 @@ from typing import Any
 from remuda.config import plain_data
 from remuda.config.faults import LONGEST_SHOWN
 from remuda.config.sections import fault_of_path
-from remuda.crossplay import Entrant, Tournament, play_setup, play_setup_until, setup_of_entrants
+from remuda.crossplay import Tournament, play_setup, play_setup_until, setup_of_entrants
 from remuda.errors import UsageError
 from remuda.evaluation import Limits
 from remuda.own_code import name_scripted
 from remuda.policy_inputs import check_switch
+from remuda.tournaments.entrants import Entrant
 from remuda.tournaments.until import MATCHES
 from remuda.trained import Policy
 from remuda.ui.numbers import distinct

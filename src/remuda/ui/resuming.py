@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config
-from remuda.config.resolved import resolved
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory, can_continue, continues
 from remuda.errors import RemudaError
@@ -82,6 +81,6 @@ def _progress(path: Path) -> str:
 
 def without_directory(config: Config) -> dict[str, Any]:
     """Return all settings of a run but its directory."""
-    tree = resolved(config)
+    tree = config.resolved()
     tree["run"]["directory"] = None
     return tree

@@ -13,13 +13,13 @@ from gymnasium.spaces import Discrete
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from remuda.crossplay import check_fits
 from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
 from remuda.saved import Reference, SavedPolicies
 from remuda.saved_games import is_meant_of_run
+from remuda.tournaments.entrants import check_fits
 from remuda.trained import Policy
 from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard

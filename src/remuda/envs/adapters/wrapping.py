@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from remuda import pickled
+from remuda import loading
 from remuda.envs.checks import BadValueError, number, short
 from remuda.envs.kinds import SINGLE, article, kind_of
 from remuda.errors import ConfigError, RemudaError
@@ -76,7 +76,7 @@ class _Wrapper:
     @classmethod
     def read(cls, text: str) -> _Wrapper:
         """Load what a text names: `supersuit:frame_stack_v1(stack_size=4)`."""
-        path, values, named = (text, (), {}) if pickled.is_pickled(text) else _call_in(text)
+        path, values, named = (text, (), {}) if loading.is_pickled(text) else _call_in(text)
         found = load(path, WRAPPERS)
         if not callable(found):
             raise ConfigError(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.config.algorithms import QLearningConfig
+from remuda.config.policy_sections import QLearningConfig
 from remuda.kernels import njit
 from remuda.policies.algorithms.fused_q import (
     BatchArrays,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.config.algorithms import QLearningConfig
+from remuda.config.policy_sections import QLearningConfig
 from remuda.kernels import njit
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.networks import flat_layers as flat

@@ -14,7 +14,6 @@ from typing import Any
 
 from remuda.algorithms import BUILT_IN
 from remuda.config import by_leaf, load_config, read_tree
-from remuda.config.resolved import resolved
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
 from remuda.ui.comparison import ASIDE
@@ -202,7 +201,7 @@ def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
     policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
     named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
     is_known = named <= BUILT_IN.keys() and len(policies) <= MOST_POLICIES
-    return resolved(load_config(tree)) if is_known else tree
+    return load_config(tree).resolved() if is_known else tree
 
 
 def _shown(value: Any) -> Any:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.coordinator.run_directory import RunDirectory, write_file
-from remuda.envs.registry import make_env
+from remuda.envs.registry import agents_of
 from remuda.errors import RemudaError
 from remuda.population.lineage import read_lineage, read_matches
 from remuda.population.ratings import sides_of
@@ -131,10 +131,8 @@ def draw_lineage(run: RunDirectory) -> Picture | None:
 def _sides_of(run: RunDirectory) -> tuple[list[int], list[int]]:
     """Return the team of each seat: of those that meet others, and of all that are rated."""
     config = run.read_config()
-    env = make_env(config.game, 1, **config.env.made_with)
-    env.close()
-    roster = Roster.of(config, env.agents)
-    count = len(env.agents)
+    agents = agents_of(config.game, config.env.made_with)
+    roster, count = Roster.of(config, agents), len(agents)
     meeting, rated = sides_of(roster.teams, count, roster.taken), sides_of(roster.teams, count)
     return meeting.tolist(), rated.tolist()
 

@@ -1,0 +1,15 @@
+"""Tournaments that are set up and played in one call."""
+
+from remuda.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
+
+
+def play_tournament(config, entrants, episodes, seed=0, sampled=False):
+    """All against all, themselves included, without a record."""
+    return play_setup(setup_of_snapshots(config, entrants, seed, sampled), episodes)
+
+
+def play_across(game, options, entrants, episodes, seed=0, sampled=False, directory=None):
+    """Policies of any runs, each alone and in all pairs."""
+    return play_setup(
+        setup_of_entrants(game, options, entrants, seed, sampled), episodes, directory
+    )
