@@ -13,16 +13,14 @@ from urllib.parse import quote
 from remuda.errors import RunDirectoryError
 
 LONGEST = 80  # characters of a file name, beyond which a checksum replaces the rest
-ROLES = re.compile(r"actor(-\d+)?|coordinator")
-"""Parts of a checkpoint that belong to roles; no policy may have these names."""
+ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that belong to roles
 
 
 def file_name(name: str) -> str:
     """Return the file name for a policy's part of a checkpoint, its weights and its log.
 
-    Different policies have different file names, and none is that of a role's part. ASCII letters
-    and digits, `_` and `-` stay; all else is escaped as in URLs, so that no name leads to another
-    directory.
+    Different policies have different ones, none is that of a role's part, and none leads to another
+    directory: all but ASCII letters, digits, `_` and `-` is escaped as in URLs.
     """
     found = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if ROLES.fullmatch(found) or found.startswith("-"):

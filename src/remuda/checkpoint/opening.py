@@ -15,11 +15,11 @@ from io import BufferedRandom, BufferedReader
 from pathlib import Path
 from typing import Any
 
+# bytes of a file that is read as a whole, except weights and parts of checkpoints
 LARGEST = 256 * 2**20
-"""Maximal bytes of a file that is read as a whole, except weights and parts of checkpoints."""
 ANY_SIZE = 2**63
+# Links are refused: in another user's run they may lead to any file of this user.
 APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-"""Links are refused: in another user's run they may lead to any file of this user."""
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:

@@ -20,8 +20,7 @@ from remuda.errors import RunDirectoryError
 
 D = TypeVar("D")
 NUMBER = (int, float)
-LARGEST_WHOLE, LARGEST = 2**63 - 1, 1e100
-"""The largest numbers in a file of a run; larger ones are damage."""
+LARGEST_WHOLE, LARGEST = 2**63 - 1, 1e100  # larger numbers in a file of a run are damage
 Kinds = Mapping[str, type | tuple[type, ...]]  # the allowed types of each named value
 
 
@@ -38,7 +37,6 @@ def checked(data: object, kinds: Kinds) -> dict[str, Any]:
 
 
 def _is_possible(value: object) -> bool:
-    """Return whether a number is small enough to compute with."""
     if isinstance(value, int):
         return -LARGEST_WHOLE <= value <= LARGEST_WHOLE
     return not isinstance(value, float) or not math.isfinite(value) or abs(value) <= LARGEST

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 Buffer = bytes | memoryview
 
+# a file that is being written, with the id of its writer
 TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
-"""Names of files that are being written, with the id of the writing process."""
 _REST = "state"  # the key in the metadata for everything but the arrays
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
 _NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}

@@ -40,10 +40,9 @@ from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
 from remuda.types import State
 
+# Version of the file format; a program reads only its own. Raise it whenever a part of a checkpoint
+# changes its content.
 FORMAT = 3
-"""Version of the file format; a program reads only its own. Raise it whenever a part of a
-checkpoint changes its content.
-"""
 MANIFEST = "manifest.json"
 BEST = "best.json"
 PART = re.compile(r"[^/.\0][^/\0]*\.safetensors")  # the name of a part's file
@@ -59,8 +58,8 @@ class Manifest:
     exact: bool  # all parts are of one moment, so that a resumed run equals an uninterrupted one
     config: Mapping[str, Any]  # the settings that a successor must share
     files: Mapping[str, str]  # the SHA-256 checksum of each file
+    # the older checkpoint that holds a file, if not this one
     earlier: Mapping[str, int] = field(default_factory=dict)
-    """The older checkpoint that holds a file; other files are in this checkpoint's directory."""
     format: int = FORMAT
 
     def pack(self) -> bytes:

@@ -1,9 +1,8 @@
 """The agent of a node: it hosts the node's roles and executes the head's requests.
 
-It lives in a separate process on its node. One thread, the keeper, owns the runtime and watches it
-all the time; it executes requests between two looks, and `poll` returns its last look. If this
-process dies, its children end by their lifeline, and the bridges of other nodes lose their links;
-the head learns of it from the library that started this process.
+It lives in a separate process. One thread, the keeper, owns the runtime and watches it; it executes
+requests between two looks, and `poll` returns its last look. If this process dies, its children end
+by their lifeline, and the bridges of other nodes lose their links.
 """
 
 from __future__ import annotations
@@ -74,15 +73,12 @@ class NodeRecipe:
     number: int
     nodes: int  # maximal number of nodes
     secret: bytes
-    initial: Mapping[str, bytes]
-    """The files of initial weights, for policies that do not begin at random."""
-    checkpoints: str
-    """Directory of the checkpoints if nodes share it; empty: parts are sent to the head."""
+    initial: Mapping[str, bytes]  # files, for policies that do not begin at random
+    checkpoints: str  # the directory, if nodes share it; empty: parts are sent to the head
     address: str  # address at which this node listens
     ports: range
 
     def packed(self) -> bytes:
-        """Serialize it, with code that other processes cannot import."""
         return cloudpickle.dumps(self)  # type: ignore[no-any-return]
 
 
@@ -174,8 +170,8 @@ class NodeAgent:
         self._news: list[str] = []
         self._status = NodeStatus()
         self._lock = threading.Lock()
+        # the newest placement of the roles; 0 before they start
         self._epoch, self._epochs = 0, threading.Condition()
-        """The newest placement of the roles; 0 before they start."""
         self._wanted = 0  # the newest placement known here, which roles must follow
         self.keeper = Keeper(watch=self._watch)
 
@@ -244,7 +240,6 @@ class NodeAgent:
         return found
 
     def go(self) -> None:
-        """Let the roles work."""
         self._wait_for(1)
         self.keeper.do(lambda: self._running.go())  # noqa: PLW0108 - evaluated there
 
@@ -292,7 +287,6 @@ class NodeAgent:
 
     @in_keeper
     def stamp(self) -> int:
-        """Increment and return the stamp of this node."""
         return self._made.stamp()
 
     def logs(self) -> dict[str, str]:
@@ -303,7 +297,6 @@ class NodeAgent:
         return found
 
     def spans(self) -> tuple[float, dict[str, list[tuple[Span, float, float]]]]:
-        """Return this node's clock and the recorded spans of every role here."""
         return time.perf_counter(), self._made.assembly.spans()
 
     @in_keeper
@@ -315,7 +308,6 @@ class NodeAgent:
 
     @in_keeper
     def stop(self) -> None:
-        """Stop the bridge too, and leave nothing."""
         if self._runtime is not None:
             self._runtime.stop()
             self._runtime = None
@@ -333,7 +325,6 @@ class NodeAgent:
             self._epochs.notify_all()
 
     def _wait_for(self, epoch: int) -> None:
-        """Wait until a placement is in use or is being entered."""
         with self._epochs:
             self._epochs.wait_for(lambda: self._epoch >= epoch, TURN)
 
@@ -350,7 +341,6 @@ class NodeAgent:
         return self._node
 
     def _initial(self) -> InitialWeights | None:
-        """Write the files of initial weights, if there are any."""
         if not self._recipe.initial:
             return None
         directory = Path(self._home.name) / "initial"

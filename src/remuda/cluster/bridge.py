@@ -67,7 +67,6 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port that it listens at."""
         port: int = self.socket.getsockname()[1]
         return port
 
@@ -96,7 +95,6 @@ class BridgeRole:
     parts: tuple[str, ...] = field(default=(), init=False)
 
     def build(self) -> Bridge:
-        """Make the bridge, in the process that will run it."""
         for experience in self.stores.experience.values():
             rings.warm_up(experience)
         return Bridge(self)
@@ -119,7 +117,6 @@ class Peer:
 
     @property
     def is_open(self) -> bool:
-        """True while frames may be sent."""
         return self.channel is not None
 
 
@@ -153,7 +150,6 @@ class Bridge:
     # The interface of a worker.
 
     def work(self) -> bool:
-        """Play one round; return False: the next is due in a moment."""
         now = time.monotonic()
         if self._role.plan.revision != self._revision:
             self._adopt_placement()
@@ -169,7 +165,6 @@ class Bridge:
         return False
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:  # noqa: ARG002
-        """Sleep until data arrives, a role of another node is rung, or the next round."""
         wanted = dict.fromkeys(self._absent, select.POLLIN)
         wanted[self._listener.fileno()] = select.POLLIN
         wanted[self._role.wakeup.fileno()] = select.POLLIN

@@ -1,9 +1,8 @@
 """The protocol of two nodes: frames with data that one has and the other needs.
 
-A channel belongs to one link. First each end reports which of the other's data it holds; then each
-sends what the other lacks, whenever the link is free. The sender reads a frame's words before it
-copies the rest, and the receiver writes them after the rest: so a reader that sees a word sees all
-that was written before it, as on one machine.
+First each end reports which of the other's data it holds; then each sends what the other lacks. The
+sender reads a frame's words before it copies the rest, and the receiver writes them after the rest:
+so a reader that sees a word sees all that was written before it, as on one machine.
 """
 
 from __future__ import annotations
@@ -61,22 +60,20 @@ class Channel:
         self._payload: Array = np.empty(max(ROOM, largest) if self._out else 0, np.uint8)
         self._weights_every = weights_every
         self._next_slow = self._next_weights = 0.0
+        # of policies that learn there and are played here
         self._late = [
             stores.experience[name]
             for policy, name in enumerate(stores.policies)
             if placement.learners[stores.learner_of(policy)] == peer and me in placement.actors
         ]
-        """Experience of policies that learn there and are played here."""
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
         self.in_step = self._sent_all = False  # True once all data of the other end is here
-        self.has_report = False
-        """True once the other end has reported what it holds; nothing is sent before."""
+        self.has_report = False  # the other end has reported what it holds; nothing is sent before
         self.wakes: set[int] = set()  # roles that live there and were rung here
         self.steps_in = self.steps_out = 0
 
     def _follow_population(self, table: Table, placement: Placement) -> None:
-        """Send or receive the table, and send results of followers."""
         stores, me, peer = self._stores, self._me, self._peer
         words = stores.table_words(placement, peer if me == HEAD else me)
         if words is not None and me == HEAD:
@@ -140,7 +137,6 @@ class Channel:
         return frame if frame.size else None
 
     def take(self, frame: Array) -> set[int]:
-        """Write received data; return the roles that were rung there."""
         woken: set[int] = set()
         try:
             for section in sections(frame):
@@ -156,7 +152,6 @@ class Channel:
                 experience.release()
 
     def _add_rings(self, frame: Frame) -> bool:
-        """Add new ring data; return False if there is more."""
         at = 0
         for key, followed in self._out.items():
             found = followed.news(self._payload, at)
@@ -210,7 +205,6 @@ class Channel:
             raise RemudaError("what came is damaged")
 
     def _take_of_population(self, section: Section) -> bool:
-        """Write received data of a population; return False if it is of another kind."""
         kind, key, numbers = section.kind, section.key, section.numbers
         table = self._stores.table
         if kind == Kind.SHARD and table is not None and self._me == HEAD:

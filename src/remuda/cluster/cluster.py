@@ -38,11 +38,9 @@ class Cluster:
 
     @property
     def cores(self) -> int:
-        """Cores of all nodes."""
         return sum(info.cores for info in self.infos)
 
     def describe(self) -> str:
-        """Describe the nodes in one line."""
         found = []
         for info in self.infos:
             gpus = f", {_counted(info.gpus, 'GPU')}" if info.gpus else ""
@@ -50,7 +48,6 @@ class Cluster:
         return f"{len(found)} nodes: {', '.join(found)}"
 
     def place(self, assembly: Assembly) -> Placement:
-        """Assign a node to every role."""
         layout, specs = assembly.layout, assembly.specs
         offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
@@ -61,7 +58,6 @@ class Cluster:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 
     def offer(self, info: NodeInfo) -> Offer:
-        """Return a node's resources for roles."""
         players = self._config.actor.nodes
         plays = not players or any(info.has_label(label) for label in players)
         return Offer(info.number, info.cores, info.gpus, plays, info)
@@ -78,7 +74,6 @@ class Cluster:
         changed: Mapping[str, Any] | None = None,
         initial: Mapping[str, bytes] | None = None,
     ) -> ClusterRuntime:
-        """Prepare every node, and place the roles."""
         config = self._config
         ports = _ports(config.cluster.ports)
         head = self.infos[0]

@@ -21,7 +21,6 @@ class FetchedLogs:
         self._expected: dict[str, Call] = {}
 
     def expect(self, node: str, call: Call) -> None:
-        """Record a request for a node's logs, without waiting."""
         self._expected[node] = call
 
     def hear(self) -> None:
@@ -31,7 +30,6 @@ class FetchedLogs:
                 self.keep(node, self._expected.pop(node).result(0.0))
 
     def keep(self, node: str, logs: Mapping[str, str]) -> None:
-        """Write a node's logs, by role."""
         for role, text in logs.items():
             with contextlib.suppress(OSError):
                 (self._directory / f"{role}@{node}.log").write_text(text)

@@ -38,10 +38,9 @@ from remuda.memory.shared import SharedArrays
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
+# Added to each sequence of a ring that moves: no reader mistakes its segments for known ones, or
+# for the last ones sent by the lost node.
 MOVED = 1 << 32
-"""Added to each sequence of a ring that moves, so that no reader mistakes its segments for known
-ones or for the last ones sent by the lost node.
-"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class CheckpointFiles:
 
     @classmethod
     def read(cls, checkpoints: Checkpoints, number: int) -> CheckpointFiles:
-        """Read a whole checkpoint of the run."""
         manifest = checkpoints.manifest(number)
         files = {
             name: read_file(checkpoints.file(manifest, name), ANY_SIZE) for name in manifest.files
@@ -78,22 +76,20 @@ class CheckpointFiles:
 class HandoverState:
     """The state of the roles that move to one node; plain data."""
 
+    # of policies that learn there from now on
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
-    """Snapshots of policies that learn there from now on."""
-    learned: Mapping[str, Array] = field(default_factory=dict)
-    """Their learners' rows of the scoreboard."""
+    learned: Mapping[str, Array] = field(default_factory=dict)  # their rows of the scoreboard
+    # [actors, words] of every policy's rings, as the head knows them
     words: Mapping[str, Integers] = field(default_factory=dict)
-    """[actors, words] of the rings of every policy, as the head knows them."""
+    # each actor's rows of the scoreboard
     acted: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
-    """Each actor's rows of the scoreboard."""
+    # of each known ring, by policy and actor: state, written steps
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
-    """State and number of written steps of each known ring, by policy and actor."""
+    # the head's copy of each follower's shard
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
-    """The head's copy of each follower's shard."""
     saved: CheckpointFiles | None = None  # the newest checkpoint
+    # Policies that already learn there: the node has their rings, which their learner is reading.
     learns: frozenset[str] = frozenset()
-    """Policies that already learn there: the node has their rings, which their learner is reading.
-    """
 
 
 def handover_state_of(

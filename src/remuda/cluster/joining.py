@@ -18,12 +18,11 @@ class JoiningNodes:
     """
 
     nodes: Nodes
-    prepare: Callable[[NodeInfo], Call]
-    """Makes the agent of a node; the call returns the port of its bridge."""
+    prepare: Callable[[NodeInfo], Call]  # makes a node's agent; returns its port
     news: list[str] = field(default_factory=list)  # messages about nodes that cannot be used
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
+    # pending requests, while bridges start
     _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
-    """Pending requests to nodes without roles, whose bridges are starting."""
 
     @property
     def beginning(self) -> frozenset[int]:
@@ -51,7 +50,6 @@ class JoiningNodes:
         self.news.append(f"the node {name} came, and cannot be used: {why}")
 
     def begins(self, number: int, calls: Sequence[Call]) -> None:
-        """Record the calls that start a node's bridge."""
         self._beginning[number] = calls
 
     def ready(self, members: Mapping[int, Member]) -> list[int]:
@@ -78,6 +76,5 @@ class JoiningNodes:
         return found
 
     def lose(self, number: int) -> None:
-        """Forget a node that is lost."""
         self._preparing.pop(number, None)
         self._beginning.pop(number, None)

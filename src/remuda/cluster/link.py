@@ -1,11 +1,10 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-The end that opens a link proves that it knows the secret of the run, which never crosses itself,
-and is in the same epoch; a node that was given up is of an earlier epoch, and is refused. The other
-end proves it too, for the random bytes of this link. So a process that got the port of a lost node
-learns nothing. Nothing here waits: data that does not fit into the connection's buffers stays until
-it does, and no frame is made before the last is sent, so a slow node is sent less often, never
-late.
+The end that opens a link proves that it knows the run's secret, which never crosses itself, and is
+in the same epoch: a node that was given up is refused. The other end proves it too, for the random
+bytes of this link. Nothing here waits: data that does not fit into the connection's buffers stays
+until it does, and no frame is made before the last is sent, so a slow node is sent less often,
+never late.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from remuda.errors import RemudaError
 from remuda.types import Array
 
 MAGIC = b"remuda-1"
-HELLO = struct.Struct("<8s32s32sqq")
-"""Magic, random bytes of this link, proof, epoch, number of the node."""
+HELLO = struct.Struct("<8s32s32sqq")  # magic, random bytes, proof, epoch, number of the node
 DRAWN = 32  # random bytes of a link
 CALLS, ANSWERS = b"calls", b"answers"
 GREETING = 10.0  # seconds within which a new connection must send its greeting
@@ -69,11 +67,10 @@ class Link:
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection, self._me = connection, me
+        # the expected node; of an incoming connection, the one that it claims to be
         self.peer = peer
-        """The expected node; of an incoming connection, the node that it claims to be."""
         self.is_open = False  # True once the other end is known
-        self.began = self.heard = time.monotonic()
-        """Times of its creation and of the last received data."""
+        self.began = self.heard = time.monotonic()  # of its creation, and of the last received data
         self.sent_bytes = self.received_bytes = self.frames = 0
         # The called end sends nothing before the caller has proved that it knows the secret.
         self._drawn = b"" if peer is None else os.urandom(DRAWN)
@@ -85,12 +82,10 @@ class Link:
         self._filled, self._has_length, self._check = 0, True, 0
 
     def fileno(self) -> int:
-        """Return the descriptor of the connection."""
         return self._connection.fileno()
 
     @property
     def is_free(self) -> bool:
-        """True once everything is sent."""
         return not self._pending
 
     def send(self, frame: Frame) -> None:
@@ -101,7 +96,6 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as possible now."""
         while self._pending:
             try:
                 sent = self._connection.sendmsg(self._pending[:AT_ONCE])
@@ -151,7 +145,6 @@ class Link:
                 yield done
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _expect_length(self) -> None:

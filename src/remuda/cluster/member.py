@@ -24,10 +24,8 @@ class Member:
 
     number: int
     name: str
-    status: NodeStatus = field(default_factory=NodeStatus)
-    """Its last status that the head has processed."""
-    unread: list[NodeStatus] = field(default_factory=list)
-    """Status reports that the head has not processed yet."""
+    status: NodeStatus = field(default_factory=NodeStatus)  # the last that the head has processed
+    unread: list[NodeStatus] = field(default_factory=list)  # those not processed yet
     is_gone: bool = False  # True once its agent is known to be lost
     _question: Call | None = None
     _asked: float = 0.0

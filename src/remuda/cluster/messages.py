@@ -21,8 +21,8 @@ from remuda.types import Array, Integers
 
 WORD = 8
 HEADER = 4  # numbers before a section
+# before a frame: bytes of the rest, checks of this number and of the rest (CRC-32)
 HEAD = struct.Struct("<QII")
-"""Before a frame: bytes of the rest, a check of this number, and one of the rest (CRC-32)."""
 LARGEST = 1 << 34  # maximal bytes of a frame
 
 
@@ -61,7 +61,6 @@ class Frame:
     size: int = 0
 
     def add(self, kind: Kind, key: int, numbers: Integers, data: Sequence[Array] = ()) -> None:
-        """Append a section."""
         views = [_bytes(array) for array in data if array.size]
         size = sum(view.nbytes for view in views)
         head = np.array([kind, key, numbers.size, size], np.int64)

@@ -26,13 +26,11 @@ class Move:
 
     @property
     def actors(self) -> list[int]:
-        """The actors that move."""
         pairs = enumerate(zip(self.before.actors, self.after.actors, strict=True))
         return [actor for actor, (a, b) in pairs if a != b]
 
     @property
     def groups(self) -> list[int]:
-        """The learner processes that move."""
         pairs = enumerate(zip(self.before.learners, self.after.learners, strict=True))
         return [group for group, (a, b) in pairs if a != b]
 
@@ -51,7 +49,6 @@ class MoveCounts:
         self._of: dict[str, tuple[int, str]] = {}
 
     def note(self, role: str, why: str) -> None:
-        """Count a move of a role."""
         times, _ = self._of.get(role, (0, ""))
         self._of[role] = (times + 1, why)
 
@@ -88,7 +85,6 @@ class Migration:
     def without(
         self, placement: Placement, gone: Collection[int], offers: Sequence[Offer]
     ) -> Placement:
-        """Return the next placement after nodes are lost."""
         assembly = self._node.assembly
         needs = needs_of(assembly.layout, assembly.specs)
         return without(placement, gone, offers, *needs)
@@ -135,7 +131,6 @@ class Migration:
         return found
 
     def _kept(self, move: Move, node: int) -> frozenset[str]:
-        """Return the policies that learn on a node before and after: their rings are there."""
         assembly = self._node.assembly
         return frozenset(
             assembly.specs[i].name
@@ -147,7 +142,6 @@ class Migration:
         )
 
     def _learned_by(self, placement: Placement, gone: Collection[int]) -> dict[int, list[str]]:
-        """Return the policies that learn on each remaining node."""
         assembly = self._node.assembly
         found: dict[int, list[str]] = {}
         for group, home in enumerate(placement.learners):

@@ -20,8 +20,8 @@ from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
 
+# seconds to wait for links to other nodes before roles start that arrived from elsewhere
 REACH = 5.0
-"""Seconds to wait for links to other nodes before roles start that arrived from elsewhere."""
 
 
 class Node:
@@ -42,7 +42,6 @@ class Node:
     def runtime(
         self, placement: Placement, addresses: Addresses, logs: Path, checkpoints: Checkpoints
     ) -> ProcessRuntime:
-        """Return the runtime of the roles that live here, and of the bridge."""
         assembly = self.assembly
         config, wakeup = assembly.config, Wakeup()
         control = Control((*assembly.wakeups, wakeup), bridges=1)
@@ -77,9 +76,9 @@ class Node:
     ) -> None:
         """Change to another placement.
 
-        Roles that arrive start once other nodes' data is here, or these nodes are unreachable. If
-        the placement is replaced before, none starts: a learner that does not know the last updates
-        of its predecessor would repeat them. The next placement handles these roles.
+        Roles that arrive start once other nodes' data is here, or these nodes are unreachable; none
+        starts if the placement is replaced before. A learner that does not know its predecessor's
+        last updates would repeat them.
         """
         self.plan.pause()  # from here on no other node writes the handed over state
         end = time.monotonic() + REACH
@@ -99,7 +98,6 @@ class Node:
         runtime.move(here)
 
     def stores(self, control: Control) -> Stores:
-        """Return the shared memory that other nodes need."""
         assembly = self.assembly
         published = assembly.published
         assert isinstance(published, PublishedWeights)

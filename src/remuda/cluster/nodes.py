@@ -13,8 +13,7 @@ HEAD = 0  # the number of this machine
 class NodeInfo:
     """A node, as it was when it joined."""
 
-    number: int
-    """0 is this machine, the head. A number is never reused, even after its node is lost."""
+    number: int  # 0: this machine, the head; never reused
     name: str  # name for users: its host name, or a label
     address: str  # the IP address for the other nodes
     cores: int  # cores that the run may use
@@ -53,10 +52,7 @@ class Nodes(Protocol):
         """Wait for the first nodes of the run; the head comes first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent, in a separate process, without waiting.
-
-        Calls to it are answered once it is made. If its class raises, each call to it raises that.
-        """
+        """Make the node's agent, without waiting; what its class raises, each call to it raises."""
 
     def call(self, number: int, method: str, *args: Any) -> Call:
         """Call a method of the node's agent; several run at once, in threads there."""

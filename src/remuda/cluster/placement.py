@@ -18,7 +18,6 @@ class Placement:
 
     @property
     def homes(self) -> tuple[int, ...]:
-        """Node of each role."""
         return (*self.actors, *self.learners)
 
     @property
@@ -27,7 +26,6 @@ class Placement:
         return tuple(sorted({HEAD, *self.homes}))
 
     def roles_of(self, node: int) -> list[int]:
-        """Return the numbers of a node's roles."""
         return [role for role, home in enumerate(self.homes) if home == node]
 
     def in_words(self, roles: Sequence[str], name: Callable[[int], str]) -> str:
@@ -68,11 +66,9 @@ class Offer:
 
     @property
     def name(self) -> str:
-        """Name for users."""
         return self.info.name if self.info is not None else str(self.number)
 
     def has_label(self, label: str) -> bool:
-        """Return whether a label matches this node."""
         return self.info is not None and self.info.has_label(label)
 
 
@@ -88,8 +84,7 @@ def place(
     """Assign a node to every role.
 
     Learners that need a GPU go to a node with GPUs; a policy's label has priority. All other roles
-    go one after another to the node with most cores left, learners first, since data shared with
-    actors beside them crosses no network.
+    go one after another to the node with most cores left, learners first, near their actors.
     """
     left = {offer.number: float(offer.cores) for offer in offers}
     gpus = {offer.number: offer.gpus for offer in offers}
@@ -158,8 +153,7 @@ def without(
 ) -> Placement:
     """Move the roles of lost nodes to the remaining ones, one to each in turn.
 
-    If possible, learners go to nodes with the wanted label, and with a GPU if they train on one;
-    see `place`.
+    Learners prefer nodes with the wanted label, and with a GPU if they train on one; see `place`.
     """
     load = {offer.number: 0 for offer in offers}
     for home in placement.homes:

@@ -1,9 +1,8 @@
 """The placement and the addresses of bridges, in shared memory for a node's bridge.
 
 The process that hosts a node's roles writes it, and increments `revision` before and after: it is
-odd meanwhile, and while links are paused. A bridge looks in every round, and writes the revision
-that it uses to `seen`. The hosting process has no successor: if it dies while writing, its bridge
-ends with it.
+odd meanwhile, and while links are paused. A bridge writes the revision that it uses to `seen`. The
+hosting process has no successor: if it dies while writing, its bridge ends with it.
 """
 
 from __future__ import annotations
@@ -52,11 +51,9 @@ class Plan:
         return load(self._shared["seen"], 0) == self.revision
 
     def see(self, revision: int) -> None:
-        """For the bridge: report the revision in use."""
         store(self._shared["seen"], 0, revision)
 
     def write(self, placement: Placement, addresses: Addresses) -> None:
-        """Set the placement for the bridge."""
         shared, revision = self._shared, self.revision
         revision -= revision % 2
         store(shared["revision"], 0, revision + 1)

@@ -25,7 +25,6 @@ class RayCall:
         self._is_lost = False
 
     def done(self) -> bool:
-        """Return whether `result` would return or raise at once, a large answer included."""
         try:
             return bool(self._ray.wait([self._answer], timeout=0, fetch_local=True)[0])
         except OSError:  # Ray's own process here is gone, and brings no answers any more
@@ -33,7 +32,6 @@ class RayCall:
             return True
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return or raise the outcome of the method."""
         if self._is_lost:  # Ray would end this process if it were called now
             raise NodeLostError(f"node {self._node} cannot be heard")
         data = answer_of(self._ray, self._answer, self._node, timeout)

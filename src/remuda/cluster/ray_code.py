@@ -1,8 +1,8 @@
 """User code on the nodes: find it, compare it, send it.
 
-A user's module (a game, a network, a matchmaker) is on the machine where the run was started. It is
-sent to nodes on other machines, with everything that was loaded from the same folder. Installed
-packages are not sent: they must be there with the same source.
+A user's module (a game, a network, a matchmaker) is sent to nodes on other machines, with
+everything that was loaded from the same folder. Installed packages must be there with the same
+source.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from remuda.loading import is_pickled, texts_in
 from remuda.version import __version__
 
 OWN = "remuda"  # the package whose source must be the same on all nodes
-NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")
-"""Names of code in a configuration: `module:Name`."""
+NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")  # code in a configuration
 LARGEST = 50_000_000  # maximal bytes of user code that are sent: code, not data
 
 
@@ -99,7 +98,6 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> 
 
 
 def _root(module: str) -> Path | None:
-    """Return the file of a top-level module, or the folder of a package."""
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
@@ -114,7 +112,6 @@ def _root(module: str) -> Path | None:
 
 @cache
 def _libraries() -> tuple[Path, ...]:
-    """Return the folders of Python's own and of installed modules."""
     paths = sysconfig.get_paths()
     kinds = ("stdlib", "platstdlib", "purelib", "platlib")
     return tuple(Path(paths[kind]).resolve() for kind in kinds)

@@ -20,15 +20,13 @@ from remuda.forkserver.signals import STOPPING_SIGNALS
 LOG = logging.getLogger(__name__)
 OLDEST = (2, 40)  # the oldest supported version of Ray, as in the extra of pyproject.toml
 REACH_LIMIT = 3.0  # seconds within which a Ray head must answer at the address
+# The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings."""
 SETTINGS_FRAME = 4  # the type of the server's first frame: the fourth byte of its header
 
 
+# Seconds after which Ray may end this process because its control service is gone; default: 60.
 NEVER = 10**8
-"""Seconds after which Ray may end this process because its control service is gone; its default is
-60, whatever else the process does.
-"""
 
 
 def import_ray(local: bool) -> ModuleType:

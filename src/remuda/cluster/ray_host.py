@@ -1,7 +1,6 @@
 """The process on each node: a Ray actor that makes the run's agent there and answers calls to it.
 
-It imports no Ray. Pickles cross to it and back, so that unreadable values and exceptions are
-reported with their own messages, not with Ray's.
+It imports no Ray. Pickles cross, so that unreadable values and exceptions keep their messages.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ class Host:
         self._never = threading.Event()
 
     def describe(self, modules: Sequence[str]) -> dict[str, Any]:
-        """Describe this node and its code."""
         import psutil
 
         return {
@@ -95,7 +93,6 @@ def described(error: Exception) -> dict[str, Any]:
 
 
 def _plain(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an exception that can be sent."""
     found = {}
     for name, value in fields.items():
         try:

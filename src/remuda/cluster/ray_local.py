@@ -1,12 +1,10 @@
 """Nodes of a Ray cluster on this machine, and the process that ends them with the run.
 
-A separate process, the *keeper*, starts them; the run holds it by a pipe. When the pipe closes,
-because the run ended or died, the keeper kills every process of every node and removes Ray's
-directory. If the keeper itself is killed, the first process of each node does the same for its
-node. Ray alone would leave some of its processes in either case.
-
-Each node is a session of processes, whose leader forked from the keeper: so a node can be killed or
-stopped as a whole, like a machine.
+That process, the *keeper*, starts them; the run holds it by a pipe. When the pipe closes, because
+the run ended or died, the keeper kills every process of every node and removes Ray's directory. If
+the keeper itself is killed, the first process of each node does the same for its node. Ray alone
+would leave some of its processes. A node is a session of processes, so it can be killed or stopped
+as a whole.
 """
 
 from __future__ import annotations
@@ -31,23 +29,21 @@ from remuda.forkserver.process import AT_ONCE
 from remuda.memory.lifeline import Lifeline
 
 LOOPBACK = "127.0.0.1"
+# must be set before Ray is imported, here and in the run
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # so that Ray stays on loopback, on Linux too
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-"""Environment variables that must be set before Ray is imported, here and in the run."""
-OBJECT_STORE = 80_000_000
-"""Bytes of Ray's object store of each node: nearly its minimum, since it is almost empty."""
+OBJECT_STORE = 80_000_000  # bytes of each node: nearly Ray's minimum, since it is almost empty
+# how soon Ray finds that a node is gone
 SYSTEM = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 5000,
     "health_check_failure_threshold": 3,
 }
-"""How soon Ray finds that a node is gone."""
-LONGEST_DIRECTORY = 40
-"""Characters that leave enough for the paths of Ray's sockets, which have at most 107."""
+LONGEST_DIRECTORY = 40  # characters: paths of Ray's sockets have at most 107
 END_LIMIT = 15.0  # seconds that the keeper has to end everything
 
 

@@ -32,18 +32,12 @@ from remuda.loading import names_in
 
 LOG = logging.getLogger(__name__)
 STEP = 0.05  # seconds between two looks while waiting
+# Seconds after which a node that Ray still lists may be used again; doubled each time.
 RETURN_AFTER = 5.0
-"""Seconds after which a node whose agent is gone, and that Ray still lists, may be used again;
-doubled each time.
-"""
+# Ray would set it by the cores that an agent reserves, and sums of floating-point numbers depend on
+# the number of threads.
 SAME = ("OMP_NUM_THREADS",)
-"""Environment variables that are the same on all nodes. Ray would set them by the cores that an
-agent reserves, and sums of floating-point numbers depend on the number of threads.
-"""
-GONE_AFTER = 20.0
-"""Seconds without an answer after which Ray's control service counts as gone. Ray's own processes
-end a minute after it.
-"""
+GONE_AFTER = 20.0  # without an answer, Ray's control service counts as gone
 KILL_LIMIT = 5.0  # seconds that agents have to end
 
 
@@ -118,11 +112,9 @@ class RayNodes:
 
     @property
     def local(self) -> LocalNodes | None:
-        """The nodes started on this machine; None if the cluster existed before."""
         return self._local
 
     def gather(self) -> list[NodeInfo]:
-        """Wait for the first nodes of the run; the head comes first."""
         end = time.monotonic() + self._cluster.start_limit
         named_in = self._cluster.address or f"local {self._cluster.local}"
         try:
@@ -266,13 +258,11 @@ class RayNodes:
                 )
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent, in a separate process, without waiting."""
         node = self._nodes[number]
         if not node.gone:
             node.host.make.remote(agent, cloudpickle.dumps(args))
 
     def call(self, number: int, method: str, *args: Any) -> Call:
-        """Call a method of the node's agent; several run at once, in threads there."""
         node = self._nodes[number]
         assert node.info is not None
         if node.gone:
@@ -281,7 +271,6 @@ class RayNodes:
         return RayCall(self._ray, answer, node.info.name, node.logs)
 
     def lost(self) -> list[int]:
-        """Return the nodes newly found to be lost."""
         watches = {node.watch: n for n, node in self._nodes.items() if not node.gone}
         if watches:
             ready, _ = self._ray.wait(
@@ -294,7 +283,6 @@ class RayNodes:
         return found
 
     def joined(self) -> list[NodeInfo]:
-        """Return the newly joined nodes; they have no agent yet."""
         found = []
         for node in list(self._coming.values()):
             if self._ray.wait([node.description], timeout=0, fetch_local=False)[0]:
@@ -329,7 +317,6 @@ class RayNodes:
         return absent is None or time.monotonic() > absent.until
 
     def give_up(self, number: int) -> None:
-        """Kill the node's agent unconditionally, and count the node as lost."""
         self._give_up(self._nodes[number])
 
     def _give_up(self, node: _Node) -> None:
@@ -349,7 +336,6 @@ class RayNodes:
                 os.kill(node.process, signal.SIGKILL)
 
     def stop(self) -> None:
-        """Kill all agents, and end everything that was started here."""
         self._poller.stop()
         nodes = [*self._nodes.values(), *self._coming.values()]
         if self._ray.is_initialized():

@@ -1,7 +1,6 @@
 """Polling of Ray's control service for its nodes, in a separate thread.
 
-If that service is gone the query does not return. Therefore nothing waits for an answer, and a late
-answer shows that the service is gone.
+If that service is gone the query does not return: so nothing waits, and a late answer shows it.
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ class NodePoller:
 
     @property
     def waits(self) -> float:
-        """Seconds for which an answer was due at the last look; 0 if none was."""
         return 0.0 if self._asked is None else self._looked - self._asked
 
     def stop(self) -> None:

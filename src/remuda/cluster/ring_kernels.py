@@ -1,11 +1,8 @@
 """The compiled kernels by which a ring on one node follows the ring of the same actor on another.
 
-Every word and byte of a ring has one writer: its actor, or the policy's learner. On the actor's
-node the actor itself writes; on any other node the bridge writes the actor's data, in the same
-order as an actor does, so that readers there see no difference.
-
-`collect` reads a ring as a learner does: it notes a segment's sequence, copies, and looks again. It
-copies what was added since the last call. `follow` writes it on the other node.
+On the actor's node the actor itself writes; on any other node the bridge writes the actor's data,
+in the same order as an actor does, so that readers there see no difference. `collect` reads a ring
+as a learner does: it notes a segment's sequence, copies what was added, and looks again.
 """
 
 from __future__ import annotations
@@ -28,18 +25,14 @@ from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_acquire, fence_full, fence_release, load, store
 from remuda.types import Array, Integers
 
+# that an actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS, WRITTEN
 WORDS = 7
-"""Words of a ring that its actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED,
-CLOSED_STEPS, WRITTEN.
-"""
+# columns of a sent segment, with its steps from BEGIN to END
 SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
-"""Columns of a sent segment; its steps from BEGIN to END are included."""
 COLUMNS = 8
 ENTRY = 4  # numbers of a queue entry: its number, its place, that place's sequence, steps so far
+# Outcomes of `collect`: everything; all but segments that were being written; the buffer is full.
 FITS, SKIPPED, CUT = range(3)
-"""Outcomes of `collect`: everything; everything but segments that were being written; or until the
-buffer was full.
-"""
 MOST = 1 << 24  # maximal number of queue entries that are skipped one by one
 NOT_THE_SAME = -1  # result of `follow` for steps of another segment than the ring has
 
@@ -95,8 +88,8 @@ def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Int
     """Copy the queue from entry `first` to the last that `words` count; return how many.
 
     Entries that the actor overwrites meanwhile lead nowhere. `CLOSED_STEPS` becomes the last
-    entry's, or stays at `steps`, the value last sent: the actor's own word may belong to one entry
-    more or less.
+    entry's, or stays at `steps`, the value last sent: the actor's own word may belong to another
+    entry.
     """
     places = parts.queue.size
     if words[4] == first and steps >= 0:
@@ -150,19 +143,12 @@ def collect(
     payload: Array,
     at: int,
 ) -> tuple[int, int, int, int]:
-    """Copy the data of a ring that a peer lacks, as far as it fits.
+    """Copy the data of a ring that a peer lacks, as far as it fits, to `payload` from `at` on.
 
-    Args:
-        fields: arrays of the steps, each [segments, bytes].
-        layout: [fields, 3]: bytes of a row; rows that a segment has more than steps before it ends;
-            rows of a segment.
-        parts: the ring.
-        sent: the peer's state; updated.
-        words: [WORDS], of `has_changed`.
-        heads: [segments, COLUMNS], filled.
-        entries: [segments, ENTRY], filled.
-        payload: [bytes], filled from `at` on.
-        at: where they begin.
+    Fills `heads` [segments, COLUMNS] and `entries` [segments, ENTRY], and updates `sent`; `words`
+    are of `has_changed`. `fields` are the arrays of steps, [segments, bytes] each; `layout`
+    [fields, 3] has the bytes of a row, the rows that a segment has more than steps before it ends,
+    and the rows of a segment.
     """
     num_heads, outcome = 0, FITS
     num_entries = _entries(parts, words, sent.words[4], sent.words[5], entries)
@@ -209,8 +195,8 @@ def collect(
 def _pass_over(parts: RingParts, first: int) -> None:
     """Count queue entries up to `first` that were gone before they could be sent.
 
-    They lead nowhere. Each is counted before the next is written, as an actor does it: otherwise a
-    reader could be at an entry that is overwritten, and not see it by `CLOSED`.
+    Each is counted before the next is written, as an actor does it: otherwise a reader could be at
+    an entry that is overwritten, and not see it by `CLOSED`.
     """
     counters, places = parts.counters, parts.queue.size
     begin, steps = counters[CLOSED], counters[CLOSED_STEPS]
@@ -234,17 +220,10 @@ def follow(
     payload: Array,
     watched: int,
 ) -> int:
-    """Write the data that `collect` copied; return 1 if the learner must be rung, otherwise 0.
+    """Write what `collect` copied; return 1 if the learner must be rung, otherwise 0.
 
-    Args:
-        fields: as in `collect`, like `layout`.
-        layout: [fields, 3].
-        parts: the ring here.
-        words: [WORDS]; empty if more of the ring follows.
-        heads: [segments, COLUMNS].
-        entries: [entries, ENTRY].
-        payload: [bytes] of these segments.
-        watched: the word by which the learner sleeps.
+    `words` are empty if more of the ring follows; `watched` is the word by which the learner
+    sleeps.
     """
     at = 0
     counters, length = parts.counters, layout[len(fields) - 1, 2]

@@ -1,12 +1,9 @@
 """A ring on the node of its learner that follows the ring on the node of its actor.
 
-An actor writes the ring on its own node. If it may wait, it waits there by the learner's words,
-which a bridge writes. The learner reads the ring on its node, which a bridge writes in the order of
-the actor. So neither knows of the other's node.
-
-On the node of the learner the bridge is the ring's only writer. A bridge that dies leaves an odd
-sequence, or steps that are not committed, as an actor does; its successor requests the missing data
-(`RingIn.holds`), so that it comes again. On the node of the actor the bridge only reads.
+The learner reads the ring on its node, which the bridge there writes in the order of the actor, as
+its only writer. An actor that may wait does so by the learner's words, which its own node's bridge
+writes. A bridge that dies leaves an odd sequence, or steps that are not committed, as an actor
+does; its successor requests the missing data (`RingIn.holds`), so that it comes again.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, WRITTEN, ExperienceRing
 from remuda.types import Array, Integers
 
+# with exactly one row for each step
 STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
-"""The arrays that have exactly one row for each step."""
 
 
 @dataclass
@@ -55,10 +52,10 @@ class RingOut:
         self._heads: Integers = np.zeros((segments, COLUMNS), np.int64)
         self._entries: Integers = np.zeros((segments, ENTRY), np.int64)
         self._is_pending = True
+        # bytes of a segment
         self.largest = (
             int(self._layout[:, 0] @ self._layout[:, 2]) + self._parts.recurrent_states.shape[1]
         )
-        """Maximal bytes of a segment."""
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
         """Record what the peer has: [segments] each; none of it is sent again."""

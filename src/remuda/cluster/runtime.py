@@ -1,9 +1,8 @@
 """`ClusterRuntime`: the roles of a run on several nodes, as the coordinator sees them.
 
 The head is a node like all others, whose roles are children of this process. Each other node has an
-agent. The head polls them a few times a second, and never waits for one that does not answer: a
-node that is silent for `cluster.silence` seconds, or is known to be lost, is given up, and its
-roles are placed on the remaining nodes.
+agent. The head polls them and never waits: a node that is silent for `cluster.silence` seconds, or
+is known to be lost, is given up, and its roles are placed on the remaining nodes.
 """
 
 from __future__ import annotations
@@ -75,12 +74,11 @@ class ClusterRuntime:
         self._news: list[str] = []
         self._moved = MoveCounts()
         self._reach = LinkMonitor(silence)
+        # unfinished requests to nodes, sent while roles moved
         self._pending: list[tuple[int, Call]] = []
-        """Unfinished requests to nodes, sent while roles moved."""
         self._stopped = False
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
-        """Start every role on every node, and let them work once all are ready."""
         compiling = Progress(self._news.append)
         self._local.spawn()
         self._wait_for(self._call_all("start", self.placement, self._addresses), START)
@@ -95,7 +93,6 @@ class ClusterRuntime:
                 return
 
     def run_for(self, seconds: float) -> bool:
-        """Watch all nodes for about `seconds`; True when everything is played."""
         self._look(seconds)
         self._news += self._reach.news(self.placement, self._members.values(), self._name)
         placement = self.placement
@@ -132,14 +129,12 @@ class ClusterRuntime:
         return parts
 
     def settle(self, number: int) -> None:
-        """Announce to all nodes that a checkpoint is complete or given up."""
         complete = number in self._checkpoints.numbers()
         manifest = self._checkpoints.manifest(number) if complete else None
         self._local.settle(number)
         self._wait_for(self._call_all("settle", number, manifest))
 
     def status(self) -> list[RoleStatus]:
-        """Return the status of every role, those of the head first."""
         found = [replace(each, node=self._name(HEAD)) for each in self._local.status()]
         for member in self._members.values():
             for each in member.status.roles:
@@ -148,16 +143,13 @@ class ClusterRuntime:
         return self._moved.counted(found)
 
     def describe(self) -> str:
-        """Describe the placement."""
         return self.placement.in_words(self._roles, self._name)
 
     def traffic(self) -> tuple[int, int] | None:
-        """Return the bytes and messages that nodes last reported to have sent."""
         told = [member.status.traffic for member in self._members.values()]
         return in_all([self._node.traffic.counts.tolist(), *told])
 
     def news(self) -> list[str]:
-        """Return and clear the messages for the user."""
         news, self._news = [*self._news, *self._local.news()], []
         return news
 

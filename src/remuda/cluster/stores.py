@@ -26,8 +26,8 @@ from remuda.runtime.control import Control
 from remuda.scoreboard import Play, Scoreboard
 from remuda.types import Array
 
+# Words of a ring that its learner, or its actor, writes, in the order in which they become visible.
 LEARNERS_WORDS = (ring.EXCUSED, ring.CONSUMED, ring.TAKEN, ring.TAKEN_STEPS, ring.UPDATE_TIME)
-"""The words of a ring that its learner writes, in the order in which they must become visible."""
 ACTORS_WORDS = (
     ring.HEAD,
     ring.NEXT_OVERWRITTEN,
@@ -37,16 +37,12 @@ ACTORS_WORDS = (
     ring.CLOSED_STEPS,
     ring.WRITTEN,
 )
-"""The same for its actor."""
 Parts = list[tuple[Array, list[int] | slice]]
 ALL = slice(None)
 
 
 class Stamps:
-    """A counter for each node, [nodes]: a node that sees it sees all earlier writes.
-
-    The process that hosts a node's roles writes its counter; elsewhere bridges do.
-    """
+    """A counter for each node, written by its host: a node that sees it sees all earlier writes."""
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"stamps": ((nodes,), np.int64)})
@@ -72,16 +68,13 @@ class Stores:
     actors: tuple[Wakeup, ...]
     learners: tuple[Wakeup, ...]
     in_turns: bool  # actor and learners take turns, as in `lockstep`
-    table: Table | None = None
-    """The population's table, if seats are dealt; the lead, the first actor, lives on the head."""
+    table: Table | None = None  # if seats are dealt; the lead, the first actor, lives on the head
 
     @property
     def wakeups(self) -> tuple[Wakeup, ...]:
-        """The wake-up of each role."""
         return (*self.actors, *self.learners)
 
     def learner_of(self, policy: int) -> int:
-        """Return the learner process of a policy."""
         return next(i for i, group in enumerate(self.groups) if policy in group)
 
     def rings(self, placement: Placement, actors_at: int, learners_at: int) -> list[int]:
@@ -109,8 +102,8 @@ class Stores:
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
         """Return the words that one node sends another in every round, in the order of both ends.
 
-        They are written in this order and read in reverse: the last words show that all earlier
-        ones are there.
+        They are written in this order and read in reverse: the last ones show that all others are
+        there.
         """
         parts: Parts = []
         roles = len(placement.actors)
@@ -172,12 +165,10 @@ class Stores:
         return table_words(self.table, to in placement.actors, elsewhere)
 
     def learning(self, placement: Placement, node: int) -> list[int]:
-        """Return the numbers of the policies that learn on a node."""
         places = range(len(self.policies))
         return [place for place in places if self._learns_at(placement, place) == node]
 
     def slow_words(self, placement: Placement, home: int, to: int) -> Words:
-        """Return the words that one node sends another a few times a second."""
         board = self.scoreboard.arrays
         parts: Parts = []
         if to == HEAD:

@@ -1,10 +1,8 @@
 """The table of a population on nodes that do not lead it, and the shards of followers elsewhere.
 
-The lead is on the head, with everything in the table that belongs to it. On other nodes the bridge
-writes what learners and followers read there: the members, orders to learners, weights of newborn
-policies and of frozen copies, and the matchmakers' numbers. It is read as a whole, between two
-changes by the lead, and is as old as the link is slow. A bridge that dies leaves a revision odd, as
-a lead does; its successor receives everything.
+The lead is on the head. On other nodes the bridge writes what learners and followers read. It is
+read as a whole, between two changes by the lead. A bridge that dies leaves a revision odd, as a
+lead does; its successor receives everything.
 
 Followers' results, and the seats in their matches, go to the head the same way. The word that a
 ring is clear goes to the node of its learner, behind the ring itself, and from there to the head:
@@ -69,7 +67,6 @@ class TableOut:
         self.is_read = bool(same) and moves == load(arrays["words"], MOVES) and moves % 2 == 0
 
     def add(self, frame: Frame) -> None:
-        """Add the changes, after rings and weights."""
         if not self.is_read:
             return
         table = self._table
@@ -109,7 +106,6 @@ class TableIn:
         _fill(self._table.births.rows(self._table.policies[place]), data)
 
     def write(self, at: Integers, values: Integers) -> None:
-        """Write changed words."""
         words = self._table.arrays["words"]
         if len(at) and at[-1] == len(self._words) - 1:  # the revision
             store(words, REVISION, load(words, REVISION) | 1)
@@ -118,13 +114,12 @@ class TableIn:
 
 
 class ShardOut:
-    """Sends the results of a follower here to the head."""
+    """Sends the results of a follower here to the head; `add` returns False if there are more."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard, self._sent = shard, shard.word(TAKEN)
 
     def add(self, frame: Frame, actor: int) -> bool:
-        """Add new results; return False if there are more."""
         written = self._shard.word(WRITTEN)
         self._sent = max(self._sent, written - self._shard.size)
         count = min(written - self._sent, AT_ONCE)

@@ -48,11 +48,9 @@ class Traffic:
 
     @property
     def counts(self) -> Array:
-        """[nodes, counts] by `Count`."""
         return self._shared["counts"]
 
     def note(self, node: int, link: Link, channel: Channel | None) -> None:
-        """Count the traffic of a link so far."""
         is_known = self._of.get(node) is link
         steps = self._last[node][3:] if is_known else [0, 0]  # a link that broke has no channel
         if channel is not None:

@@ -1,8 +1,7 @@
 """Published weights on nodes where their policy does not learn: the newest, by version.
 
-On the node of its learner only the learner writes a policy's snapshot. On any other node a bridge
-publishes the same snapshot under its version; it may skip versions. A bridge that dies leaves a
-snapshot as a learner does (`remuda.publish.snapshot`), and its successor continues.
+There a bridge publishes the learner's snapshot under its version; it may skip versions. A bridge
+that dies leaves a snapshot as a learner does, and its successor continues.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.training_state import TrainingState
 from remuda.types import Array, Integers
 
-FIXED = 5
-"""Numbers of a sent snapshot: version, learner step, exploration rate as bits, size of the weights,
-and whether a training state follows.
-"""
+FIXED = 5  # of a snapshot: version, learner step, exploration as bits, size, has a training state
 
 
 class WeightsOut:
@@ -31,7 +27,6 @@ class WeightsOut:
         self._sent: Integers = np.zeros(len(policies), np.int64)
 
     def holds(self, versions: Integers) -> None:
-        """Record the peer's versions, in the order of the policies."""
         self._sent[:] = versions
 
     def newer(self) -> dict[int, int]:
@@ -44,8 +39,8 @@ class WeightsOut:
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
         """Return a policy's newest snapshot as numbers and arrays, and count it as sent.
 
-        None if its version has changed: its learner may then have taken steps that the words, which
-        were read before, do not count. A successor would train on them twice.
+        None if its version has changed: its learner may have taken steps that the words, read
+        before, do not count, and a successor would train on them twice.
         """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)
@@ -84,18 +79,11 @@ class WeightsIn:
 
     @property
     def holds(self) -> Integers:
-        """The versions that are here, in the order of the policies."""
         versions = [self._publishers[policy].version for policy in self._policies]
         return np.array(versions, np.int64)
 
     def publish(self, policy: int, numbers: Integers, values: Array) -> None:
-        """Publish a received snapshot, unless the one here is as new.
-
-        Args:
-            policy: its number.
-            numbers: from `WeightsOut.take`.
-            values: [size] float32: the weights, then the vectors of the training state.
-        """
+        """Publish what `WeightsOut.take` returned (`values` [size] float32), if it is newer."""
         publisher, name = self._publishers.get(policy), self._published.policies[policy]
         size = self._published.slots[name]["weights"].shape[1]
         rows = self._published.training_rows(name)

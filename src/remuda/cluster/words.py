@@ -1,11 +1,8 @@
 """Words of shared memory that a bridge synchronises between two nodes.
 
-A word is an aligned 64-bit number with one writer, on the node of its role. It may be sent late,
-and values in between may be skipped; it is never seen half written. Words are sent with the data
-that was written before them: they are read before anything else is collected, and written after it.
-
-Bridges write the words of roles that live elsewhere. A bridge that dies leaves some unchanged; its
-successor receives all of them.
+A word is an aligned 64-bit number with one writer, on the node of its role. Values in between may
+be skipped; it is never seen half written. Words are read before anything else is collected, and
+written after it. A bridge that dies leaves some unchanged; its successor receives all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +51,6 @@ class Words:
 
     @property
     def last(self) -> int:
-        """The last word of the last read."""
         return int(self._now[-1])
 
     def changed(self, sent: Integers) -> tuple[Integers, Integers]:

@@ -1,16 +1,12 @@
 """Backpressure: when, and for how long, an actor waits for learners.
 
 An actor waits only for experience with `on_full: wait`, and only for learners that make progress. A
-learner publishes its progress in words that it owns in each of its rings: what it took or consumed,
-its mean duration of updates, and what it need not make up for, because it was written while no
-actor waited. The actor reads these and keeps the rest, such as since when a learner is late, to
-itself. So it misses nothing while it is stopped or asleep, and a process that dies leaves nothing
-here to repair.
+learner publishes its progress in words that it owns in each of its rings. The actor reads these and
+keeps the rest, such as since when a learner is late, to itself. So it misses nothing while it is
+stopped or asleep, and a process that dies leaves nothing here to repair.
 
-The duration of a learner's first update is unknown, and may be long: one-time work is part of it.
-So it is waited for as long as the learner's process computes; one that hangs meanwhile is ended by
-supervision. Only computation in threads of the process itself counts: one that waits for a child
-process, such as a compiler, computes nothing.
+A learner's first update may take long: it is waited for as long as threads of its process compute.
+Supervision ends one that hangs meanwhile, or that waits for a child process such as a compiler.
 """
 
 from __future__ import annotations
@@ -121,8 +117,7 @@ class Backpressure:
     def leave_behind(self) -> None:
         """Stop waiting for the learner until it takes something.
 
-        If no other policy of its process made progress either, none of them is waited for: if the
-        process is stopped, the actor waits once, and not for each policy.
+        If no other policy of its process made progress either, none of them is waited for.
         """
         if self.process.progress() == self._process_progress:
             self.process.stand_still()
@@ -130,7 +125,6 @@ class Backpressure:
         self.left_behind = True
 
     def mark(self) -> None:
-        """Note the learner's progress."""
         self._progress, self.late_since = self.progress(), None
 
     def _needed(self) -> int:
@@ -162,11 +156,11 @@ class LearnerProcess:
         self._computed: dict[ProcessId, float] = {}  # CPU seconds at the last check, by process
 
     def look(self, look: Look) -> bool:
-        """Note whether it has computed since the last check, or is runnable.
+        """Note whether it computes or is runnable; return whether it makes a first update.
 
-        Returns whether it makes the first update of any of its policies. Several processes may have
-        published that: one that died during such an update is still named, until its successor
-        comes to that policy. An id means the process that had it when first seen.
+        Several processes may have published that: one that died during such an update is still
+        named, until its successor comes to that policy. An id means the process that had it when
+        first seen.
         """
         ids = {room.at_first_update for room in self.rooms} - {0}
         known = {pid: (pid, began) for pid, began in self._computed}
@@ -181,7 +175,6 @@ class LearnerProcess:
         return bool(ids)
 
     def progress(self) -> int:
-        """Return a number that changes whenever the process has taken something."""
         return sum(room.progress() for room in self.rooms)
 
     def stand_still(self) -> None:
@@ -214,14 +207,12 @@ class ActorBackpressure:
             process.progress()
 
     def has_room(self) -> bool:
-        """Return whether the actor may write another turn everywhere; if not, it will be rung."""
         return all(room.has_room() for room in self._rooms)
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> int | None:
         """Sleep until there is room everywhere, for `timeout` seconds at most.
 
-        Returns the number of learners that are no longer waited for, because they took nothing for
-        their limit; None: there was no learner to wait for.
+        Returns how many learners are no longer waited for; None: there was none to wait for.
         """
         late = self._late()  # of all of them, so that the time of each begins now
         if not late:
@@ -247,7 +238,6 @@ class ActorBackpressure:
         return left
 
     def _look_at_first_updates(self, late: Sequence[tuple[Backpressure, float]]) -> bool:
-        """Check the processes that are late by a first update; return whether there are any."""
         processes = {room.process for room, _ in late}
         return sum(process.look(self._look) for process in processes) > 0  # each is looked at
 

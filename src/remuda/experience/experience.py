@@ -1,9 +1,8 @@
 """One policy's experience: a ring for each actor, and the waiting of learner and actors.
 
-Each ring has one writer, so actors never share one. Their counters are in one shared array, a row
-for each ring. The learner sleeps until there is enough in all of them together, and an actor with
-`wait` looks at all of them too. So an actor that dies takes only its own share along: the others
-make up for it.
+Each ring has one writer. Counters of all rings are in one shared array: the learner sleeps until
+there is enough in all of them together, and an actor with `wait` looks at all of them too. So an
+actor that dies takes only its own share along: the others make up for it.
 """
 
 from __future__ import annotations
@@ -52,15 +51,9 @@ STEPS_PER_TURN = 2
 
 
 class Experience:
-    """One policy's experience: written by one or more actors, read by one learner.
+    """One policy's experience: an `ExperienceStore` in shared memory.
 
-    Besides the guarantees of each ring:
-
-    1. A learner that asks for a number of steps is woken once they are there, by any writer,
-       without polling.
-    2. An actor waits only with `on_full: wait`, only for a learner that makes progress, and is rung
-       once it may continue (`remuda.experience.backpressure`).
-    3. A process that dies, at any instruction, leaves counters that the others can continue with.
+    A process that dies, at any instruction, leaves counters that the others can continue with.
     """
 
     def __init__(
@@ -114,28 +107,23 @@ class Experience:
 
     @property
     def counters(self) -> Integers:
-        """Return the counters of every ring, [num_actors, COUNTERS]."""
         counters: Integers = self._shared["counters"]
         return counters
 
     @property
     def written(self) -> int:
-        """Return the steps committed since the run began."""
         return total(self.counters, WRITTEN)
 
     @property
     def overwritten(self) -> int:
-        """Return the committed steps that newer ones replaced."""
         return total(self.counters, OVERWRITTEN)
 
     @property
     def lost(self) -> int:
-        """Return the steps that a resumed run did not restore; a learner waits for new ones."""
         return total(self.counters, LOST)
 
     @property
     def fill(self) -> float:
-        """Return the share of the capacity, or of a rollout, that holds steps to train on."""
         if self.rollout:
             return min(self.untaken / self.rollout, 1.0)
         places = sum(ring.num_segments * ring.segment_length for ring in self.rings)
@@ -145,8 +133,8 @@ class Experience:
     def held(self) -> HeldSteps | None:
         """Return how many steps fit, by the mean length of segments; None: not yet known.
 
-        The first segments that close are the shortest of those that the streams opened. So each
-        stream must have closed several before their mean is meaningful.
+        The first segments that close are the shortest of those that the streams opened, so each
+        stream must have closed several.
         """
         closed = total(self.counters, CLOSED)
         if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
@@ -169,41 +157,34 @@ class Experience:
 
     @property
     def passed(self) -> int | None:
-        """Return steps neither takable nor in open segments, trained on or not; None: released."""
         if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
             return None
         return self._unclosed + total(self.counters, TAKEN_STEPS)
 
     @property
     def is_urgent(self) -> bool:
-        """Return whether an actor with `wait` is now waiting for a rollout to be taken."""
         full = self.untaken >= self.ahead * self.rollout
         return full or (self.untaken > 0 and any(ring.tight for ring in self.rings))
 
     @property
     def closed(self) -> list[int]:
-        """Return, by ring, the segments closed since the run began."""
         return [load(ring.counters, CLOSED) for ring in self.rings]
 
     @property
     def untaken(self) -> int:
-        """Return the steps of closed segments that an on-policy learner may still take."""
         return max(untaken(self.counters), 0)
 
     @property
     def may_wait(self) -> bool:
-        """Return whether actors may wait for the learner."""
         return self.config.on_full == "wait"
 
     # The learner's side.
 
     def warm_up(self) -> None:
-        """Compile what a learner waits with, without stating a wish."""
         has_steps(self.counters, WRITTEN, 0)
         untaken(self.counters)
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Return whether `steps` were committed; if not, the learner is rung when they are."""
         found: bool = has_steps(self.counters, WRITTEN, steps)
         if begins and found and self.may_wait and self._began is None:
             self._begin_update()
@@ -212,9 +193,8 @@ class Experience:
     def has_rollout(self, early: bool = False) -> bool:
         """Return whether there is a rollout to take; if not, the learner will be rung for it.
 
-        Where episodes are short a rollout is taken early: a writer without room rings too. With
-        `early`, the learner is rung before places run out, because no writer checks; see
-        `_reachable`.
+        A writer without room rings too. With `early`, the learner is rung before places run out,
+        because no writer checks; see `_reachable`.
         """
         self._end_update()
         wanted = total(self.counters, TAKEN_STEPS) + (
@@ -227,7 +207,6 @@ class Experience:
         )
 
     def consume(self, steps: int) -> None:
-        """Publish to waiting actors that the learner has used the first `steps` steps."""
         self._end_update()
         moved = self._excuse(steps)
         for ring in self.rings:
@@ -240,10 +219,9 @@ class Experience:
 
         Actors that wait are never ahead by more than their last turn. If they are further ahead,
         one of them did not wait: there was no learner, or it took nothing. All of that is excused
-        until the learner has caught up; otherwise it would have to make up for it before the
-        environment continues. The learner publishes it for all actors alike, because an actor may
-        have been asleep or stopped. A learner that dies leaves the word unchanged; its successor
-        starts by stating it again.
+        until the learner has caught up. The learner publishes it for all actors alike, because an
+        actor may have been asleep or stopped. A learner that dies leaves the word; its successor
+        states it again.
         """
         ahead = self.written - self.config.capacity - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
@@ -266,7 +244,6 @@ class Experience:
         self._let_in(NEVER)
 
     def release(self) -> None:
-        """Take nothing any more, so that no writer ever waits for this learner."""
         for actor in range(len(self.rings)):
             self._pass(actor, NEVER, NEVER // len(self.rings))
         self.consume(NEVER)
@@ -279,9 +256,8 @@ class Experience:
     def take_up(self) -> None:
         """As a new learner, restate what its predecessor may have left half published.
 
-        It may have died between two words that belong together, or after it took no more. Where it
-        had taken segments and not yet published the steps in them, those would be waited for
-        forever.
+        It may have died between two words that belong together, or after it took no more. Steps of
+        segments that it had taken, and had not yet published, would be waited for forever.
         """
         if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
             self.skip()  # from now on it takes what is closed
@@ -296,7 +272,6 @@ class Experience:
                 self._pass(ring.actor, segments, steps)
 
     def _begin_update(self) -> None:
-        """Note the start of an update; actors cannot know how long the first one will take."""
         self._began = time.monotonic()
         if self._usual is None:
             for ring in self.rings:
@@ -314,15 +289,10 @@ class Experience:
             store(ring.counters, UPDATE_TIME, max(int(self._usual * 1e6), 1))
 
     def _reachable(self) -> int:
-        """Return the steps of a rollout; fewer where actors overwrite segments that are too short.
-
-        An actor that may wait rings its learner before it runs out of places. One that never waits
-        does not check, so the learner must not sleep until places have been overwritten.
-        """
+        """Return the steps of a rollout, or fewer before actors overwrite segments."""
         return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
     def let_in(self) -> None:
-        """Ring every waiting actor, after the learner's words were written in its place."""
         self._let_in(NEVER)
 
     def _let_in(self, steps: int) -> None:
@@ -334,17 +304,14 @@ class Experience:
                 wakeup.ring()
 
     def backpressure(self, actor: int) -> Backpressure:
-        """Return an actor's check whether it may write."""
         return Backpressure(self, actor, self._actors[actor])
 
     # For checkpoints.
 
     def state(self) -> State:
-        """Return a copy of all committed steps, while the writers may continue."""
         return {str(actor): ring.state() for actor, ring in enumerate(self.rings)}
 
     def restore(self, state: State | None, written: int) -> None:
-        """Restore what `state` returned; None: the `written` steps were not saved."""
         if state is not None and len(state) != len(self.rings):
             actors = f"{len(state)} actor" + ("s" if len(state) > 1 else "")
             raise CheckpointError(
@@ -371,8 +338,7 @@ def ring_segments(
     """Return the segments of each actor's ring for fixed seats; arguments as in `Experience`.
 
     Every stream keeps one segment open; as many again can be read, or an actor's share of two
-    rollouts, so that all rings together grow with the streams, not also with the actors. While some
-    actors are down, the others fill their places, and rollouts are taken early.
+    rollouts: so rings grow with the streams, and not with the actors.
     """
     found, total = [], sum(num_streams)
     for streams in num_streams:

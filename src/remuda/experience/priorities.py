@@ -1,9 +1,8 @@
-"""Proportional prioritisation of replayed steps.
+"""Proportional prioritisation of replayed steps (Schaul et al. 2016, sections 3.3 and 3.4).
 
-Schaul et al. 2016, "Prioritized experience replay", sections 3.3 and 3.4: step i is drawn with the
-probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the size of its last
-temporal-difference error; a new step has the greatest priority so far. Importance weights (N
-P(i))^-beta correct the bias, N being the number of steps.
+Step i is drawn with the probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the size of
+its last temporal-difference error; a new step has the greatest priority so far. Importance weights
+(N P(i))^-beta correct the bias, N being the number of steps.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Drawn:
 
     @staticmethod
     def empty(size: int) -> Drawn:
-        """Allocate for so many."""
         return Drawn(np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size))
 
     def weights(self, beta: float) -> Floats:
@@ -43,10 +41,9 @@ class Drawn:
 class Priorities:
     """The priorities of all steps that a policy learns from, in a sum tree.
 
-    The leaves are p^alpha, a place for each step of each segment, and each node is the sum of the
-    two below it: drawing a step, or changing its priority, takes as many operations as there are
-    levels. Nothing of it is shared. A segment's sequence shows that it was overwritten; the
-    priorities of its old steps are forgotten then.
+    The leaves are p^alpha, a place for each step of each segment; each node is the sum of the two
+    below it. Nothing of it is shared. A segment's sequence shows that it was overwritten: then the
+    priorities of its old steps are forgotten.
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
@@ -70,11 +67,9 @@ class Priorities:
         _follow(*self._arrays, sequences, ends, self._length, self._greatest)
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
-        """Draw a step for each of `todo` [B], each from an equal part of the sum.
+        """Draw a step for each of `todo` [B] into `out`; return their numbers among all steps, [B].
 
-        `uniforms` [B] are positions in these parts, 0 to 1; `ends` are as in the preceding
-        `follow`. Writes `out`, and returns the numbers of the steps in the list of all of them,
-        [B].
+        Each is drawn from an equal part of the sum, at positions `uniforms` [B] from 0 to 1.
         """
         picks: Integers = np.zeros(len(uniforms), np.int64)
         found = (out.leaves, out.sequences, out.shares, picks)
@@ -87,13 +82,11 @@ class Priorities:
         self._greatest = _learn(*self._arrays, *last, self._alpha, self._length, self._greatest)
 
     def forget(self) -> None:
-        """Forget all steps."""
         self._sums[:] = 0.0
         self._sequences[:] = self._committed[:] = 0
         self._greatest = 1.0
 
     def state(self) -> State:
-        """Return the priorities of the current steps."""
         return {
             "alpha": self._alpha,
             "leaves": self.leaves.copy(),

@@ -59,15 +59,12 @@ class Prioritised(Replay[B]):
         return True
 
     def learn(self, errors: Floats) -> None:
-        """Set the priorities of the last draw by its errors [B]."""
         self._priorities.learn(self._drawn, errors)
 
     def forget(self) -> None:
-        """Draw all items alike until errors are known."""
         self._priorities.forget()
 
     def state(self, whole: bool = False) -> State:
-        """Return random state and counters, and if `whole` the priorities of saved steps."""
         known = {"lost": self._lost(), **self._priorities.state()} if whole else None
         return super().state() | {"priorities": known}
 

@@ -40,10 +40,9 @@ class SurveyedRing:
 
 
 class Replay(ABC, Generic[B]):
-    """Draws items from a policy's own experience and its group's, uniformly.
+    """Draws items, steps or segments, from a policy's own experience and its group's, uniformly.
 
-    Subclasses define the items: steps or segments. Nothing is waited for; what a writer overtakes
-    is drawn again.
+    Nothing is waited for; what a writer overtakes is drawn again.
     """
 
     draws_segments: ClassVar[bool] = False  # items are whole segments, not steps
@@ -102,11 +101,9 @@ class Replay(ABC, Generic[B]):
         """Forget priorities: another policy learns."""
 
     def state(self, whole: bool = False) -> State:  # noqa: ARG002
-        """Return random state and counters, and if `whole` what belongs to saved experience."""
         return {"random": rng_state(self._rng), "redrawn": self.redrawn}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         restore_rng(self._rng, state["random"])
         self.redrawn = whole(state, "redrawn")
 

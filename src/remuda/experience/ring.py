@@ -91,12 +91,9 @@ OPEN = 0  # `closed_as` of a segment that is not closed
 
 OTHERS = -1  # version of a step that another policy chose, for a learner
 
+# Fresh integers consist of this byte and fresh floats are NaN: what was never written cannot pass
+# for data. Fresh booleans are false, as only 0 and 1 are valid.
 POISON = 0xA5
-"""Fresh integers consist of this byte and fresh floats are NaN.
-
-So reading what was never written cannot pass for data. Fresh booleans are false, as only 0 and 1
-are valid.
-"""
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,6 @@ class StreamShape:
 
     @property
     def size(self) -> int:
-        """Return the numbers in one observation."""
         return int(np.prod(self.observation, dtype=np.int64))
 
     @property
@@ -194,7 +190,6 @@ class ExperienceRing:
 
     @property
     def counters(self) -> Integers:
-        """Return its counters."""
         row: Integers = self._all_counters["counters"][self.actor]
         return row
 
@@ -236,8 +231,7 @@ class ExperienceRing:
 
         The learner calls it, so what was taken does not change meanwhile. The queue is copied
         before the segments: a queued segment then has all of its steps. Changes by the writer
-        during the copy are left out: an overwritten queue entry leads nowhere, and a segment that
-        is begun again is empty, without an entry. Counts are those of the copied entries.
+        during the copy are left out, and counts are those of the copied entries.
         """
         shared, words = self.shared, self.counters
         # Each before what it can never be more than.

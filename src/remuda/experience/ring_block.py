@@ -42,11 +42,9 @@ class Block:
             self._shared.append(SharedArrays(found, arena))
 
     def row(self, ring: int, actor: int = 0) -> BlockRow:
-        """Return the arrays of one ring of one actor."""
         return BlockRow(self, ring, actor)
 
     def shared(self, actor: int) -> SharedArrays:
-        """Return the arrays of all rings of one actor, [rings, ...]."""
         return self._shared[actor]
 
     def words(self, ring: int) -> Integers:
@@ -56,11 +54,7 @@ class Block:
         return found.reshape(self.num_actors, COUNTERS)
 
     def words_of(self, actor: int) -> Integers:
-        """Return one actor's counters of all rings: [rings, at least COUNTERS].
-
-        What follows the first COUNTERS words of a row is another actor's: the rows are contiguous,
-        as atomic words must be.
-        """
+        """Return an actor's words, [rings, COUNTERS and others'], contiguous for atomic loads."""
         size, begin = self.num_actors * COUNTERS, actor * COUNTERS
         found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
         return found.reshape(self._rings, size)

@@ -29,10 +29,10 @@ def untaken(counters: Integers) -> int:
 def has_steps(counters: Integers, word: int, steps: int) -> bool:
     """Return whether the rings have so many steps together; if not, a writer will ring.
 
-    Each writer is to ring once its ring has grown by an equal share of what is missing: one
-    of them must, before there is enough. The wish is stated before the check, and a writer commits
-    before it looks for a wish, so one of the two always sees the other. Where a ring passed its
-    share before its writer could see the wish, the wishes are stated again.
+    Each writer is to ring once its ring has grown by an equal share of what is missing: one must,
+    before there is enough. The wish is stated before the check, and a writer commits before it
+    looks for a wish, so one always sees the other. Where a ring passed its share before its writer
+    could see the wish, the wishes are stated again.
     """
     actors = counters.shape[0]
     grown = np.zeros(actors, np.int64)

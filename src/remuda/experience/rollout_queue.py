@@ -39,8 +39,8 @@ def _take(
     """Copy segments until `wanted` steps are there, or none is left.
 
     It skips all before the newest that have `leave` steps, what was overwritten, and versions
-    before `oldest`. Returns the rows, steps and segments copied, the ring's segments and steps up
-    to there, and the steps that were skipped.
+    before `oldest`. Returns rows, steps and segments copied, the ring's segments and steps up to
+    there, and steps skipped.
     """
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
@@ -103,11 +103,10 @@ def _there(closed: Segments) -> int:
 
 
 class RolloutQueue:
-    """Takes the rollouts of one policy, and joins them with replayed segments.
+    """Takes the rollouts of one policy, each segment at most once; joins them with replayed ones.
 
-    A segment is returned at most once. One that was overwritten before it was taken (only with
-    `on_full: overwrite`, or after the actor gave up waiting) is skipped and counted, and so is one
-    whose first step was chosen by weights that are too old.
+    A segment that was overwritten before it was taken is skipped and counted, and so is one whose
+    first step was chosen by weights that are too old.
     """
 
     def __init__(

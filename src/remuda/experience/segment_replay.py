@@ -41,10 +41,10 @@ def _draw(
     own: bool,
     check: bool,
 ) -> tuple[int, int, int]:
-    """Copy the segments at these places of a ring's queue, when `count` had been closed.
+    """Copy segments from these places of a ring's queue, when `count` had been closed.
 
-    Segments that were overwritten, or begun by versions before `oldest`, are left out. Returns the
-    rows, steps and segments copied.
+    Those overwritten, or begun by versions before `oldest`, are left out. Returns rows, steps,
+    segments.
     """
     num_segments = closed.sequence.size
     rows, steps, copied = 0, 0, 0
@@ -91,8 +91,8 @@ def _newest(ring: ExperienceRing) -> int:
 class SegmentReplay:
     """Draws closed segments of a policy's own experience, and of those it shares with.
 
-    Every kept segment is equally likely, and so is each step. Nothing is waited for, and a segment
-    may be drawn again. One that its writer overtakes is drawn again.
+    Every kept segment is equally likely. Nothing is waited for; what a writer overtakes is drawn
+    again.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class SegmentReplay:
     ) -> None:
         """Join what was taken into row `policy` with what is drawn.
 
-        `version` is the policy's newest. Segments may be older than that, or if another policy
-        played them older than its newest segment, by `max_staleness` versions; None: any number.
+        Segments may be older than `version`, the policy's newest, by `max_staleness` versions;
+        another policy's by that from its own newest segment.
         """
         wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
         if self._alone:
@@ -138,11 +138,9 @@ class SegmentReplay:
             tries = 0 if steps else tries + 1
 
     def state(self) -> State:
-        """Return the random state."""
         return rng_state(self._rng)
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned."""
         restore_rng(self._rng, state)
 
     def _oldest(self, version: int, max_staleness: int | None) -> list[int]:

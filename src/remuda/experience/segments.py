@@ -19,10 +19,9 @@ AFTER = -1  # stream of a row that holds a segment's final observation and no st
 
 @dataclass(frozen=True)
 class Rollout:
-    """Consecutive segments for K policies: L rows for L - 1 steps each.
+    """Consecutive segments for K policies: L rows for L - 1 steps and the final observation each.
 
-    The last row of a segment holds its final observation only. Rows beyond `num_rows` hold old
-    data.
+    Rows beyond `num_rows` hold old data.
     """
 
     observations: Array  # [K, R, n_frames * size] stacked, in the environment's dtype
@@ -75,10 +74,7 @@ def rows_for(experience: Experience, replays: float = 0.0) -> int:
 
 
 class Steps(NamedTuple):
-    """The arrays of steps: of a ring [S, ...], or of one policy in a rollout [R, ...].
-
-    They mean the same, but `recurrent_states` have a row for each segment.
-    """
+    """Arrays of steps, of a ring [S, ...] or a rollout [R, ...]; `recurrent_states` by segment."""
 
     observations: Array
     actions: Array
@@ -127,5 +123,5 @@ def closed_of(ring: ExperienceRing) -> Segments:
 
 
 def row_of(out: Rollout, policy: int) -> Steps:
-    """Return the arrays of one policy's steps."""
+    """Return the steps of one policy."""
     return Steps(*(getattr(out, name)[policy] for name in Steps._fields))

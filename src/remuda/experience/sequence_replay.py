@@ -20,8 +20,7 @@ from remuda.types import Array, Bools, Floats, Integers
 class SequenceBatch:
     """Sequences of K policies: each is a segment of up to T steps; see `Batch` for single steps.
 
-    Of a sequence of L steps those are learned from that `valid` selects: all but the burn-in. All
-    is 0 beyond the L steps and the final input.
+    Those steps are learned from that `valid` selects: all but the burn-in. The rest is 0.
     """
 
     inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, with the final one
@@ -181,12 +180,11 @@ def _gather(
 
 
 class SequenceReplay(Replay[SequenceBatch]):
-    """Draws segments with all their steps from a policy's own experience, uniformly.
+    """Draws segments with all their committed steps from a policy's own experience, uniformly.
 
     A segment comes with the actor's recurrent state before its first step ("stored state",
-    Kapturowski et al. 2019, section 3). Newer weights would have a different state; the first
-    `experience.burn_in` steps of a segment can be used to bring it up to date. A segment that is
-    still written is drawn up to its last committed step.
+    Kapturowski et al. 2019, section 3); its first `experience.burn_in` steps bring it up to date
+    with newer weights.
     """
 
     draws_segments = True

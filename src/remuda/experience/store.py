@@ -1,9 +1,7 @@
 """`ExperienceStore`: one policy's experience, for its learner and the coordinator.
 
-`Experience` is the implementation in shared memory. Its two ends are in this folder: the writers of
-actors, and the readers of learners (`rollout_queue`, `transition_replay`, `segment_replay`).
-Another store has its own ends, and passes the same contract:
-`tests/contracts/test_experience_store.py`.
+`Experience` is in shared memory; actors' writers and learners' readers are beside it. Another store
+has its own ends, and passes the same contract: `tests/contracts/test_experience_store.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ class HeldSteps:
 
     @property
     def share(self) -> float:
-        """Return the share of `wanted` that fits, 0 to 1."""
         return min(self.steps / max(self.wanted, 1), 1.0)
 
 

@@ -177,7 +177,6 @@ class TransitionReplay(Replay[Batch]):
     """Draws steps from a policy's own experience and its group's, uniformly."""
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> Batch:
-        """Allocate so many of each of K policies, with weights if `weighed`."""
         return Batch.empty(self.experience, num_policies, size, weighed)
 
     def _copy(

@@ -1,10 +1,8 @@
 """The compiled kernels that write decisions and outcomes into rings.
 
 `decide` and `outcome` process all streams of all rings of a block in one call. Numba takes separate
-array arguments much faster than a tuple of them, so these two, which run in every turn, take one
-argument for each array. Their first lines gather them into tuples
-(`remuda.experience.ring_arrays`), which all other functions take. Rings are adjacent in a block: an
-array of a block is [rings, ...].
+array arguments much faster than a tuple of them, so these two, which run in every turn, gather
+theirs into tuples (`remuda.experience.ring_arrays`) first. An array of a block is [rings, ...].
 
 No reference counts are kept, by `_nrt=False`: Numba would count at each access of a field of a
 tuple, in atomic operations, which took half of the time of playing. So nothing here may create an
@@ -85,15 +83,14 @@ def _close_segment(segments: Segments, slot: int) -> None:
     """Add a segment to the queue; its steps are all committed.
 
     The entry is complete, and the segment has its number, before `CLOSED` counts it. A writer that
-    dies before that leaves the segment open: its successor resets the number in `repair`, if it was
-    there already, and closes the segment. One that dies after it leaves it closed, and `repair`
-    takes `CLOSED_STEPS` from the entry. A successor relies on the number, not the entry: with short
-    episodes the entry is another segment's while this one is still held.
+    dies before that leaves the segment open: its successor resets the number in `repair`, and
+    closes it. One that dies after it leaves it closed, and `repair` takes `CLOSED_STEPS` from the
+    entry. A successor relies on the number: with short episodes the entry is another segment's
+    while this one is held.
 
-    A reader of the entry that was here before detects by `CLOSED` that it was overtaken, by loading
-    it again afterwards. So a reader that sees any of the new entry must also see the last stored
-    `CLOSED`: the store's own release orders only what came before it, and without the fence a CPU
-    other than x86, or the compiler, may make the entry visible first.
+    A reader of the entry that was here before detects by `CLOSED`, loaded again, that it was
+    overtaken. So a reader that sees any of the new entry must also see the last stored `CLOSED`;
+    without the fence a CPU other than x86, or the compiler, may make the entry visible first.
     """
     counters = segments.counters
     closed = counters[CLOSED]
@@ -126,12 +123,11 @@ def _decide_stream(
     place: int,
     version: int,
 ) -> int:
-    """Write what a stream observes and does; its observation also completes the step before.
+    """Write what a stream observes and does, which completes the step before; count complete steps.
 
-    Rewards of this turn before the decision belong to the step before, if there is one. The reward
-    of this step starts below zero by as much, because `_end_stream` will add all rewards of the
-    turn. `place` is the number of the stream among those of the ring. Returns the steps that are
-    complete now.
+    Rewards of this turn before the decision belong to the step before. The reward of this step
+    starts below zero by as much, because `_end_stream` will add all rewards of the turn. `place` is
+    the number of the stream among those of the ring.
     """
     length = steps.actions.shape[1]
     n_frames = steps.observations.shape[1] - length
@@ -283,8 +279,8 @@ def decide(
     """Write what each active stream observes and does; return how many learners to ring.
 
     In order: `Decisions`, `Segments`, `Beginnings`, `OpenSegments` of a block; each ring's row in
-    the plan and the number of its first stream, the counter that learners wait for, and where to
-    mark those that are due; `StreamPlan`; `Choices`.
+    the plan and first stream, the counter that learners wait for, and where to mark those that are
+    due; `StreamPlan`; `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     plan = StreamPlan(begins, streams)
@@ -367,8 +363,8 @@ def repair(segments: Segments) -> None:
     """Empty the segment that a previous writer may have left half begun.
 
     It may also have died between a change and its count. Every committed step is held or was
-    overwritten; so what the ring holds is counted again, and what was written follows from it. A
-    segment whose closing was not counted is open, before anything else is closed under its number.
+    overwritten; so what the ring holds is counted again, and what was written follows. A segment
+    whose closing was not counted is open, before anything else is closed under its number.
     """
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     closed_as, queue_steps = segments.closed_as, segments.queue_steps

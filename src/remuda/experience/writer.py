@@ -1,8 +1,7 @@
 """The actor's end of rings: it writes decisions and outcomes for many streams at once.
 
 A stream is an agent of a copy of the environment. One writer writes the streams of all policies
-whose rings are in a block, in one call of a compiled kernel (`remuda.experience.write_kernels`). A
-single ring is a block of one.
+whose rings are in a block in one call of a compiled kernel. A single ring is a block of one.
 """
 
 from __future__ import annotations
@@ -36,19 +35,18 @@ class BlockWriter:
     """Writes the streams of several policies into the rings of a block, or those of a single ring.
 
     In each turn `decide` comes first and `outcome` after; a step is committed once the observation
-    that followed it is written: the one at the agent's next decision, or the final one of an
-    episode. Its reward sums what the agent received until then; rewards before its first decision
-    of an episode belong to no step.
+    that followed it is written. Its reward sums what the agent received until then; rewards before
+    its first decision of an episode belong to no step.
 
-    Streams are numbered over all seats and copies. A `StreamPlan` has those of every row of a stack
-    of networks. Where seats are dealt, a stream's policy changes from match to match, always at an
-    episode's start, so that no segment ever holds steps of two policies.
+    A `StreamPlan` has the streams, over all seats and copies, of every row of a stack of networks.
+    Where seats are dealt, a stream's policy changes at an episode's start: no segment ever holds
+    steps of two policies.
     """
 
     def __init__(
         self, policies: Sequence[tuple[Experience, int]], actor: int = 0, own_streams: int = 0
     ) -> None:
-        """Start writing for policies whose rings are neighbours in one block, or for a single ring.
+        """Begin with policies whose rings are neighbours in one block, or with a single ring.
 
         `policies` pairs their experience with their row in the stack. If each policy has its own
         streams, those of row k are numbered from `k * own_streams` on; 0: any may play any.
@@ -93,14 +91,13 @@ class BlockWriter:
             kernels.close_orphans(segments)
 
     def state(self) -> State:
-        """Return by row what `state_of` returns."""
         return {str(row): self.state_of(row) for row in self.rings}
 
     def state_of(self, row: int) -> State:
         """Return the segments that the streams of one row have open, and their current steps.
 
-        Readers of the ring do not see that step yet, and on another node it does not exist. So it
-        belongs to this part of a checkpoint; committed steps belong to the learner's.
+        Readers of the ring do not see that step yet, and on another node it does not exist;
+        committed steps belong to the learner's part of a checkpoint.
         """
         ring = self._ring_of(row)
         found: State = {name: array[ring].copy() for name, array in self._places.items()}
@@ -108,7 +105,6 @@ class BlockWriter:
         return found | {name: self._steps[name][at] for name, at in steps.items()}
 
     def holds(self, state: State) -> bool:
-        """Return whether `holds_of` is true of every row."""
         return all(self.holds_of(row, branch(state, str(row))) for row in self.rings)
 
     def holds_of(self, row: int, state: State) -> bool:
@@ -166,21 +162,17 @@ class BlockWriter:
         return results._replace(final_masks=np.ones((self.ring.num_streams, 0), np.bool_))
 
     def decide(self, plan: StreamPlan, choices: Choices) -> None:
-        """Write a decision of the active streams."""
         if self._decide(*plan, *choices):
             self._wake_learners()
 
     def outcome(self, plan: StreamPlan, results: TurnOutcomes) -> None:
-        """Write the outcomes of a turn; final observations are read where episodes ended."""
         if self._outcome(*plan, *results):
             self._wake_learners()
 
     def clear(self, row: int) -> bool:
-        """Empty the ring of this row, while no stream plays it.
+        """Empty the ring of this row, while no stream plays it; return False if it is elsewhere.
 
-        A learner waits for new steps from then on. If the actor dies meanwhile, some segments are
-        empty and some not; its successor clears the ring again. Returns False if this row's ring is
-        elsewhere.
+        If the actor dies meanwhile, some segments are empty; its successor clears the ring again.
         """
         for p in np.flatnonzero(self._rows == row):
             kernels.clear_ring(self._segments[p])
@@ -188,7 +180,6 @@ class BlockWriter:
         return False
 
     def wake(self, row: int) -> None:
-        """Ring the learner of this row, if its ring is here."""
         for p in np.flatnonzero(self._rows == row):
             self._learners[p].ring()
 

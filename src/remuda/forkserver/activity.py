@@ -9,28 +9,22 @@ from pathlib import Path
 import psutil
 
 PROC = Path("/proc")
+# fields of /proc/PID/stat after the name: user and system time, and the start
 CPU, STARTED = slice(11, 13), 19
-"""Fields of /proc/PID/stat after the name: user and system time, and the start."""
 
-ProcessId = tuple[int, int]
-"""A process: its id, and when it started, by `started`; 0: any process with that id."""
+ProcessId = tuple[int, int]  # its id, and when it started (`started`); 0: any with that id
 
 
 @dataclass(frozen=True)
 class Activity:
     """The activity of a process at a moment."""
 
-    cpu: float
-    """Seconds of processor time so far."""
-    runnable: bool
-    """True if it computes, or waits for a processor."""
+    cpu: float  # seconds of processor time so far
+    runnable: bool  # it computes, or waits for a processor
 
     @staticmethod
     def of(pid: int, started: int = 0) -> Activity | None:
-        """Return the activity of a process over all of its threads; None if it is gone.
-
-        `started` distinguishes it from another with its id; 0: any process with that id.
-        """
+        """Return the activity over all threads of a process; None if it is gone."""
         try:
             return _from_proc(pid, started) if PROC.is_dir() else _from_psutil(pid, started)
         except (OSError, psutil.Error):
@@ -38,10 +32,7 @@ class Activity:
 
 
 def started(pid: int) -> int:
-    """Return when a process started, in a unit of the system's; 0 if it is gone.
-
-    Its id and this identify a process.
-    """
+    """Return when a process started, in a unit of the system's; 0 if it is gone."""
     try:
         if PROC.is_dir():
             return int(_stat(PROC / str(pid) / "stat")[STARTED])

@@ -26,16 +26,12 @@ from remuda.forkserver.recipe import receive
 from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import die_with_parent
 
-EXCEPTION = 70
-"""Exit code after an exception, which its output shows."""
-REFUSED = 72
-"""Exit code after a fault that a successor would repeat: the process is not restarted."""
-UNGUARDED = 71
-"""Exit code of a child whose script would start a run in it."""
+EXCEPTION = 70  # exit code after an exception, which its output shows
+REFUSED = 72  # exit code after a fault that a successor would repeat: the process is not restarted
+UNGUARDED = 71  # exit code of a child whose script would start a run in it
 
 
-LAST_WORDS = 2.0
-"""Seconds without progress after which the rest of the output is given up."""
+LAST_WORDS = 2.0  # seconds without progress after which the rest of the output is given up
 
 
 def ignore_held_signals() -> None:
@@ -94,7 +90,6 @@ def script_name() -> str:
 
 
 def _receive(parent: socket.socket, count: int) -> None:
-    """Receive the descriptors, or end before anything else is done."""
     try:
         receive(parent, count)
     except OSError as error:
@@ -103,11 +98,7 @@ def _receive(parent: socket.socket, count: int) -> None:
 
 
 def end(code: int) -> None:
-    """End this process at once.
-
-    Exit functions run. Nothing is waited for: neither threads nor processes of a game, which may
-    wait for this one in turn, or ignore SIGTERM as it does.
-    """
+    """Run exit functions, and end at once: threads and children may wait for this process."""
     with contextlib.suppress(BaseException):
         for left in multiprocessing.active_children():
             left.kill()

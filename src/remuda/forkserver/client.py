@@ -20,6 +20,7 @@ from remuda.forkserver.recipe import Recipe, nameless_file
 from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import Lifeline
 
+# all that a role needs, except user code and the game
 MODULES = (
     "torch",
     "numba",
@@ -49,7 +50,8 @@ MODULES = (
     "remuda.envs.array_game",
     "remuda.envs.workers",
 )
-"""Modules that the server imports: all that a role needs, except user code and the game."""
+# Prefixes of variables that libraries read while they are loaded: another value, another server.
+# Those of GPUs are read later, in the children.
 READ_EARLY = (
     *(
         "PYTHON",
@@ -65,16 +67,12 @@ READ_EARLY = (
     ),
     *("ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
 )
-"""Prefixes of variables that libraries read while they are loaded: another value, another server.
-Those of GPUs are read later, in the children."""
 
 
+# the server has closed its socket
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
-"""Errors of a request whose server has closed its socket."""
-PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""Errors of a start that may succeed later."""
-DYING = 1.0
-"""Seconds for a server to die after it has closed its socket."""
+PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # a start may succeed later
+DYING = 1.0  # seconds for a server to die after it has closed its socket
 
 
 class Server:
@@ -86,14 +84,9 @@ class Server:
     """
 
     def __init__(self, start: Callable[[int, int, int], ServerProcess]) -> None:
-        """Start it, or raise an OSError.
-
-        `start` gets the socket of its requests, the read end of its lifeline, and the file of its
-        output.
-        """
+        """Start it by `start(requests, lifeline, output)`, all descriptors; or raise an OSError."""
         self.surroundings = _surroundings()
-        self.served = False
-        """True once one of its children has begun."""
+        self.served = False  # one of its children has begun
         self._owner = os.getpid()
         self._users = 0
         self._retired = self._ended = False
@@ -203,19 +196,14 @@ class ProcessState:
     """How this process starts its children; used by its main thread only."""
 
     server: Server | InheritedServer | None = None
-    why_not: str = ""
-    """Why children are spawned; empty: they are forked."""
-    is_program: bool = False
-    """True if this process is known to have done nothing yet."""
+    why_not: str = ""  # why children are spawned; empty: they are forked
+    is_program: bool = False  # this process is known to have done nothing yet
+    # ends the children that have no other; this process never closes it
     lifeline: Lifeline | None = None
-    """Ends the children that have no other; this process never closes it."""
 
 
 def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
-    """Start the server of this process, by `start`, if there is none; does not wait for it.
-
-    The earlier the better: it imports beside what this process does meanwhile.
-    """
+    """Start the server of this process, by `start`, if there is none; does not wait for it."""
     state = ProcessState
     if state.lifeline is None:
         state.lifeline = Lifeline()
@@ -280,10 +268,7 @@ def start(
     lifeline: Lifeline | None = None,
     log: str = "",
 ) -> Process:
-    """Start a process that calls `target(*args)`; does not wait for it.
-
-    Both must be picklable; shared memory in `args` is shared.
-    """
+    """Start a process that calls `target(*args)`, both picklable; does not wait for it."""
     recipe = Recipe(target, args, name, log)
     begin()
     lifeline = lifeline or ProcessState.lifeline

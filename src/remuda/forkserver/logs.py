@@ -1,7 +1,4 @@
-"""The format and the level of log files, and how a child process writes one.
-
-A child inherits the level with its recipe (`run.log_level`).
-"""
+"""The format and the level of log files, and how a child process writes one."""
 
 from __future__ import annotations
 
@@ -12,10 +9,8 @@ from contextlib import contextmanager
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-_levels: list[str] = []
-"""Levels of this process's log files; the last one counts."""
-_is_log: list[str] = []
-"""The level, if this process's output is a log file itself."""
+_levels: list[str] = []  # of this process's log files (`run.log_level`); the last one counts
+_is_log: list[str] = []  # the level, if this process's output is a log file itself
 
 
 @contextmanager
@@ -38,9 +33,8 @@ def level_of_child(has_log: bool) -> str | None:
 def log_to_stderr(name: str) -> None:
     """Log to stderr, which is a log file in this process, and print nowhere else.
 
-    The root logger may have handlers already: from the user's script, which every child runs, or
-    from the process that this one was forked from. Those that print are replaced, since they have
-    another level and another format; those that write files of the user's stay.
+    The user's script, or the process that this one was forked from, may have added handlers: those
+    that print are replaced, those that write files of the user's stay.
     """
     _is_log[:] = [name]
     root, own = logging.getLogger(), logging.getLogger("remuda")

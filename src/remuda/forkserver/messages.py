@@ -14,8 +14,7 @@ HELLO, EXITED, FAILED = b"H", b"X", b"E"
 descriptor of it. EXITED, by the server: its exit code. FAILED, by either: the error that prevented
 its start."""
 NUMBER = struct.Struct("q")
-CHUNK = 250
-"""Descriptors in a message; the kernel takes 253."""
+CHUNK = 250  # descriptors in a message; the kernel takes 253
 CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
@@ -28,17 +27,10 @@ def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
 
 
 def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
-    """Receive a short message with `most` descriptors at most; later programs do not inherit them.
+    """Return a message (empty: the other end is gone), its descriptors, and whether some were lost.
 
-    `socket.recv_fds` leaves them inheritable: in Python 3.11 it ignores its flags.
-
-    Returns:
-        The message, empty if the other end is gone; the descriptors; and whether some were lost,
-            since
-        this process may have no more.
-
-    Raises:
-        OSError: nothing could be received.
+    Programs started later do not inherit them, while `socket.recv_fds` ignores its flags in Python
+    3.11.
     """
     found = array.array("i")
     size = most * found.itemsize

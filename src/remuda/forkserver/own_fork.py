@@ -9,10 +9,8 @@ import subprocess
 import time
 from typing import Protocol
 
-UNKNOWN = 255
-"""Exit code of a fork whose end `waitpid` did not see."""
-PAUSE = 0.002
-"""Seconds between two looks for an end."""
+UNKNOWN = 255  # exit code of a fork whose end `waitpid` did not see
+PAUSE = 0.002  # seconds between two looks for an end
 
 
 class ServerProcess(Protocol):

@@ -18,12 +18,9 @@ from remuda.forkserver.messages import EXITED, FAILED, HELLO, NUMBER, receive_de
 from remuda.forkserver.recipe import Recipe
 from remuda.memory.lifeline import Lifeline
 
-UNKNOWN = 255
-"""Exit code of a process that ended when the server was not there to report it."""
-AT_ONCE = 3600.0
-"""The longest single wait in seconds: the system counts milliseconds in 32 bits."""
-TELLING = 1.0
-"""Seconds for the server to report the exit code of a process that has ended."""
+UNKNOWN = 255  # exit code of a process that ended when the server was not there to report it
+AT_ONCE = 3600.0  # the longest single wait in seconds: the system counts milliseconds in 32 bits
+TELLING = 1.0  # seconds for the server to report the exit code of a process that has ended
 
 
 class Process(Protocol):
@@ -62,8 +59,7 @@ class Process(Protocol):
 class Server(Protocol):
     """The interface of the fork server that its children need."""
 
-    served: bool
-    """True once one of its children has begun."""
+    served: bool  # one of its children has begun
 
     def child_ended(self) -> None: ...
 

@@ -19,8 +19,7 @@ def is_the_program() -> None:
 def load_and_begin(say: Callable[[str], None]) -> None:
     """Load what children need, and make the server of this process a fork of it.
 
-    So it is loaded once, and not twice side by side. For the program, which needs it itself and has
-    done nothing yet; in any other process it equals `begin`. `say` reports compiling.
+    So the program, which needs the same itself, loads it once. In any other process it is `begin`.
     """
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules

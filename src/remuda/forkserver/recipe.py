@@ -30,7 +30,6 @@ class Inherited:
     number: int
 
     def detach(self) -> int:
-        """Return the child's descriptor."""
         os.set_inheritable(self.number, False)
         return self.number
 
@@ -42,12 +41,10 @@ class Sent:
     index: int
 
     def detach(self) -> int:
-        """Return the child's descriptor."""
         return _received[self.index]
 
 
-_received: list[int] = []
-"""In a child: the descriptors that it received."""
+_received: list[int] = []  # in a child: the descriptors that it received
 
 
 @dataclass
@@ -57,10 +54,9 @@ class Recipe:
     target: Callable[..., object]
     args: tuple[Any, ...]
     name: str
-    log: str
-    """The file for all output of the child; empty: its parent's output."""
+    log: str  # the file for all output of the child; empty: its parent's output
+    # of the parent; known once the recipe is written
     descriptors: list[int] = field(default_factory=list)
-    """Descriptors of the parent that the child needs; known once the recipe is written."""
 
     def __post_init__(self) -> None:
         """Make the log's path absolute: a fork server may have begun in another directory."""

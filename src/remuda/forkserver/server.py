@@ -34,8 +34,8 @@ from remuda.forkserver.messages import (
 )
 from remuda.memory.lifeline import die_with_parent
 
+# descriptors in a request: socket of the process, recipe, stdout, stderr, maybe a lifeline
 PARTS = 5
-"""Descriptors in a request: the process's socket, recipe, stdout, stderr, and a lifeline or not."""
 
 
 def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
@@ -67,21 +67,10 @@ def load(modules: Sequence[str]) -> None:
 
 
 def fork(requests: int, lifeline: int, output: int) -> int:
-    """Fork a server from this process, which has loaded what children need.
+    """Fork a server from this process, which has loaded what children need; return its process id.
 
     For a process that has done nothing else, and in which no thread runs but the sleeping ones of
     libraries that can be forked. Signals are blocked meanwhile (`held_signals`).
-
-    Args:
-        requests: the socket of the server's requests.
-        lifeline: the read end of its lifeline.
-        output: the file of its output.
-
-    Returns:
-        Its process id; the server itself never returns.
-
-    Raises:
-        OSError: it cannot be forked.
     """
     os.close(os.pidfd_open(os.getpid()))  # as in `main`
     for stream in (sys.stdout, sys.stderr):  # what they hold is written once
@@ -144,13 +133,13 @@ class _Server:
 
     def __init__(self, requests: socket.socket, lifeline: int, own: int | None) -> None:
         self._lifeline, self._own = lifeline, own
+        # Closed while a request is answered: so there is room for one socket, which reports a lack
+        # of room for more.
         self._spare = os.dup(lifeline)
-        """Closed while a request is answered, so that there is room for one socket at least: by it
-        a lack of room for more is reported."""
         self._clients = {requests.fileno(): requests}
         self._owner = requests
+        # pid and socket of each child, by its descriptor
         self._children: dict[int, tuple[int, socket.socket]] = {}
-        """The pid and the socket of each child, by its descriptor."""
         self._poll = select.poll()
         self._poll.register(requests, select.POLLIN)
         self._poll.register(lifeline, select.POLLIN)

@@ -1,9 +1,8 @@
-"""Arrays that begin on a cache line, so that results do not depend on the allocator.
+"""Arrays that begin on a cache line.
 
 A matrix product adds up in another order where an operand does not begin on a cache line, so the
-last bits of a result would depend on where an allocator put it. torch's own memory is aligned;
-NumPy's begins on any multiple of 16 bytes. Whatever a product reads is therefore allocated here, or
-copied into torch's memory (`copied`) first.
+last bits of a result would depend on the allocator. Whatever a product reads is allocated here, or
+copied into torch's own memory, which is aligned.
 """
 
 from __future__ import annotations

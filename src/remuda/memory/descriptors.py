@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from remuda.errors import RemudaError
 
-PER_PROCESS = 6
-"""The coordinator's descriptors for each process, rounded up: wake-up, start, watch, end."""
+PER_PROCESS = 6  # the coordinator's for each process, rounded up: wake-up, start, watch, end
 BESIDES = 64  # descriptors for everything else: logs, metrics, checkpoints, shared memory
 HIGHEST = 1 << 16  # the limit to ask for where the system has none
 

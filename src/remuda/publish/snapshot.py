@@ -50,8 +50,7 @@ TRIES = 1000  # copies that may be overtaken in a row, where one must be had
 class PublishedWeights:
     """The shared memory of all policies' snapshots, a `WeightStore`.
 
-    `layouts` holds for each policy the number of weights, a checksum of their layout, and the
-    publishing settings; `training` the layout of published training states.
+    `layouts` holds each policy's number of weights, a checksum of their layout, and its settings.
     """
 
     def __init__(
@@ -84,19 +83,15 @@ class PublishedWeights:
             slots["weights"][...] = np.nan
 
     def publisher(self, policy: str, checksum: int) -> Publisher:
-        """Return a learner's end for a policy; `checksum` must be that of its network's layout."""
         return Publisher(self, policy, checksum)
 
     def reader(self) -> SnapshotReader:
-        """Return a reader's end, which has copied nothing yet."""
         return SnapshotReader(self)
 
     def active(self, policy: str) -> int:
-        """Return the row that actors read."""
         return load(self.slots[policy]["active"], 0)
 
     def training_rows(self, policy: str) -> TrainingRows | None:
-        """Return the training states of the rows; None if they are not published."""
         layout = self._training.get(policy)
         return TrainingRows(layout, self.slots[policy]) if layout is not None else None
 
@@ -109,11 +104,9 @@ class Snapshot:
     version: int  # 1 for the first publication
     learner_step: int  # updates behind these weights
     epsilon: float  # the exploration rate to act with
-    training: TrainingState | None = None
-    """Training state of these weights; None if it is not published or was not requested."""
+    training: TrainingState | None = None  # None: not published or not requested
 
     def state(self) -> State:
-        """Return the snapshot as plain data."""
         found: State = {
             "weights": self.weights.copy(),
             "version": self.version,
@@ -138,7 +131,6 @@ class Publisher:
 
     @property
     def training(self) -> TrainingLayout | None:
-        """Layout of the published training state, if any."""
         return self._training.layout if self._training is not None else None
 
     def restore(self, state: State) -> None:
@@ -205,14 +197,10 @@ class Publisher:
 
 
 class SnapshotReader:
-    """An actor's end: finds new snapshots, and copies them.
+    """An actor's `WeightReader`: finds new snapshots, and copies them.
 
-    1. A snapshot is whole: weights, version, learner step and epsilon are of one publication, and
-       so is the training state.
-    2. `newer` never waits: a copy that is overtaken is thrown away, and the policy stays new.
-    3. Versions never go backwards.
-    4. Published weights can always be had, at whatever point its learner died: by `newest`, and by
-       the first `newer` of each policy.
+    A copy that is overtaken is thrown away, and the policy stays new. Published weights can be had
+    at whatever point their learner died: by `newest`, and by the first `newer` of each policy.
     """
 
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
@@ -223,11 +211,9 @@ class SnapshotReader:
         self.overtaken = 0  # copies that were thrown away because the learner published meanwhile
 
     def has_update(self) -> bool:
-        """Return whether any policy has a version that this reader has not copied."""
         return first_difference(self._versions, self._seen) >= 0
 
     def newer(self) -> dict[str, Snapshot]:
-        """Return snapshots newer than the last ones copied; valid until the next call."""
         found = {}
         for index, policy in enumerate(self._published.policies):
             if self._versions[index] > self._seen[index]:
@@ -261,11 +247,9 @@ class SnapshotReader:
         )
 
     def state(self) -> State:
-        """Return the versions that this reader has copied."""
         return dict(zip(self._published.policies, self._seen.tolist(), strict=True))
 
     def restore(self, state: State) -> None:
-        """Take these versions as copied already."""
         self._seen[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:

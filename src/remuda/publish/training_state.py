@@ -14,13 +14,11 @@ from remuda.checkpoint.fitting import COUNT, FINITE, MOST, SQUARES, Range, branc
 from remuda.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Floats, State
 
+# an optimizer's moments of the gradients; any other vector is a copy of weights
 MOMENTS = ("mean", "square")
-"""Vectors that are an optimizer's moments of the gradients; any other is a copy of weights."""
 STEPS = "steps"  # the number of steps behind these moments
+# of an exploration schedule: steps since it began, steps written then (maybe negative)
 EXPLORED, BEGUN = "explored", "begun"
-"""Numbers of an exploration schedule: steps since it began, and steps written when it began (which
-may be negative).
-"""
 
 
 RANGES = {"mean": FINITE, "square": SQUARES}  # allowed ranges of the moments
@@ -28,10 +26,7 @@ RANGES = {"mean": FINITE, "square": SQUARES}  # allowed ranges of the moments
 
 @dataclass(frozen=True)
 class TrainingLayout:
-    """The layout of a policy's training state.
-
-    `vectors` are as long as the weights, [P] float32; `numbers` are scalars.
-    """
+    """The layout of a policy's training state."""
 
     vectors: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -53,7 +48,6 @@ class TrainingState:
     numbers: dict[str, float]
 
     def state(self) -> State:
-        """Return it as plain data."""
         return {"vectors": dict(self.vectors), "numbers": dict(self.numbers)}
 
     @classmethod
@@ -81,7 +75,6 @@ class TrainingState:
 
 
 def _number(numbers: State, name: str) -> float:
-    """Return a number of a saved training state, 0 if it is missing."""
     if name not in numbers:
         return 0.0
     return real(numbers, name, Range(-MOST, MOST) if name == BEGUN else COUNT)

@@ -1,7 +1,7 @@
 """`WeightStore`: published weights as learners, actors and the coordinator see them.
 
-`PublishedWeights` is in the shared memory of a machine. Any other store, such as one across a
-network, passes the same contract: `tests/contracts/test_weight_store.py`.
+`PublishedWeights` is in the shared memory of a machine. Any other store passes the same contract:
+`tests/contracts/test_weight_store.py`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from remuda.runtime.silence import Silence
 from remuda.timeline import Timeline
 from remuda.types import Role
 
+# prefix of a log line (`LOG_FORMAT` in forkserver/logs.py)
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
-"""Prefix of a log line (`LOG_FORMAT` in forkserver/logs.py)."""
 AT_THE_END = 2**16  # bytes at the end of a log in which its last line is searched
 EVERY = 1.0  # seconds between two measurements of a role's processor time
 
@@ -45,8 +45,7 @@ class ProcessorTime:
     used: float = 0.0  # seconds of processor time, including its workers...
     watched: float = 0.0  # ...within so many seconds of watching
     _last: tuple[int, float] | None = None  # process id and time of the last measurement
-    _had: dict[ProcessId, float] = field(default_factory=dict)
-    """Processor time of each process at that measurement."""
+    _had: dict[ProcessId, float] = field(default_factory=dict)  # of each process at that time
 
     @property
     def share(self) -> float | None:
@@ -80,19 +79,17 @@ class Child:
     lost: int = 0  # processes in a row that were lost with the fork server before they began
     was_ready: bool = False  # True once any process of this role was ready
     due: float = 0.0  # without a process: when to spawn the next one
+    # times of those within the window of the restart budget
     deaths: deque[float] = field(default_factory=deque)
-    """Times of deaths within the window of the restart budget."""
     restarts: int = 0
     problem: str = ""
     processor: ProcessorTime = field(default_factory=ProcessorTime)
 
     @property
     def name(self) -> str:
-        """The role's name."""
         return self.place.role.name
 
     def reset(self, control: Control) -> None:
-        """Reset the words of a role that has no process now."""
         control.reset(self.index)
         if self.place.workers is not None:
             self.place.workers.reset()
@@ -105,13 +102,11 @@ class Child:
         return self.silence.hear((sign, workers.signs()), passed, pid, workers.waited_for())
 
     def measure(self) -> None:
-        """Measure the processor time of the process and its workers."""
         workers = self.place.workers
         pid = self.process.pid if self.process is not None else None
         self.processor.measure(pid, () if workers is None else workers.processes())
 
     def is_compiling(self, control: Control) -> bool:
-        """Return whether the process, or a worker it waits for, is compiling a function."""
         workers = self.place.workers
         return control.compiling(self.index) or (workers is not None and workers.is_compiling())
 

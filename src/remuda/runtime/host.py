@@ -33,8 +33,8 @@ class Hosting:
     restore: bool  # resume the role from the newest checkpoint, if there is one
     timeline: Timeline | None
     starts: int = 0  # earlier processes of this role; each draws different random numbers
+    # torch threads, and parts of its work that may run in parallel (`policies.parallel_parts`)
     threads: tuple[int, int] = (1, 1)
-    """Torch threads, and parts of its work that may run in parallel (`policies.parallel_parts`)."""
 
 
 def host(role: Role, control: Control, hosting: Hosting) -> None:

@@ -42,7 +42,6 @@ class InlineRuntime:
         stopped: Callable[[], bool],  # noqa: ARG002
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Build every role, and restore it from the newest checkpoint of a resumed run."""
         self._stack.enter_context(threads(1))
         for role in self.roles:
             self._workers = (*self._workers, role.build())
@@ -53,7 +52,6 @@ class InlineRuntime:
 
     @naming_user_code(log)
     def run_for(self, seconds: float) -> bool:
-        """Work for about `seconds`; True when everything is played."""
         actor, *learners = self._workers
         end = time.monotonic() + seconds
         idle = False
@@ -70,7 +68,6 @@ class InlineRuntime:
 
     @naming_user_code(log)
     def save(self, number: int) -> set[str]:
-        """Write every part of a checkpoint; return their names."""
         start = time.perf_counter()
         parts = set()
         for worker in self._workers:
@@ -85,15 +82,12 @@ class InlineRuntime:
         """Do nothing: no role waits for a checkpoint."""
 
     def status(self) -> list[RoleStatus]:
-        """Return one entry: this process."""
         return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
 
     def traffic(self) -> tuple[int, int] | None:
-        """Return None: there is one node."""
         return None
 
     def news(self) -> list[str]:
-        """Return nothing: every problem here ends the run."""
         return []
 
     @naming_user_code(log)

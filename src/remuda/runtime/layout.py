@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 PROCESS_MEMORY = 800 * 2**20  # bytes to plan for a process: the interpreter, torch, and its work
 NICE = 3  # niceness of learners where there are fewer cores than processes: half the share of time
 NICEST = 19  # the highest niceness of the kernel
+# Seconds to play an agent-step from which `auto` chooses several actors for a population: their
+# communication costs little by comparison.
 SLOW = 100e-6
-"""Seconds to play an agent-step from which several actors are chosen for a population: their
-communication costs little by comparison. Users may request several at any speed.
-"""
 WORTH_IT = 0.1  # the share by which a layout must be faster than one with fewer processes
 
 
@@ -40,7 +39,6 @@ class Costs:
         return self.play + self.turn / copies
 
     def describe(self, copies: float) -> str:
-        """Describe the costs for the user."""
         play, learn = self.playing(copies) * 1e6, self.learn * 1e6
         return f"a step: play {play:.3g} us, training {learn:.3g} us"
 
@@ -57,7 +55,7 @@ class Layout:
     shares_parts: bool = False  # learner processes may compute parts of a minibatch in parallel
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
-        """Learner processes may compute parts of a minibatch in parallel."""
+        """Describe the processes for the user."""
         devices = ", ".join(sorted(set(self.devices)))
         if schedule == "sequential":
             trained = "1 policy" if len(names) == 1 else f"{len(names)} policies"
@@ -85,9 +83,9 @@ def make_layout(
 ) -> Layout:
     """Assign copies to actors, and policies to learner processes and devices.
 
-    Settings that are `auto` are chosen. With `costs`: the fewest processes that are as fast as any.
-    Without: one actor, and as many learner processes as there are cores and policies. On GPUs: one
-    learner process for each. Never more than the memory holds.
+    For `auto`, with `costs`: the fewest processes that are as fast as any. Without: one actor, and
+    as many learner processes as there are cores and policies. On GPUs: a learner process for each.
+    Never more than the memory holds.
     """
     common = devices_of(config)
     if cores is None:
@@ -144,8 +142,8 @@ def niceness(
 ) -> list[int]:
     """Return the niceness of each role's process; that of actors is 0.
 
-    That of learners is `learners.nice`, plus the rank of their policies' mean priority: the kernel
-    gives a process 1.25 times the time of one that is a step nicer.
+    Learners have `learners.nice`, plus the rank of their policies' mean priority: the kernel gives
+    a process 1.25 times the time of one that is a step nicer.
     """
     base = config.learners.nice
     if base == "auto":
@@ -303,7 +301,6 @@ def _check_device(device: str, key: str) -> None:
 
 
 def _is_there(device: torch.device) -> bool:
-    """Return whether this is another accelerator of this machine, such as `mps`."""
     import torch
 
     kind = torch.accelerator.current_accelerator(check_available=True)

@@ -80,8 +80,8 @@ class ProcessRuntime:
             self._children.append(self._bridge)
         self._checkpoints, self._supervision = checkpoints, supervision
         self._logs, self._nice, self._resumed = logs, tuple(nice), resumed
+        # seconds that a child has to begin, or to compile (`run.start_limit`)
         self.start_limit = start_limit
-        """Seconds that a child has to begin, or to compile (`run.start_limit`)."""
         self._stop_limit, self._write_limit = stop_limit, write_limit
         self._lifeline = Lifeline()
         self._clock = AwakeClock()
@@ -90,12 +90,10 @@ class ProcessRuntime:
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """The actors' roles, then the learners'."""
         return tuple(child.place.role for child in self._children)
 
     @property
     def pids(self) -> dict[str, int]:
-        """The ids of living processes, by role."""
         found = {c.name: c.process.pid for c in self._children if c.process is not None}
         return {name: pid for name, pid in found.items() if pid is not None}
 
@@ -118,14 +116,12 @@ class ProcessRuntime:
 
     @property
     def here(self) -> list[int]:
-        """The numbers of the roles that live here."""
         return [child.index for child in self._children if child is not self._bridge]
 
     def move(self, here: Collection[int]) -> None:
         """Change the roles that live here; the others end at once.
 
-        A role that arrives was ready elsewhere: a learner resumes from its last state, an actor
-        begins new episodes, and one failure of it does not end the run.
+        A role that arrives was ready elsewhere: one failure of it does not end the run.
         """
         for child in self._children.copy():
             if child is not self._bridge and child.index not in here:
@@ -148,7 +144,6 @@ class ProcessRuntime:
 
     @property
     def compiled(self) -> int:
-        """Functions that all processes compiled or began to compile."""
         return sum(child.compiled(self._control) for child in self._children)
 
     def go(self) -> None:
@@ -158,7 +153,6 @@ class ProcessRuntime:
         self._control.go()
 
     def run_for(self, seconds: float) -> bool:
-        """Watch for about `seconds`; True when everything is played."""
         end = time.monotonic() + seconds
         while True:
             self._watch(end - time.monotonic())
@@ -171,7 +165,6 @@ class ProcessRuntime:
 
     @property
     def is_played(self) -> bool:
-        """True once every actor here has finished playing."""
         actors = [child.index for child in self._children if child.index < self._num_actors]
         return all(self._is(actor, DONE) for actor in actors)
 
@@ -180,7 +173,6 @@ class ProcessRuntime:
         self._control.want_save(number)
 
     def save(self, number: int) -> set[str]:
-        """Ask every role for its part of a checkpoint; return the parts written."""
         control = self._control
         asked = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
         asked = [(c, process) for c, process in asked if process is not None]
@@ -201,11 +193,9 @@ class ProcessRuntime:
         }
 
     def settle(self, number: int) -> None:
-        """Announce to all roles that a checkpoint is complete or given up."""
         self._control.settle(number)
 
     def status(self) -> list[RoleStatus]:
-        """Return the status of every role."""
         return [
             RoleStatus(
                 name=child.name,
@@ -225,11 +215,9 @@ class ProcessRuntime:
         ]
 
     def traffic(self) -> tuple[int, int] | None:
-        """Return None: there is one node."""
         return None
 
     def news(self) -> list[str]:
-        """Return and clear the messages for the user."""
         news = self._news.copy()
         self._news.clear()
         return news
@@ -322,7 +310,6 @@ class ProcessRuntime:
                 self._start_again(child, child.process)
 
     def _problem(self, child: Child, process: Process, passed: float) -> str:
-        """Return a child's problem, or an empty string. A child that hangs is killed here."""
         code = process.exitcode
         if code is not None:
             return self._cause(child, process, code)

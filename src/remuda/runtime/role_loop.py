@@ -39,7 +39,6 @@ class RoleContext:
         self._saved = control.save  # earlier requests are not for this process
 
     def save_due(self) -> bool:
-        """Return whether a checkpoint is requested of which this role has not written its part."""
         return self.control.save > self._saved
 
     def interrupted(self) -> bool:
@@ -73,7 +72,6 @@ class RoleContext:
         self.sleep(lambda t, interrupted: wakeup.wait(lambda: interrupted() or condition(), t))
 
     def trace(self, what: Span, start: float) -> None:
-        """Record a span since `start`."""
         if self._timeline is not None:
             self._timeline.add(what, start, time.perf_counter())
 
@@ -82,7 +80,6 @@ class AsyncLoop:
     """`async`: work whenever possible, sleep when there is nothing to do."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
-        """Work until stopped."""
         control = context.control
         while not control.stopped:
             control.beat(context.index)
@@ -104,7 +101,6 @@ class LockstepActor:
     """
 
     def run(self, worker: Worker, context: RoleContext) -> None:
-        """Play in turns with the learners until stopped."""
         control, had_room = context.control, True
         while not control.stopped:
             control.beat(context.index)
@@ -152,7 +148,6 @@ class LockstepLearner:
     """`lockstep`, for learners: after each turn, train all that is due and report it."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
-        """Train in turns with the actor until stopped."""
         control, index = context.control, context.index
         wakeup = control.wakeups[index]
         saved = control.save_after

@@ -22,7 +22,6 @@ class AwakeClock:
         self._last = time.monotonic()
 
     def passed(self) -> float:
-        """Return the counted seconds since the last call."""
         now = time.monotonic()
         passed, self._last = min(now - self._last, MOST), now
         return passed
@@ -42,13 +41,12 @@ class Silence:
     def __init__(self) -> None:
         self._sign: object = None
         self._own = 0.0
+        # since each worker that it waits for is waited for
         self._workers: dict[ProcessId, float] = {}
-        """Seconds since each worker that it waits for is waited for."""
         self._before: dict[ProcessId, Activity | None] = {}
 
     @property
     def seconds(self) -> float:
-        """How long it has been silent, as of the last look."""
         return self._own + max(self._workers.values(), default=0.0)
 
     def hear(
