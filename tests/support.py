@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from remuda.envs.scripted import turns
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.experience import Experience
-from remuda.experience.transition_replay import Batch
+from remuda.experience.replay import Batch
 from remuda.policies.compatibility import stream_shape
 from remuda.types import AgentSpec, TurnResult
 

@@ -13,7 +13,7 @@ def main() -> None:
     open_standard_streams()
     output.install()
     end_at_once()
-    from remuda.forkserver.program import is_the_program
+    from remuda.forkserver.server import is_the_program
     from remuda.ui import cli
     from remuda.ui.leaving import leave, output_is_gone
 

@@ -9,7 +9,7 @@ from remuda.actor.frames import FrameStack
 from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import CheckpointError
-from remuda.experience.transition_replay import TransitionReplay
+from remuda.experience.replay import TransitionReplay
 from remuda.memory.waiting import Wakeup
 from remuda.policies.joint_actions import explore_allowed
 from remuda.policies.spec import policy_specs

@@ -8,8 +8,7 @@ import pytest
 
 from cluster.two_nodes import LEARNER_HERE, TwoNodes
 from remuda.cluster.bridge import BridgeRole, Listener
-from remuda.cluster.link import HELLO, Identity, Link
-from remuda.cluster.messages import Frame, Kind
+from remuda.cluster.link import HELLO, Frame, Identity, Kind, Link
 from remuda.cluster.placement import Placement
 from remuda.cluster.traffic import Count
 from remuda.errors import RemudaError

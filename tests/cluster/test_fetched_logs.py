@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from remuda.cluster.fetched_logs import FetchedLogs
+from remuda.cluster.member import FetchedLogs
 from remuda.errors import NodeLostError
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.cluster.joining import JoiningNodes
-from remuda.cluster.member import Member
+from remuda.cluster.member import JoiningNodes, Member
 from remuda.cluster.nodes import NodeInfo
 from remuda.errors import NodeLostError, RemudaError
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.cluster.link import HELLO, Identity, Link, LinkLostError
-from remuda.cluster.messages import Frame, Kind, sections
+from remuda.cluster.link import HELLO, Frame, Identity, Kind, Link, LinkLostError, sections
 from remuda.errors import RemudaError
 
 SECRET, OTHER = bytes(range(32)), bytes(32)

@@ -7,12 +7,11 @@ import pytest
 
 from remuda.cluster import node as node_module
 from remuda.cluster.agent import NodeStatus
-from remuda.cluster.joining import JoiningNodes
-from remuda.cluster.member import Member
+from remuda.cluster.member import JoiningNodes, Member
 from remuda.cluster.migration import MoveCounts
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD
-from remuda.cluster.placement import Offer, Placement, without
+from remuda.cluster.nodes import HEAD, NodeInfo
+from remuda.cluster.placement import Placement, without
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.cluster.traffic import Count
 from remuda.errors import RemudaError, RoleDiedError
@@ -44,7 +43,7 @@ def head_of(homes, members, learners=(0,)):
     runtime = object.__new__(ClusterRuntime)
     runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1e9
     runtime._members = {n: Member(n, f"n{n}") for n in members}
-    runtime._offers = {n: Offer(n, 4) for n in (HEAD, *members)}
+    runtime._infos = {n: NodeInfo(n, f"n{n}", "", 4, 0, 0) for n in (HEAD, *members)}
     runtime._joining, runtime._stopped = JoiningNodes(runtime._nodes, None), False
     runtime._gone, runtime._pending = {}, []
     runtime._moved, runtime.placement = MoveCounts(), Placement(tuple(homes), tuple(learners))

@@ -5,12 +5,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from remuda.cluster.nodes import HEAD, NodeInfo
-from remuda.cluster.placement import Offer, Placement, place, relieved, without
+from remuda.cluster.placement import Placement, place, relieved, without
 
 
 def offer(number, cores=2, gpus=0, plays=True, labels=None):
-    info = NodeInfo(number, f"node-{number}", "10.0.0.1", cores, 2**30, gpus, labels or {})
-    return Offer(number, cores, gpus, plays, info)
+    return NodeInfo(number, f"node-{number}", "10.0.0.1", cores, 2**30, gpus, labels or {}, plays)
 
 
 @st.composite

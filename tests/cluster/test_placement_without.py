@@ -6,12 +6,12 @@ import pytest
 
 from remuda.cluster.migration import needs_of
 from remuda.cluster.nodes import NodeInfo
-from remuda.cluster.placement import Offer, Placement, place, without
+from remuda.cluster.placement import Placement, place, without
 from remuda.policies import compatibility
 
 
 def offer(number, cores, gpus=0, **labels):
-    return Offer(number, cores, gpus, True, NodeInfo(number, f"n{number}", "", 1, 1, gpus, labels))
+    return NodeInfo(number, f"n{number}", "", cores, 1, gpus, labels)
 
 
 def test_learners_go_where_their_gpu_or_label_is_and_elsewhere_where_none_is():

@@ -2,8 +2,8 @@
 
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
+from remuda.cluster.member import LinkMonitor
 from remuda.cluster.placement import Placement
-from remuda.cluster.reachability import LinkMonitor
 from remuda.cluster.traffic import Count
 
 OPEN = [int(count == Count.IS_OPEN) for count in Count]

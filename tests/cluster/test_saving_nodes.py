@@ -51,7 +51,7 @@ def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_alr
     settings = {"env": {"num_envs": 4}}
     where = ((1,), (1, 2))
     run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), where, ProcessNodes(3))
-    run.runtime._offers[1] = replace(run.runtime._offers[1], cores=64)
+    run.runtime._infos[1] = replace(run.runtime._infos[1], cores=64)
     try:
         run.runtime.start(lambda: False)
         run.runtime.run_for(0.5)

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from remuda.cluster.channel import Channel
-from remuda.cluster.messages import Frame
+from remuda.cluster.link import Frame
 from remuda.cluster.placement import Placement
 from remuda.cluster.stores import Stamps, Stores
 from remuda.config import ExperienceConfig, PolicyConfig, PublishConfig

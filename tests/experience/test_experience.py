@@ -11,10 +11,10 @@ from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience import ring_counters
 from remuda.experience.experience import Experience, ring_segments
+from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.transition_replay import TransitionReplay
 from remuda.memory.atomic import exchange, fetch_add, load, store
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup

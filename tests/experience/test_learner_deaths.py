@@ -18,8 +18,8 @@ from remuda.experience.ring import (
     TAKEN,
     TAKEN_STEPS,
     UPDATE_TIME,
+    total,
 )
-from remuda.experience.ring_counters import total
 from remuda.learner import learner as learner_module
 from remuda.learner import replay as replay_learner_module
 from remuda.learner import rollouts as rollout_learner_module

@@ -8,8 +8,8 @@ from remuda.assembly import Assembly
 from remuda.config import ExperienceConfig, load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
+from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import StreamShape, fields_of
-from remuda.experience.transition_replay import TransitionReplay
 from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import policy_specs

@@ -6,10 +6,9 @@ from scipy import stats
 
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
-from remuda.experience.priorities import LEAST, Drawn, Priorities
-from remuda.experience.prioritised_replay import PrioritisedReplay
+from remuda.experience.priorities import LEAST, Drawn, Priorities, PrioritisedReplay
+from remuda.experience.replay import Batch
 from remuda.experience.ring import StreamShape
-from remuda.experience.transition_replay import Batch
 from remuda.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from spawned import child_of

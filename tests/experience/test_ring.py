@@ -7,8 +7,8 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience.experience import Experience
+from remuda.experience.replay import Batch, TransitionReplay
 from remuda.experience.ring import CONSUMED, HEAD, LOST, StreamShape
-from remuda.experience.transition_replay import Batch, TransitionReplay
 from remuda.memory.atomic import load, store
 from remuda.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter

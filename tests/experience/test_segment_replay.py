@@ -6,8 +6,7 @@ import pytest
 from experience.test_rollout_queue import make_experience, turn, write_for_ever
 from remuda.experience.ring import CLOSED, OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
-from remuda.experience.segment_replay import SegmentReplay
-from remuda.experience.segments import AFTER, Rollout
+from remuda.experience.segments import AFTER, Rollout, SegmentReplay
 from remuda.memory.atomic import load
 from ring_writers import ExperienceWriter
 from spawned import child_of

@@ -6,7 +6,7 @@ from scipy import stats
 
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
-from remuda.experience.prioritised_replay import PrioritisedSequences
+from remuda.experience.priorities import PrioritisedSequences
 from remuda.experience.ring import StreamShape
 from remuda.experience.sequence_replay import SequenceReplay
 from remuda.memory.waiting import Wakeup

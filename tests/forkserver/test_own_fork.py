@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from forkserver.children import open_files, wait_for
-from remuda.forkserver.own_fork import OwnFork
+from remuda.forkserver.process import OwnFork
 
 PROGRAM = """
 import os, signal, sys, time

@@ -7,11 +7,11 @@ import numpy as np
 from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
 from remuda.experience.priorities import Drawn, Priorities
+from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.experience.transition_replay import TransitionReplay
 from remuda.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 

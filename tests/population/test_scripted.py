@@ -12,7 +12,7 @@ from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
-from remuda.experience.transition_replay import TransitionReplay
+from remuda.experience.replay import TransitionReplay
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Freeze, Retire
 from remuda.population.imported import Origin

@@ -18,7 +18,7 @@ from remuda.crossplay import margin
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, RemudaError
 from remuda.evaluation import Limits
-from remuda.experience.transition_replay import TransitionReplay
+from remuda.experience.replay import TransitionReplay
 from remuda.exploiting.parse_target import of_run
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Retire

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.forkserver.activity import started
 from remuda.runtime import silence
-from remuda.runtime.silence import MOST, Activity, AwakeClock, Silence
+from remuda.runtime.child import MOST, Activity, AwakeClock, Silence
 
 
 @pytest.fixture

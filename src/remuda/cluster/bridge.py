@@ -18,9 +18,8 @@ from typing import Any
 
 from remuda.cluster import rings
 from remuda.cluster.channel import Channel
-from remuda.cluster.link import GREETING, Identity, Link, LinkLostError
-from remuda.cluster.messages import Frame
-from remuda.cluster.plan import Plan
+from remuda.cluster.link import GREETING, Frame, Identity, Link, LinkLostError
+from remuda.cluster.placement import Plan
 from remuda.cluster.stores import Stores
 from remuda.cluster.traffic import Traffic
 from remuda.errors import RemudaError

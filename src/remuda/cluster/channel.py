@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from remuda.cluster.messages import Frame, Kind, Section, sections
+from remuda.cluster.link import Frame, Kind, Section, sections
 from remuda.cluster.nodes import HEAD
 from remuda.cluster.placement import Placement
 from remuda.cluster.ring_kernels import COLUMNS, ENTRY

@@ -17,7 +17,7 @@ from remuda.cluster.handover import CheckpointFiles
 from remuda.cluster.migration import needs_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Offer, Placement, place
+from remuda.cluster.placement import Placement, place
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.config import Config
 from remuda.errors import ConfigError, RemudaError
@@ -33,7 +33,7 @@ class Cluster:
 
     def __init__(self, config: Config, nodes: Nodes) -> None:
         self._config, self._nodes = config, nodes
-        self.infos: Sequence[NodeInfo] = nodes.gather()
+        self.infos: Sequence[NodeInfo] = [self.with_plays(info) for info in nodes.gather()]
         self._secret = secrets.token_bytes(32)
 
     @property
@@ -49,18 +49,17 @@ class Cluster:
 
     def place(self, assembly: Assembly) -> Placement:
         layout, specs = assembly.layout, assembly.specs
-        offers = [self.offer(info) for info in self.infos]
         names = ", ".join(info.name for info in self.infos)
         needs = needs_of(layout, specs)
         try:
-            return place(offers, len(layout.copies), *needs, lead=assembly.table is not None)
+            return place(self.infos, len(layout.copies), *needs, lead=assembly.table is not None)
         except LookupError as error:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 
-    def offer(self, info: NodeInfo) -> Offer:
+    def with_plays(self, info: NodeInfo) -> NodeInfo:
+        """Note whether actors may live on a node."""
         players = self._config.actor.nodes
-        plays = not players or any(info.has_label(label) for label in players)
-        return Offer(info.number, info.cores, info.gpus, plays, info)
+        return replace(info, plays=not players or any(map(info.has_label, players)))
 
     def runtime(
         self,
@@ -118,8 +117,8 @@ class Cluster:
             self._nodes,
             self.place(assembly),
             addresses,
-            [self.offer(info) for info in self.infos],
-            self.offer,
+            self.infos,
+            self.with_plays,
             prepare,
             logs,
             checkpoints,

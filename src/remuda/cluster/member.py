@@ -1,21 +1,27 @@
-"""A node as the head knows it: its last status, and how long it has been silent."""
+"""Other nodes as the head knows them: their last status, logs and links, and those that join."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from remuda.cluster.agent import NodeStatus
-from remuda.cluster.nodes import Call, Nodes
-from remuda.errors import NodeLostError
+from remuda.cluster.nodes import Call, NodeInfo, Nodes
+from remuda.cluster.placement import Placement
+from remuda.cluster.traffic import Count
+from remuda.errors import NodeLostError, RemudaError
 
 log = logging.getLogger(__name__)
 
 ASK = 0.25  # seconds between two polls of a node
 GAP = 2.0  # gaps between looks, in seconds, above which the head itself was stopped, not the node
+THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")  # the path of a log on its own node
 
 
 @dataclass
@@ -83,3 +89,138 @@ def answers_of(
         except NodeLostError:
             log.warning("node %d is gone", number)
     return found
+
+
+@dataclass
+class JoiningNodes:
+    """The joining nodes, as the head sees them; nothing here waits for any of them.
+
+    A node that cannot be used is given up, at no cost to the run.
+    """
+
+    nodes: Nodes
+    prepare: Callable[[NodeInfo], Call]  # makes a node's agent; returns its port
+    news: list[str] = field(default_factory=list)  # messages about nodes that cannot be used
+    _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
+    # pending requests, while bridges start
+    _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
+
+    @property
+    def beginning(self) -> frozenset[int]:
+        """The nodes that must not get roles yet."""
+        return frozenset(self._beginning)
+
+    def prepared(self) -> list[tuple[NodeInfo, int]]:
+        """Return the newly prepared nodes, with their ports."""
+        for info in self.nodes.joined():
+            self._preparing[info.number] = (info, self.prepare(info))
+        found = []
+        for number, (info, call) in list(self._preparing.items()):
+            if call.done():
+                del self._preparing[number]
+                try:
+                    found.append((info, int(call.result(0.0))))
+                except RemudaError as error:
+                    self.refuse(number, info.name, error)
+        return found
+
+    def refuse(self, number: int, name: str, why: object) -> None:
+        """Give up a joining node that cannot be used."""
+        self.lose(number)
+        self.nodes.give_up(number)
+        self.news.append(f"the node {name} came, and cannot be used: {why}")
+
+    def begins(self, number: int, calls: Sequence[Call]) -> None:
+        self._beginning[number] = calls
+
+    def ready(self, members: Mapping[int, Member]) -> list[int]:
+        """Return the nodes whose bridges have newly started; they may get roles."""
+        found = []
+        for number, calls in list(self._beginning.items()):
+            member = members.get(number)
+            if member is None or member.is_gone:
+                self.lose(number)
+                continue
+            try:
+                for call in calls:
+                    if call.done():
+                        call.result(0.0)
+            except NodeLostError:
+                member.is_gone = True  # reported elsewhere
+            except RemudaError as error:
+                self.refuse(number, member.name, error)
+                member.is_gone = True
+            else:
+                if member.status.is_ready:
+                    del self._beginning[number]
+                    found.append(number)
+        return found
+
+    def lose(self, number: int) -> None:
+        self._preparing.pop(number, None)
+        self._beginning.pop(number, None)
+
+
+class FetchedLogs:
+    """Copied log files, `ROLE@NODE.log`; a full disk costs them, not the run."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._expected: dict[str, Call] = {}
+
+    def expect(self, node: str, call: Call) -> None:
+        self._expected[node] = call
+
+    def hear(self) -> None:
+        """Write the logs that have arrived; lost nodes send none."""
+        for node in [node for node, call in self._expected.items() if call.done()]:
+            with contextlib.suppress(RemudaError):
+                self.keep(node, self._expected.pop(node).result(0.0))
+
+    def keep(self, node: str, logs: Mapping[str, str]) -> None:
+        for role, text in logs.items():
+            with contextlib.suppress(OSError):
+                (self._directory / f"{role}@{node}.log").write_text(text)
+
+    def named(self, node: str, words: str) -> str:
+        """Replace paths of logs on a node by the paths of their copies here."""
+        return THERE.sub(lambda found: f"{self._directory}/{found[1]}@{node}.log", words)
+
+
+class LinkMonitor:
+    """Finds pairs of nodes that need a link and have had none for too long."""
+
+    def __init__(self, limit: float) -> None:
+        """Find pairs without a link for `limit` seconds."""
+        self._limit = limit
+        self._epoch = 0
+        self._since: dict[tuple[int, int], float] = {}
+        self._reported: set[tuple[int, int]] = set()
+
+    def news(
+        self, placement: Placement, members: Iterable[Member], name: Callable[[int], str]
+    ) -> list[str]:
+        """Return the user messages, one for each pair in a placement."""
+        traffic = {member.number: member.status.traffic for member in members}
+        return [
+            f"node {name(node)} cannot reach node {name(peer)}, so that nothing crosses between "
+            "them: let cluster.ports through between all nodes"
+            for node, peer in self.missing(placement, traffic)
+        ]
+
+    def missing(
+        self, placement: Placement, traffic: Mapping[int, Sequence[Sequence[int]]]
+    ) -> list[tuple[int, int]]:
+        """Return the newly found pairs, each once in a placement."""
+        if placement.epoch != self._epoch:
+            self._epoch, self._since, self._reported = placement.epoch, {}, set()
+        now, found = time.monotonic(), []
+        for node, rows in traffic.items():
+            for peer in placement.peers_of(node):
+                if peer > node or not rows or rows[peer][Count.IS_OPEN]:
+                    self._since.pop((node, peer), None)
+                elif now > self._since.setdefault((node, peer), now) + self._limit:
+                    found.append((node, peer))
+        new = [pair for pair in found if pair not in self._reported]
+        self._reported.update(new)
+        return new

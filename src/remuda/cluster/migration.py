@@ -9,8 +9,8 @@ from typing import Any
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.handover import HandoverState, handover_state_of, rings_of
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, Call, Nodes
-from remuda.cluster.placement import Offer, Placement, without
+from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
+from remuda.cluster.placement import Placement, without
 from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
@@ -83,11 +83,11 @@ class Migration:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
 
     def without(
-        self, placement: Placement, gone: Collection[int], offers: Sequence[Offer]
+        self, placement: Placement, gone: Collection[int], left: Sequence[NodeInfo]
     ) -> Placement:
         assembly = self._node.assembly
         needs = needs_of(assembly.layout, assembly.specs)
-        return without(placement, gone, offers, *needs)
+        return without(placement, gone, left, *needs)
 
     def ask_for_rings(
         self, move: Move, gone: Collection[int]

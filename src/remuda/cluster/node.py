@@ -10,8 +10,7 @@ from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.bridge import BridgeLoop, BridgeRole, Listener
 from remuda.cluster.handover import HandoverState, take_over
-from remuda.cluster.placement import Placement
-from remuda.cluster.plan import Addresses, Plan
+from remuda.cluster.placement import Addresses, Placement, Plan
 from remuda.cluster.stores import Stamps, Stores
 from remuda.cluster.traffic import Count, Traffic
 from remuda.memory.waiting import Wakeup

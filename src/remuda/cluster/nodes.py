@@ -20,6 +20,7 @@ class NodeInfo:
     memory: int  # bytes that the run may use
     gpus: int  # GPUs that the run may use
     labels: Mapping[str, str] = field(default_factory=dict)  # labels set when the node was started
+    plays: bool = True  # actors may live there (`actor.nodes`)
 
     def has_label(self, label: str) -> bool:
         """Return whether `label` in a setting matches this node."""

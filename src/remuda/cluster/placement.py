@@ -1,11 +1,19 @@
-"""The placement of roles on the nodes of a cluster."""
+"""The placement of roles on the nodes of a cluster, and how the bridge of a node learns of it."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from remuda.cluster.nodes import HEAD, NodeInfo
+from remuda.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.memory.shared import SharedArrays
+
+Addresses = Mapping[int, tuple[str, int]]  # the address of each node's bridge
+NOWHERE = 0  # the port of a missing node
 
 
 @dataclass(frozen=True)
@@ -54,26 +62,8 @@ class Placement:
         return Placement(tuple(found[:actors]), tuple(found[actors:]), self.epoch + 1)
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A node's resources for roles."""
-
-    number: int
-    cores: int
-    gpus: int = 0
-    plays: bool = True  # actors may live there
-    info: NodeInfo | None = None  # name and labels, if any
-
-    @property
-    def name(self) -> str:
-        return self.info.name if self.info is not None else str(self.number)
-
-    def has_label(self, label: str) -> bool:
-        return self.info is not None and self.info.has_label(label)
-
-
 def place(
-    offers: Sequence[Offer],
+    nodes: Sequence[NodeInfo],
     actors: int,
     devices: Sequence[str],
     wanted: Sequence[str] = (),
@@ -86,9 +76,9 @@ def place(
     Learners that need a GPU go to a node with GPUs; a policy's label has priority. All other roles
     go one after another to the node with most cores left, learners first, near their actors.
     """
-    left = {offer.number: float(offer.cores) for offer in offers}
-    gpus = {offer.number: offer.gpus for offer in offers}
-    by_number = {offer.number: offer for offer in offers}
+    left = {node.number: float(node.cores) for node in nodes}
+    gpus = {node.number: node.gpus for node in nodes}
+    by_number = {node.number: node for node in nodes}
 
     def take(allowed: Sequence[int]) -> int:
         best = max(allowed, key=lambda number: (left[number], -number))
@@ -98,7 +88,7 @@ def place(
     learners: list[int] = []
     for i, device in enumerate(devices):
         label = wanted[i] if i < len(wanted) else ""
-        allowed = [n for n, offer in by_number.items() if not label or offer.has_label(label)]
+        allowed = [n for n, node in by_number.items() if not label or node.has_label(label)]
         if i < len(beside) and beside[i] != i:
             home = learners[beside[i]]
             if home not in allowed:
@@ -117,7 +107,7 @@ def place(
         gpus[home] -= device.startswith("cuda")
         learners.append(home)
     left[HEAD] -= lead
-    players = [offer.number for offer in offers if offer.plays]
+    players = [node.number for node in nodes if node.plays]
     if not players:
         raise LookupError("has a label of actor.nodes")
     found = [HEAD] if lead else []
@@ -125,9 +115,9 @@ def place(
     return Placement(tuple(found), tuple(learners), epoch)
 
 
-def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placement | None:
+def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Placement | None:
     """Give a new node actors of overloaded nodes, if there are any, the most overloaded first."""
-    by_number = {offer.number: offer for offer in offers}
+    by_number = {node.number: node for node in nodes}
     if not by_number[new].plays:
         return None
     found, moved = placement, False
@@ -146,7 +136,7 @@ def relieved(placement: Placement, offers: Sequence[Offer], new: int) -> Placeme
 def without(
     placement: Placement,
     gone: Collection[int],
-    offers: Sequence[Offer],
+    nodes: Sequence[NodeInfo],
     devices: Sequence[str] = (),
     wanted: Sequence[str] = (),
     beside: Sequence[int] = (),
@@ -155,28 +145,94 @@ def without(
 
     Learners prefer nodes with the wanted label, and with a GPU if they train on one; see `place`.
     """
-    load = {offer.number: 0 for offer in offers}
+    load = {node.number: 0 for node in nodes}
     for home in placement.homes:
         if home in load:
             load[home] += 1
-    cores = {offer.number: offer.cores for offer in offers}
     homes: dict[int, int] = {}
     for role in [role for role, home in enumerate(placement.homes) if home in gone]:
         plays = role < len(placement.actors)
-        fit = [o for o in offers if o.plays or not plays] or list(offers)
+        fit = [o for o in nodes if o.plays or not plays] or list(nodes)
         learner = role - len(placement.actors)
         if not plays and learner < len(beside) and beside[learner] != learner:
             home = homes[role - learner + beside[learner]]  # it was on the same node
-            load[home] += 1
-            homes[role] = home
-            continue
-        if not plays:
-            label = wanted[learner] if learner < len(wanted) else ""
-            device = devices[learner] if learner < len(devices) else ""
-            fit = [o for o in fit if label and o.has_label(label)] or fit
-            fit = [o for o in fit if o.gpus and device.startswith("cuda")] or fit
-        allowed = [o.number for o in fit]
-        home = max(allowed, key=lambda number: (cores[number] - load[number], -number))
+        else:
+            if not plays:
+                label = wanted[learner] if learner < len(wanted) else ""
+                device = devices[learner] if learner < len(devices) else ""
+                fit = [o for o in fit if label and o.has_label(label)] or fit
+                fit = [o for o in fit if o.gpus and device.startswith("cuda")] or fit
+            home = max(fit, key=lambda o: (o.cores - load[o.number], -o.number)).number
         load[home] += 1
         homes[role] = home
-    return replace(placement.moved(homes))
+    return placement.moved(homes)
+
+
+class Plan:
+    """The newest placement and the addresses of bridges, in shared memory for this node's bridge.
+
+    The process that hosts a node's roles writes it, and increments `revision` before and after: it
+    is odd meanwhile, and while links are paused. The bridge writes the revision that it uses to
+    `seen`. The hosting process has no successor: if it dies while writing, its bridge ends with it.
+    """
+
+    def __init__(self, actors: int, learners: int, nodes: int) -> None:
+        self._actors = actors
+        self._shared = SharedArrays(
+            {
+                "revision": ((1,), np.int64),
+                "seen": ((1,), np.int64),
+                "epoch": ((1,), np.int64),
+                "homes": ((actors + learners,), np.int64),
+                "addresses": ((nodes, 2), np.int64),  # IPv4 as a number, port
+            }
+        )
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every placement; odd while one is written."""
+        return load(self._shared["revision"], 0)
+
+    def pause(self) -> None:
+        """Let the bridge close all links, and open none until `write`."""
+        if self.revision % 2 == 0:
+            store(self._shared["revision"], 0, self.revision + 1)
+
+    @property
+    def is_seen(self) -> bool:
+        """True if the bridge uses the current revision, or has no link since a pause."""
+        return load(self._shared["seen"], 0) == self.revision
+
+    def see(self, revision: int) -> None:
+        store(self._shared["seen"], 0, revision)
+
+    def write(self, placement: Placement, addresses: Addresses) -> None:
+        shared, revision = self._shared, self.revision
+        revision -= revision % 2
+        store(shared["revision"], 0, revision + 1)
+        fence_release()
+        shared["epoch"][0] = placement.epoch
+        shared["homes"][:] = placement.homes
+        shared["addresses"][:] = NOWHERE
+        for node, (address, port) in addresses.items():
+            number = int.from_bytes(socket.inet_aton(socket.gethostbyname(address)), "big")
+            shared["addresses"][node] = number, port
+        store(shared["revision"], 0, revision + 2)
+
+    def read(self) -> tuple[int, Placement, dict[int, tuple[str, int]]] | None:
+        """Return the revision, the placement and the addresses; None while they are written."""
+        shared, revision = self._shared, self.revision
+        if revision % 2 == 1:
+            return None
+        epoch, homes = int(shared["epoch"][0]), shared["homes"].tolist()
+        addresses = shared["addresses"].tolist()
+        fence_acquire()
+        if self.revision != revision:
+            return None
+        found = {
+            node: (socket.inet_ntoa(number.to_bytes(4, "big")), port)
+            for node, (number, port) in enumerate(addresses)
+            if port != NOWHERE
+        }
+        placement = Placement(tuple(homes[: self._actors]), tuple(homes[self._actors :]), epoch)
+        return revision, placement, found

@@ -1,21 +1,26 @@
-"""Ray itself: imported late and quietly, found at an address, and joined as a driver."""
+"""Ray itself: imported late and quietly, found at an address, joined as a driver, and polled."""
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import socket
+import threading
+import time
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from remuda.cluster.member import GAP
 from remuda.cluster.ray_local import ENVIRONMENT, LOOPBACK
 from remuda.errors import RemudaError
-from remuda.forkserver.signals import STOPPING_SIGNALS
+from remuda.forkserver.child import STOPPING_SIGNALS
 
 LOG = logging.getLogger(__name__)
 OLDEST = (2, 40)  # the oldest supported version of Ray, as in the extra of pyproject.toml
@@ -23,8 +28,6 @@ REACH_LIMIT = 3.0  # seconds within which a Ray head must answer at the address
 # The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 SETTINGS_FRAME = 4  # the type of the server's first frame: the fourth byte of its header
-
-
 # Seconds after which Ray may end this process because its control service is gone; default: 60.
 NEVER = 10**8
 
@@ -169,3 +172,77 @@ def _own_signals() -> Iterator[None]:
         for kind, handler in before.items():
             if handler is not None and signal.getsignal(kind) is not handler:
                 signal.signal(kind, handler)
+
+
+AGAIN = 1.0  # seconds after which a failed query is repeated
+END = 1.0  # seconds that a running query has at the end
+
+
+@dataclass(frozen=True)
+class NodeSnapshot:
+    """Ray's list of nodes."""
+
+    entries: Sequence[Mapping[str, Any]]  # entries of the living nodes, this machine's first
+    free: Mapping[str, Mapping[str, float]]  # free resources of each node, by Ray's node id
+
+
+class NodePoller:
+    """Queries the nodes in a thread: if Ray's control service is gone, a query does not return."""
+
+    def __init__(self, ask: Callable[[], NodeSnapshot]) -> None:
+        self._ask = ask
+        self._questions: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[NodeSnapshot] = queue.SimpleQueue()
+        self._asked: float | None = None
+        self._looked = time.monotonic()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.failure = ""  # the exception of the running query, in words
+
+    def newest(self) -> NodeSnapshot | None:
+        """Return a new answer once, if there is one; start a query if none is running."""
+        now = time.monotonic()
+        if self._asked is not None and now > self._looked + GAP:
+            # This process itself was stopped: an answer may have come, and is heard of later.
+            self._asked += now - self._looked
+        self._looked = now
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="looks", daemon=True)
+            self._thread.start()
+        if self._asked is None:
+            self._asked = now
+            self._questions.put(None)
+        try:
+            found = self._answers.get_nowait()
+        except queue.Empty:
+            return None
+        self._asked = None
+        return found
+
+    @property
+    def waits(self) -> float:
+        return 0.0 if self._asked is None else self._looked - self._asked
+
+    def stop(self) -> None:
+        """Stop; a query that does not return is left alone."""
+        self._stopped.set()
+        self._questions.put(None)
+        if self._thread is not None:
+            self._thread.join(END)
+
+    def _work(self) -> None:
+        while True:
+            self._questions.get()
+            while not self._stopped.is_set():
+                try:
+                    found = self._ask()
+                except Exception as error:
+                    self.failure = f"{type(error).__name__}: {error}"
+                    LOG.info("Ray does not say which nodes there are: %s", self.failure)
+                    self._stopped.wait(AGAIN)
+                else:
+                    self.failure = ""
+                    self._answers.put(found)
+                    break
+            if self._stopped.is_set():
+                return

@@ -20,12 +20,17 @@ import cloudpickle
 import psutil
 
 from remuda.cluster.nodes import HEAD, Call, NodeInfo
-from remuda.cluster.ray_calls import LostCall, RayCall, answer_of
+from remuda.cluster.ray_calls import THREADS, Host, LostCall, RayCall, answer_of
 from remuda.cluster.ray_code import difference, digests, named_modules, own_code, versions
-from remuda.cluster.ray_connect import connect, disconnect, find_address, import_ray
-from remuda.cluster.ray_host import THREADS, Host
+from remuda.cluster.ray_connect import (
+    NodePoller,
+    NodeSnapshot,
+    connect,
+    disconnect,
+    find_address,
+    import_ray,
+)
 from remuda.cluster.ray_local import LocalNodes
-from remuda.cluster.ray_polling import NodePoller, NodeSnapshot
 from remuda.config import Config
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.loading import names_in

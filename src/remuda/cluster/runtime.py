@@ -18,15 +18,11 @@ from typing import Any
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
-from remuda.cluster.fetched_logs import FetchedLogs
-from remuda.cluster.joining import JoiningNodes
-from remuda.cluster.member import ASK, Member, answers_of
+from remuda.cluster.member import ASK, FetchedLogs, JoiningNodes, LinkMonitor, Member, answers_of
 from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Offer, Placement, relieved
-from remuda.cluster.plan import Addresses
-from remuda.cluster.reachability import LinkMonitor
+from remuda.cluster.placement import Addresses, Placement, relieved
 from remuda.cluster.traffic import in_all
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
@@ -51,8 +47,8 @@ class ClusterRuntime:
         nodes: Nodes,
         placement: Placement,
         addresses: Addresses,
-        offers: Sequence[Offer],
-        offer: Callable[[NodeInfo], Offer],
+        infos: Sequence[NodeInfo],
+        with_plays: Callable[[NodeInfo], NodeInfo],
         prepare: Callable[[NodeInfo], Call],
         logs: Path,
         checkpoints: Checkpoints,
@@ -65,9 +61,9 @@ class ClusterRuntime:
         self._logs, self._checkpoints = FetchedLogs(logs), checkpoints
         self._silence, self._write_limit = silence, write_limit
         self._local: ProcessRuntime = node.runtime(placement, addresses, logs, checkpoints)
-        self._offers = {offer.number: offer for offer in offers}
-        self._offer = offer
-        self._members = {o.number: Member(o.number, o.name) for o in offers if o.number != HEAD}
+        self._infos = {info.number: info for info in infos}
+        self._with_plays = with_plays
+        self._members = {n: Member(n, i.name) for n, i in self._infos.items() if n != HEAD}
         self._joining = JoiningNodes(nodes, prepare)
         self._gone: dict[int, str] = {}  # nodes that were found to be lost, and why
         self._migration = Migration(node, nodes, checkpoints)
@@ -170,7 +166,7 @@ class ClusterRuntime:
         sweep_homes()
 
     def _name(self, number: int) -> str:
-        return self._offers[number].name if number in self._offers else str(number)
+        return self._infos[number].name if number in self._infos else str(number)
 
     def _look(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -224,7 +220,7 @@ class ClusterRuntime:
             self._joining.lose(number)
             if (member := self._members.pop(number, None)) is not None:
                 lost[number] = f"the node {member.name} {why}"
-                del self._offers[number]
+                del self._infos[number]
         if not lost or self._stopped:
             return
         names = self._roles
@@ -238,8 +234,8 @@ class ClusterRuntime:
                 f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot "
                 "continue elsewhere"
             )
-        offers = [o for n, o in self._offers.items() if n not in self._joining.beginning]
-        after = self._migration.without(self.placement, lost.keys(), offers)
+        left = [i for n, i in self._infos.items() if n not in self._joining.beginning]
+        after = self._migration.without(self.placement, lost.keys(), left)
         told = []
         for number, what in lost.items():
             log.warning("%s", what)
@@ -270,7 +266,7 @@ class ClusterRuntime:
         for info, port in self._joining.prepared():
             number = info.number
             self._addresses[number] = (info.address, port)
-            self._offers[number] = self._offer(info)
+            self._infos[number] = self._with_plays(info)
             self._members[number] = Member(number, info.name)
             start = self._nodes.call(number, "start", self.placement, self._addresses)
             self._joining.begins(number, [start, self._nodes.call(number, "go")])
@@ -283,7 +279,7 @@ class ClusterRuntime:
         self._joining.news.clear()
 
     def _relieve(self, number: int) -> None:
-        after = relieved(self.placement, list(self._offers.values()), number)
+        after = relieved(self.placement, list(self._infos.values()), number)
         words = f"the node {self._name(number)} came"
         if after is not None:
             moved = Move(self.placement, after).actors

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.cluster.messages import Frame, Kind
+from remuda.cluster.link import Frame, Kind
 from remuda.cluster.words import Words
 from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.population.followers import TAKEN, WRITTEN, Shard

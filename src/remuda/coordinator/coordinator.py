@@ -25,7 +25,7 @@ from remuda.coordinator.run_notes import EnvironmentNotes, ShortEpisodes
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
-from remuda.forkserver.signals import STOPPING_SIGNALS
+from remuda.forkserver.child import STOPPING_SIGNALS
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.runtime import Runtime
 from remuda.types import RoleStatus

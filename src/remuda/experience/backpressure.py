@@ -24,8 +24,9 @@ from remuda.experience.ring import (
     UPDATE_TIME,
     WRITTEN,
     is_tight,
+    total,
+    untaken,
 )
-from remuda.experience.ring_counters import total, untaken
 from remuda.forkserver.activity import Activity, ProcessId, started
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_full, load, store

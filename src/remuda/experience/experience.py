@@ -33,9 +33,11 @@ from remuda.experience.ring import (
     WRITTEN,
     ExperienceRing,
     StreamShape,
+    has_steps,
+    total,
+    untaken,
 )
 from remuda.experience.ring_block import Block, BlockRow
-from remuda.experience.ring_counters import has_steps, total, untaken
 from remuda.experience.store import HeldSteps
 from remuda.memory.atomic import exchange, fence_full, load, store
 from remuda.memory.shared import Arena, SharedArrays

@@ -1,21 +1,21 @@
-"""The learner's end of experience for replay: repeated draws of all that is kept."""
+"""The learner's end of experience for replay: repeated draws of steps, or of n-step transitions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from remuda.checkpoint.fitting import whole
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
-from remuda.experience.ring import ExperienceRing
+from remuda.experience.ring import OTHERS, ExperienceRing
 from remuda.kernels import njit
-from remuda.memory.atomic import load
-from remuda.types import Bools, Floats, Integers, State
+from remuda.memory.atomic import fence_acquire, load
+from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class Weighed(Protocol):
@@ -142,3 +142,181 @@ def _survey(
             total += min(steps, 1) if by_segment else steps
         ends[slot] = total
     return total
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Transitions of K policies by time index: an action at t - 1 leads to the observation at t.
+
+    An n-step transition sums the rewards of up to n steps, fewer where the segment ends.
+    """
+
+    s_tm1: Floats  # [K, B, n_frames * size] stacked observation
+    # [K, B] action; of several choices the number of their combination, the last changing fastest,
+    # or 0 if branching
+    a_tm1: Integers
+    choices_tm1: Integers  # [K, B, C] choices if branching, else [K, B, 0]
+    r_t: Floats  # [K, B] discounted sum of the following rewards
+    # [K, B] factor of the value of s_t: discount ** n, or 0 where the episode terminated
+    discount_t: Floats
+    s_t: Floats  # [K, B, n_frames * size] stacked observation n steps later
+    versions: Integers  # [K, B] version of the weights that chose a_tm1, or `OTHERS`
+    allowed_tm1: Bools  # [K, B, A] actions that s_tm1 allowed; [K, B, 0]: any, as in `allowed_t`
+    # [K, B, A] actions that s_t allows; all where the episode terminated, or of a choice without
+    # any because the agent will not act
+    allowed_t: Bools
+    weights: Floats  # [K, B] importance weights, or [K, 0]
+
+    @staticmethod
+    def empty(experience: Experience, num_policies: int, size: int, weighed: bool = False) -> Batch:
+        """Allocate so many samples of each policy, with weights if `weighed`."""
+        at = (num_policies, size)
+        width = experience.shape.n_frames * experience.shape.size
+        return Batch(
+            s_tm1=np.zeros((*at, width), np.float32),
+            a_tm1=np.zeros(at, np.int64),
+            choices_tm1=experience.shape.empty_choices(at),
+            r_t=np.zeros(at, np.float32),
+            discount_t=np.zeros(at, np.float32),
+            s_t=np.zeros((*at, width), np.float32),
+            versions=np.zeros(at, np.int64),
+            allowed_tm1=np.ones((*at, experience.shape.num_valued), np.bool_),
+            allowed_t=np.ones((*at, experience.shape.num_valued), np.bool_),
+            weights=np.ones((num_policies, size if weighed else 0), np.float32),
+        )
+
+
+@njit(cache=True)
+def allow(
+    masks: Bools, slot: int, t: int, sizes: Integers, branching: bool, allowed: Bools, b: int
+) -> None:
+    """Write which combinations, or choices if `branching`, a mask allows; all if none is."""
+    for j in range(allowed.shape[1]):
+        allowed[b, j] = True
+    end, stride = masks.shape[2], 1
+    for i in range(sizes.size - 1, -1, -1):
+        begin, some = end - sizes[i], False
+        for j in range(begin, end):
+            some |= masks[slot, t, j]
+        if some and branching:
+            for j in range(begin, end):
+                allowed[b, j] = masks[slot, t, j]
+        elif some:
+            for j in range(allowed.shape[1]):
+                allowed[b, j] &= masks[slot, t, begin + j // stride % sizes[i]]
+        end = begin
+        stride *= sizes[i]
+
+
+@njit(cache=True, inline="always")
+def n_step_return(
+    rewards: Floats, discounts: Floats, slot: int, t: int, end: int, discount: float
+) -> tuple[float, float]:
+    """Return the discounted sum of rewards from step t on, before `end`, and the final factor."""
+    total = 0.0
+    factor = 1.0
+    for i in range(t, end):
+        total += factor * rewards[slot, i]
+        factor *= discount * discounts[slot, i]
+    return total, factor
+
+
+@njit(cache=True, inline="always")
+def write_action(
+    actions: Array, slot: int, t: int, sizes: Integers, b: int, numbers: Integers, choices: Integers
+) -> None:
+    """Write the number of a combination of choices, or the choices if there is room for them."""
+    if choices.shape[1]:
+        choices[b] = actions[slot, t]
+        return
+    action = 0
+    for i in range(sizes.size):
+        action = action * sizes[i] + actions[slot, t, i]
+    numbers[b] = action
+
+
+@njit(cache=True)
+def _gather(
+    observations: Array,
+    actions: Array,
+    masks: Bools,
+    rewards: Floats,
+    discounts: Floats,
+    versions: Integers,
+    sequence: Integers,
+    sequences: Integers,
+    ends: Integers,
+    picks: Integers,
+    todo: Bools,
+    sizes: Integers,
+    n_frames: int,
+    n_steps: int,
+    discount: float,
+    s_tm1: Floats,
+    a_tm1: Integers,
+    choices_tm1: Integers,
+    r_t: Floats,
+    discount_t: Floats,
+    s_t: Floats,
+    versions_out: Integers,
+    allowed_tm1: Bools,
+    allowed_t: Bools,
+    base: int,
+    own: bool,
+    check: bool,
+) -> int:
+    """Copy this ring's picks, numbered from `base` on; count the overtaken ones, left in `todo`."""
+    left = 0
+    size = observations.shape[2]
+    for b in range(picks.size):
+        pick = picks[b] - base
+        if not todo[b] or pick < 0 or pick >= ends[-1]:
+            continue
+        slot = np.searchsorted(ends, pick, side="right")
+        first = ends[slot - 1] if slot > 0 else 0
+        t = pick - first
+        steps = min(n_steps, ends[slot] - first - t)
+        r_t[b], discount_t[b] = n_step_return(rewards, discounts, slot, t, t + steps, discount)
+        write_action(actions, slot, t, sizes, b, a_tm1, choices_tm1)
+        versions_out[b] = versions[slot, t] if own else OTHERS
+        for frame in range(n_frames):
+            for j in range(size):
+                s_tm1[b, frame * size + j] = observations[slot, t + frame, j]
+                s_t[b, frame * size + j] = observations[slot, t + steps + frame, j]
+        if allowed_t.shape[1]:
+            branching = choices_tm1.shape[1] > 0
+            allow(masks, slot, t, sizes, branching, allowed_tm1, b)
+            if discounts[slot, t + steps - 1] == 0.0:  # nothing is to come
+                allowed_t[b] = True
+            else:
+                allow(masks, slot, t + steps, sizes, branching, allowed_t, b)
+        fence_acquire()
+        todo[b] = check and load(sequence, slot) != sequences[slot]
+        left += todo[b]
+    return left
+
+
+# Arguments of `_gather`.
+RING = ("observations", "actions", "masks", "rewards", "discounts", "versions", "sequence")
+STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
+MASKS = ("allowed_tm1", "allowed_t")
+
+
+class TransitionReplay(Replay[Batch]):
+    """Draws steps from a policy's own experience and its group's, uniformly."""
+
+    def empty(self, num_policies: int, size: int, weighed: bool = False) -> Batch:
+        return Batch.empty(self.experience, num_policies, size, weighed)
+
+    def _copy(
+        self, held: SurveyedRing, picks: Integers, todo: Bools, out: Batch, policy: int, base: int
+    ) -> int:
+        experience, shared = self.experience, held.ring.shared
+        arguments: list[Any] = [
+            *(shared[name] for name in RING),
+            *(held.sequences, held.ends, picks, todo),
+            *(self._sizes, experience.shape.n_frames, self._n_steps, self.discount),
+            *(getattr(out, name)[policy] for name in (*STEPS, *MASKS)),
+            *(base, held.own, self._check),
+        ]
+        return _gather(*arguments)

@@ -7,9 +7,9 @@ from typing import Any
 from remuda.experience.experience import NEVER, Experience
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
 from remuda.experience.ring_arrays import Segments
-from remuda.experience.segment_replay import SegmentReplay
 from remuda.experience.segments import (
     Rollout,
+    SegmentReplay,
     Steps,
     closed_of,
     copy_segment,

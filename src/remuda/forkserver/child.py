@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from multiprocessing import process, spawn
 from typing import Any
 
@@ -23,14 +24,15 @@ from remuda.errors import UnguardedScriptError
 from remuda.forkserver.logs import log_to_stderr
 from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.recipe import receive
-from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import die_with_parent
 
+# The supervising process handles them, its children ignore them: the terminal sends Ctrl-C, and
+# SIGHUP when it closes, to every process at once. They are blocked around the start of a child, so
+# that none of its instructions runs before it ignores them.
+STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXCEPTION = 70  # exit code after an exception, which its output shows
 REFUSED = 72  # exit code after a fault that a successor would repeat: the process is not restarted
 UNGUARDED = 71  # exit code of a child whose script would start a run in it
-
-
 LAST_WORDS = 2.0  # seconds without progress after which the rest of the output is given up
 
 
@@ -146,3 +148,11 @@ def _name(name: str) -> None:
     if sys.platform == "linux":
         pr_set_name = 15
         ctypes.CDLL(None).prctl(pr_set_name, f"rm:{name}".encode()[:15])
+
+
+def main_of_spawned(recipe: int, lifeline: int | None, own: Sequence[int]) -> None:
+    """Execute a recipe, in a fresh interpreter; its own programs do not inherit `own`."""
+    ignore_held_signals()
+    for descriptor in own:
+        os.set_inheritable(descriptor, False)
+    main(recipe, lifeline)

@@ -14,62 +14,31 @@ from collections.abc import Callable, Iterator
 from multiprocessing import util
 from typing import Any
 
-from remuda.forkserver.own_fork import OwnFork, ServerProcess
-from remuda.forkserver.process import ForkedProcess, Process, SpawnedProcess
+from remuda.forkserver.child import STOPPING_SIGNALS
+from remuda.forkserver.process import ForkedProcess, OwnFork, Process, ServerProcess, SpawnedProcess
 from remuda.forkserver.recipe import Recipe, nameless_file
-from remuda.forkserver.signals import STOPPING_SIGNALS
 from remuda.memory.lifeline import Lifeline
 
 # all that a role needs, except user code and the game
 MODULES = (
-    "torch",
-    "numba",
-    "remuda.runtime.host",
-    "remuda.actor.actor",
-    "remuda.actor.match_seats",
-    "remuda.actor.fixed_seats",
-    "remuda.actor.role",
-    "remuda.actor.make_seats",
-    "remuda.experience.prioritised_replay",
-    "remuda.experience.segment_replay",
-    "remuda.experience.sequence_replay",
-    "remuda.learner.group",
-    "remuda.learner.warm_up",
-    "remuda.learner.replay",
-    "remuda.learner.role",
-    "remuda.learner.rollouts",
-    "remuda.policies.acting",
-    "remuda.policies.selectors",
-    "remuda.policies.algorithms.dqn",
-    "remuda.policies.algorithms.fused",
-    "remuda.policies.algorithms.iqn",
-    "remuda.population.inheritance",
-    "remuda.population.league",
-    "remuda.population.following",
-    "remuda.population.setup",
-    "remuda.envs.array_game",
-    "remuda.envs.workers",
+    *("torch", "numba", "remuda.runtime.host"),
+    *("remuda.actor.actor", "remuda.actor.match_seats", "remuda.actor.fixed_seats"),
+    *("remuda.actor.role", "remuda.actor.make_seats", "remuda.experience.priorities"),
+    *("remuda.experience.segments", "remuda.experience.sequence_replay"),
+    *("remuda.learner.group", "remuda.learner.warm_up", "remuda.learner.replay"),
+    *("remuda.learner.role", "remuda.learner.rollouts"),
+    *("remuda.policies.acting", "remuda.policies.selectors", "remuda.policies.algorithms.dqn"),
+    *("remuda.policies.algorithms.fused", "remuda.policies.algorithms.iqn"),
+    *("remuda.population.inheritance", "remuda.population.league"),
+    *("remuda.population.following", "remuda.population.setup"),
+    *("remuda.envs.array_game", "remuda.envs.workers"),
 )
 # Prefixes of variables that libraries read while they are loaded: another value, another server.
 # Those of GPUs are read later, in the children.
 READ_EARLY = (
-    *(
-        "PYTHON",
-        "OMP_",
-        "KMP_",
-        "GOMP_",
-        "MKL_",
-        "OPENBLAS_",
-        "BLIS_",
-        "NUMBA_",
-        "TORCH",
-        "PYTORCH",
-    ),
-    *("ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
+    *("PYTHON", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMBA_", "TORCH"),
+    *("PYTORCH", "ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
 )
-
-
-# the server has closed its socket
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # a start may succeed later
 DYING = 1.0  # seconds for a server to die after it has closed its socket

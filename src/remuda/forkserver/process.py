@@ -18,7 +18,7 @@ from remuda.forkserver.messages import EXITED, FAILED, HELLO, NUMBER, receive_de
 from remuda.forkserver.recipe import Recipe
 from remuda.memory.lifeline import Lifeline
 
-UNKNOWN = 255  # exit code of a process that ended when the server was not there to report it
+UNKNOWN = 255  # exit code of a process whose end neither the server nor `waitpid` reported
 AT_ONCE = 3600.0  # the longest single wait in seconds: the system counts milliseconds in 32 bits
 TELLING = 1.0  # seconds for the server to report the exit code of a process that has ended
 
@@ -192,7 +192,8 @@ class SpawnedProcess:
             if_it_fails.callback(os.close, ours)
             always.callback(os.close, theirs)
             own = [file, theirs] if alive is None else [file, theirs, alive]
-            code = f"from remuda.forkserver.spawned import main; main({file}, {alive}, {own})"
+            code = "from remuda.forkserver.child import main_of_spawned; "
+            code += f"main_of_spawned({file}, {alive}, {own})"
             self._process = subprocess.Popen(
                 [sys.executable, *util._args_from_interpreter_flags(), "-c", _with_path(code)],  # type: ignore[attr-defined]
                 stdin=subprocess.DEVNULL,
@@ -236,3 +237,63 @@ def _is_ready(descriptor: int, timeout: float) -> bool:
             return True
         if left <= AT_ONCE:
             return False
+
+
+PAUSE = 0.002  # seconds between two looks for an end
+
+
+class ServerProcess(Protocol):
+    """The part of `subprocess.Popen` that a server's process needs."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative the signal that killed it; None while it lives."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
+
+    def kill(self) -> None: ...
+
+
+class OwnFork:
+    """A child that this process forked."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def poll(self) -> int | None:
+        return self._look(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if timeout is not None:
+            limit = time.monotonic() + timeout
+            while self.poll() is None:
+                if time.monotonic() > limit:
+                    raise subprocess.TimeoutExpired("a fork of this process", timeout)
+                time.sleep(PAUSE)
+        code = self._look(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _look(self, options: int) -> int | None:
+        if self._code is None:
+            try:
+                pid, status = os.waitpid(self._pid, options)
+            except ChildProcessError:  # a game waited for all children, or ignores SIGCHLD
+                self._code = UNKNOWN
+            else:
+                if pid:
+                    self._code = os.waitstatus_to_exitcode(status)
+        return self._code

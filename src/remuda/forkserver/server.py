@@ -8,6 +8,7 @@ it blocks only in `poll`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -18,20 +19,18 @@ import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from multiprocessing import util
 from typing import NoReturn
 
 from remuda.forkserver import child
-from remuda.forkserver.messages import (
-    EXITED,
-    FAILED,
-    HELLO,
-    NUMBER,
-    receive_descriptors,
-    tell,
-)
+from remuda.forkserver.client import MODULES, ProcessState, begin, inherit
+from remuda.forkserver.messages import EXITED, FAILED, HELLO, NUMBER, receive_descriptors, tell
+from remuda.forkserver.process import OwnFork
 from remuda.memory.lifeline import die_with_parent
 
 # descriptors in a request: socket of the process, recipe, stdout, stderr, maybe a lifeline
@@ -263,12 +262,6 @@ def _hello(reply: socket.socket) -> None:
 
 def _begin(requests: socket.socket) -> None:
     """Drop everything of the server but its libraries."""
-    import atexit
-    import weakref
-    from multiprocessing import util
-
-    from remuda.forkserver import client
-
     # Exit functions of the server must not run in the child; those of the child must, and both
     # modules register themselves only once.
     atexit._clear()
@@ -276,4 +269,25 @@ def _begin(requests: socket.socket) -> None:
     weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
     util._finalizer_registry.clear()  # type: ignore[attr-defined]
     atexit.register(util._exit_function)  # type: ignore[attr-defined]
-    client.inherit(requests)
+    inherit(requests)
+
+
+def is_the_program() -> None:
+    """Note that this process is the program's: it has run nothing but Remuda's start so far."""
+    ProcessState.is_program = True
+
+
+def load_and_begin(say: Callable[[str], None]) -> None:
+    """Load what children need, and make the server of this process a fork of it.
+
+    So the program, which needs the same itself, loads it once. In any other process it is `begin`.
+    """
+    state = ProcessState
+    fresh = threading.active_count() == 1 and "torch" not in sys.modules
+    if state.is_program and fresh and sys.platform == "linux" and state.server is None:
+        from remuda.compiling import reporting_compiling
+
+        with reporting_compiling(say):  # in this process only, so the fork comes after it
+            load(MODULES)
+        begin(lambda *descriptors: OwnFork(fork(*descriptors)))
+    begin()

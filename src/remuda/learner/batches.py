@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.experience.replay import Replay
+from remuda.experience.replay import Batch, Replay
 from remuda.experience.sequence_replay import SequenceBatch, SequenceReplay
-from remuda.experience.transition_replay import Batch
-from remuda.memory.aligned import copied
+from remuda.memory.shared import copied
 from remuda.policies.algorithms.transition_algorithm import Transitions, TransitionSequences
 from remuda.types import Floats, Integers
 

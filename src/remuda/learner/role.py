@@ -121,9 +121,9 @@ class LearnerRole:
         return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
-        from remuda.experience.prioritised_replay import PrioritisedReplay, PrioritisedSequences
+        from remuda.experience.priorities import PrioritisedReplay, PrioritisedSequences
+        from remuda.experience.replay import TransitionReplay
         from remuda.experience.sequence_replay import SequenceReplay
-        from remuda.experience.transition_replay import TransitionReplay
 
         config = spec.config
         rng = make_rng(self.seed, "replay", spec.name, learner_step)
@@ -135,7 +135,7 @@ class LearnerRole:
 
     def _rollouts(self, spec: PolicySpec, learner_step: int) -> RolloutQueue:
         from remuda.experience.rollout_queue import RolloutQueue
-        from remuda.experience.segment_replay import SegmentReplay
+        from remuda.experience.segments import SegmentReplay
 
         past, config = None, spec.config
         if config.replays:

@@ -7,6 +7,7 @@ element of a one-dimensional, contiguous int64 array.
 No process owns a word by these functions, so a process that dies between two of them holds nothing.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,37 +49,25 @@ def _loader(ordering: str) -> Any:
     return load
 
 
-def _storer(ordering: str) -> Any:
+def _writer(write: Callable[[Any, Any, Any], Any], result: Any) -> Any:
     @intrinsic
-    def store(typing_context, array, index, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def instruction(typing_context, array, index, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
         if not _is_words(array):
             return None
 
         def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
             pointer = _word_pointer(context, builder, signature, args)
             word = context.cast(builder, args[2], signature.args[2], types.int64)
-            builder.store_atomic(word, pointer, ordering, 8)
-            return context.get_dummy_value()
+            found = write(builder, pointer, word)
+            return context.get_dummy_value() if result is types.void else found
 
-        return types.void(array, index, value), generate
+        return result(array, index, value), generate
 
-    return store
+    return instruction
 
 
 def _exchanger(operation: str) -> Any:
-    @intrinsic
-    def modify(typing_context, array, index, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
-        if not _is_words(array):
-            return None
-
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            pointer = _word_pointer(context, builder, signature, args)
-            word = context.cast(builder, args[2], signature.args[2], types.int64)
-            return builder.atomic_rmw(operation, pointer, word, "seq_cst")
-
-        return types.int64(array, index, value), generate
-
-    return modify
+    return _writer(lambda b, at, word: b.atomic_rmw(operation, at, word, "seq_cst"), types.int64)
 
 
 def _fencer(ordering: str) -> Any:
@@ -107,7 +96,7 @@ def _address_loader(ordering: str) -> Any:
 
 _load_acquire = _loader("acquire")
 _load_at = _address_loader("acquire")
-_store_release = _storer("release")
+_store_release = _writer(lambda b, at, word: b.store_atomic(word, at, "release", 8), types.void)
 _exchange = _exchanger("xchg")
 _fetch_add = _exchanger("add")
 _fence_acquire = _fencer("acquire")

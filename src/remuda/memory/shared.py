@@ -1,4 +1,4 @@
-"""Shared memory without a name, passed to children when they start."""
+"""Shared memory without a name, passed to children when they start; arrays on cache lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from multiprocessing.reduction import DupFd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ import numpy.typing as npt
 from remuda.errors import RemudaError
 from remuda.memory.descriptors import explained
 from remuda.types import Array
+
+if TYPE_CHECKING:
+    import torch
 
 CACHE_LINE = 64
 PAGE = 4096  # each set of arrays begins on a new page, so that its alignment is always the same
@@ -135,3 +138,25 @@ def _anonymous_file(size: int) -> int:
             "lower policy.experience.capacity or the number of policies"
         ) from None
     return descriptor
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
+    """Return zeros of this shape and dtype whose first byte is on a cache line.
+
+    A matrix product adds up in another order where an operand begins elsewhere, so the
+    last bits of a result would depend on the allocator. Whatever a product reads is allocated here,
+    or `copied`.
+    """
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    memory = np.zeros(size + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    found: Array = memory[start : start + size].view(kind).reshape(shape)
+    return found
+
+
+def copied(array: Array, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Copy an array into torch's own memory, which is aligned, on a device."""
+    import torch
+
+    return torch.from_numpy(array).to(device, copy=True, memory_format=torch.contiguous_format)

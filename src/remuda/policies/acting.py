@@ -9,7 +9,7 @@ import torch
 
 from remuda.checkpoint.fitting import branch, fitting
 from remuda.checkpoint.state import restore_torch
-from remuda.memory.aligned import aligned_zeros, copied
+from remuda.memory.shared import aligned_zeros, copied
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.network import Network
 from remuda.policies.stack import ParameterStack

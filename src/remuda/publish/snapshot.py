@@ -140,8 +140,8 @@ class Publisher:
         training: TrainingState | None = None
         if self.training is not None and state.get("training") is not None:
             training = TrainingState.restored(state["training"], self.training, weights)
-        self.version = whole(state, "version", Range(1, MOST)) - 1
-        self.publish(weights, steps, epsilon, training)
+        version = whole(state, "version", Range(1, MOST))
+        self._publish(Snapshot(weights, version, steps, epsilon, training))
 
     def publish(
         self,
@@ -151,48 +151,40 @@ class Publisher:
         training: TrainingState | None = None,
     ) -> int:
         """Copy the weights [size] out as the next version, and return that version."""
-        active, version = int(self._slots["active"][0]), self.version + 1
+        self._publish(Snapshot(weights, self.version + 1, learner_step, epsilon, training))
+        return self.version
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Publish a snapshot from another node, under its version, unless it is older."""
+        if snapshot.version > self.version:
+            self._publish(snapshot)
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        active = int(self._slots["active"][0])
         other = 1 - active
         if self._in_place:
             # A row that a learner before this one left torn comes first: the other is all there is.
             is_torn = self._slots["sequence"][active] % 2 == 1
             for row in (active, other) if is_torn else (other, active):
-                self._write(row, weights, version, learner_step, epsilon, training)
+                self._write(row, snapshot)
         else:
-            self._write(other, weights, version, learner_step, epsilon, training)
+            self._write(other, snapshot)
             store(self._slots["active"], 0, other)
-        store(self._versions, self._index, version)
-        self.version = version
-        return version
+        store(self._versions, self._index, snapshot.version)
+        self.version = snapshot.version
 
-    def follow(self, snapshot: Snapshot) -> None:
-        """Publish a snapshot from another node, under its version, unless it is older."""
-        if snapshot.version > self.version:
-            self.version = snapshot.version - 1
-            self.publish(
-                snapshot.weights, snapshot.learner_step, snapshot.epsilon, snapshot.training
-            )
-
-    def _write(
-        self,
-        row: int,
-        weights: Floats,
-        version: int,
-        learner_step: int,
-        epsilon: float,
-        training: TrainingState | None,
-    ) -> None:
+    def _write(self, row: int, snapshot: Snapshot) -> None:
         slots = self._slots
         sequence = slots["sequence"]
         writing = int(sequence[row]) | 1  # odd already if a learner died here
         store(sequence, row, writing)
         fence_release()
-        slots["weights"][row] = weights
-        slots["version"][row] = version
-        slots["learner_step"][row] = learner_step
-        slots["epsilon"][row] = epsilon
+        slots["weights"][row] = snapshot.weights
+        slots["version"][row] = snapshot.version
+        slots["learner_step"][row] = snapshot.learner_step
+        slots["epsilon"][row] = snapshot.epsilon
         if self._training is not None:
-            self._training.write(row, training)
+            self._training.write(row, snapshot.training)
         store(sequence, row, writing + 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
@@ -16,11 +17,9 @@ from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION, REFUSED, UNGUARDED, script_name
 from remuda.forkserver.process import UNKNOWN, Process
 from remuda.memory.lifeline import Lifeline
-from remuda.runtime.causes import NO_GUARD, NO_RESTART, NOT_STARTED, not_started, signal_name
-from remuda.runtime.child import Child, Place, last_line
+from remuda.runtime.child import AwakeClock, Child, Place, Silence, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
-from remuda.runtime.silence import AwakeClock, Silence
 from remuda.types import Role, RoleStatus
 
 log = logging.getLogger(__name__)
@@ -392,3 +391,24 @@ class ProcessRuntime:
         child.due = now + pause
         self._news.append(f"{death}; it is restarted in {pause:.2g} s. Its log is {child.log}")
         log.warning("%s", self._news[-1])
+
+
+NOT_STARTED = "could not be started: "
+"""Start of a role's problem if the system refused its process."""
+NO_RESTART = "ended by what a successor would meet again"
+"""End of a process that would fail again after a restart."""
+NO_GUARD = "began another run"
+"""Problem of a role whose process imports a script that starts a run at import."""
+
+
+def not_started(why: str) -> str:
+    """Describe a role whose process could not be started."""
+    return f"{NOT_STARTED}{why[:1].lower()}{why[1:]}"
+
+
+def signal_name(number: int) -> str:
+    """Name a signal; real-time signals between the first and the last have only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

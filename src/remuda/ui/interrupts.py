@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from remuda import output
-from remuda.forkserver.signals import STOPPING_SIGNALS
+from remuda.forkserver.child import STOPPING_SIGNALS
 
 INTERRUPTED = 130
 HALTED = 3

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from remuda.kernels import njit
-from remuda.memory.aligned import aligned_zeros
+from remuda.memory.shared import aligned_zeros
 from remuda.policies.networks.activations import KINDS, STRICT, activate_in_place
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.flat_layers import CHUNK, linear_at, part

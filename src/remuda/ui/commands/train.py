@@ -123,7 +123,7 @@ def _train_run(
 def _begin_processes(config: Config) -> None:
     """Start to load libraries in the fork server, if the run has child processes."""
     if config.schedule != "sequential" or config.env.workers > 1:
-        from remuda.forkserver.program import load_and_begin
+        from remuda.forkserver.server import load_and_begin
 
         load_and_begin(print)
 
