@@ -30,8 +30,8 @@ import psutil
 from remuda import training
 from remuda.assembly import Assembly
 from remuda.cluster import cluster as clusters
+from remuda.cluster.channel import Count
 from remuda.cluster.ray_local import members
-from remuda.cluster.traffic import Count
 from remuda.config import load_config, overlay
 from remuda.coordinator.metrics import Goal, Record
 from remuda.result import Result

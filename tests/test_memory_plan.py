@@ -314,7 +314,7 @@ def test_the_sequences_that_recurrent_learners_draw_are_in_the_plan():
     experience = make_experience(specs[0], (1,), Wakeup(), (Wakeup(),))
     replay = SequenceReplay([experience], 1, 0.9, np.random.default_rng(0))
     drawn = replay.empty(len(specs), 1)
-    assert batches.size > sum(array.nbytes for array in vars(drawn).values())
+    assert batches.size > sum(array.nbytes for array in drawn)
     assert batches.settings[0] == "policy.experience.segment_length"
 
 

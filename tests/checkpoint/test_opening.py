@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from remuda.checkpoint.opening import open_file, read_file, read_json
-from remuda.checkpoint.plain import read_checked
+from remuda.checkpoint.opening import open_file, read_checked, read_file, read_json
 from remuda.checkpoint.store import Checkpoints
 from remuda.config.plain import RefusedYAMLError, read_yaml
 from remuda.config.reading import read_tree

@@ -7,13 +7,13 @@ import pytest
 
 from remuda.cluster import node as node_module
 from remuda.cluster.agent import NodeStatus
+from remuda.cluster.channel import Count
 from remuda.cluster.member import JoiningNodes, Member
 from remuda.cluster.migration import MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, NodeInfo
 from remuda.cluster.placement import Placement, without
 from remuda.cluster.runtime import ClusterRuntime
-from remuda.cluster.traffic import Count
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.types import RoleStatus
 

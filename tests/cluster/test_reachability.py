@@ -2,9 +2,9 @@
 
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
+from remuda.cluster.channel import Count
 from remuda.cluster.member import LinkMonitor
 from remuda.cluster.placement import Placement
-from remuda.cluster.traffic import Count
 
 OPEN = [int(count == Count.IS_OPEN) for count in Count]
 CLOSED = [0 for _ in Count]

@@ -10,7 +10,7 @@ from contracts.bridged import Bridge, BridgedWeights, no_weights
 from contracts.roles import CountingRole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
-from remuda.experience.backpressure import ActorBackpressure
+from remuda.experience.backpressure import ActorBackpressure, Backpressure
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.ring_block import Block
@@ -82,7 +82,7 @@ class Steps:
     def may_write(self):
         """Whether the actor may write another turn."""
         if self._rooms is None:
-            self._rooms = ActorBackpressure([self._source.backpressure(0)])
+            self._rooms = ActorBackpressure([Backpressure(self._source, 0)])
         self.cross()
         return self._rooms.has_room()
 

@@ -18,8 +18,8 @@ import pytest
 from forkserver.children import ended, wait_for
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.child import EXCEPTION
-from remuda.forkserver.messages import FAILED, tell
 from remuda.forkserver.process import ForkedProcess, _is_ready
+from remuda.forkserver.recipe import FAILED, tell
 from remuda.memory.lifeline import Lifeline
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup

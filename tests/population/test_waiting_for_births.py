@@ -10,6 +10,7 @@ from remuda.checkpoint.store import Manifest
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.run_directory import RunDirectory
+from remuda.experience.backpressure import Backpressure
 from remuda.experience.ring import UPDATE_TIME
 from remuda.population.director import Birth, Retire
 from remuda.population.records import PolicyRef
@@ -61,7 +62,7 @@ def check_steps(world):
 
 def fill(world, policy):
     """Play until the actor has to wait for this policy's learner."""
-    room = world.assembly.experience[policy].backpressure(0)
+    room = Backpressure(world.assembly.experience[policy], 0)
     for _ in range(10_000):
         if not room.has_room():
             assert not world.actor.has_room()

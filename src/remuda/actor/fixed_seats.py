@@ -311,4 +311,4 @@ def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> boo
     """Return whether both have no experience, or the second follows the first in a block."""
     if one is None or two is None:
         return one is two
-    return one.block is not None and one.block is two.block and one.index + 1 == two.index
+    return one.block is two.block and one.index + 1 == two.index

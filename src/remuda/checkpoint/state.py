@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remuda.checkpoint.fitting import fitting, rooted, where_is
-from remuda.checkpoint.plain import checked
+from remuda.checkpoint.opening import checked
 from remuda.errors import CheckpointError
 from remuda.types import Array, State
 

@@ -34,8 +34,15 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.fitting import refusing
-from remuda.checkpoint.opening import ANY_SIZE, open_stream, read_file, read_json
-from remuda.checkpoint.plain import NUMBER, checked, kinds_of
+from remuda.checkpoint.opening import (
+    ANY_SIZE,
+    NUMBER,
+    checked,
+    kinds_of,
+    open_stream,
+    read_file,
+    read_json,
+)
 from remuda.checkpoint.state import pieces, unpack, write_whole
 from remuda.errors import CheckpointError
 from remuda.types import State

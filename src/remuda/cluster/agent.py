@@ -151,7 +151,6 @@ class NodeAgent:
     """
 
     def __init__(self, recipe: bytes) -> None:
-        """Begin with the result of `NodeRecipe.packed`."""
         forkserver.begin()
         self._recipe: NodeRecipe = pickle.loads(recipe)
         sweep_homes()
@@ -250,7 +249,6 @@ class NodeAgent:
 
     @in_keeper
     def begin_save(self, number: int) -> None:
-        """Request the parts of a checkpoint from all roles, without waiting."""
         if not self._recipe.checkpoints:
             # If this fails, each role reports that it cannot write its part.
             with contextlib.suppress(OSError):

@@ -17,11 +17,10 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 from remuda.cluster import rings
-from remuda.cluster.channel import Channel
+from remuda.cluster.channel import Channel, Traffic
 from remuda.cluster.link import GREETING, Frame, Identity, Link, LinkLostError
 from remuda.cluster.placement import Plan
 from remuda.cluster.stores import Stores
-from remuda.cluster.traffic import Traffic
 from remuda.errors import RemudaError
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.role_loop import RoleContext
@@ -193,11 +192,9 @@ class Bridge:
                 peer.link.close()
 
     def state(self, part: str) -> State:
-        """Raise: it has no part."""
         raise KeyError(part)
 
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
-        """Raise: it has no part."""
         raise KeyError(part)
 
     # Links.
@@ -349,7 +346,6 @@ class BridgeLoop:
     """Rounds until bridges must finish."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
-        """Work until closed; it has no part of a checkpoint."""
         control = context.control
         while not control.closed:
             control.beat(context.index)

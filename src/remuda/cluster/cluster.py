@@ -57,7 +57,6 @@ class Cluster:
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
 
     def with_plays(self, info: NodeInfo) -> NodeInfo:
-        """Note whether actors may live on a node."""
         players = self._config.actor.nodes
         return replace(info, plays=not players or any(map(info.has_label, players)))
 

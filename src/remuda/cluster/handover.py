@@ -24,7 +24,6 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
-    COUNTERS,
     HEAD,
     LOST,
     NOTHING,
@@ -33,8 +32,8 @@ from remuda.experience.ring import (
     WRITTEN,
     ExperienceRing,
 )
+from remuda.experience.ring_block import Block
 from remuda.memory.atomic import load, store
-from remuda.memory.shared import SharedArrays
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
@@ -194,8 +193,8 @@ def rings_of(
 def _bring_up(experience: Experience, actor: int, state: State, written: int) -> None:
     """Add unsent steps of a moved actor to a ring whose learner stays here, as a bridge would."""
     ring = experience.rings[actor]
-    words = SharedArrays({"counters": ((1, COUNTERS), np.int64)})
-    source = ExperienceRing(ring.shape, ring.config, ring.num_streams, ring.num_segments, words, 0)
+    row = Block(ring.shape, 1, ring.segment_length, ring.num_segments).row(0)
+    source = ExperienceRing(ring.shape, ring.config, ring.num_streams, row, 0, ring.likely)
     source.restore(state, written)
     followed, following = RingOut(source), RingIn(experience, actor)
     followed.holds(*following.holds)

@@ -82,7 +82,6 @@ class Frame:
         self.size += len(fixed) + size + rest
 
     def finished(self) -> list[memoryview]:
-        """Return the buffers, preceded by the length and the checks."""
         check = 0
         for buffer in self.buffers:
             check = zlib.crc32(buffer, check)
@@ -137,7 +136,6 @@ class Identity:
     number: int  # number of this node
 
     def hello(self, what: bytes, drawn: bytes, to: int) -> bytes:
-        """Return the greeting for a node; `what` is `CALLS` or `ANSWERS`."""
         proof = self.proof(what, drawn, self.epoch, self.number, to)
         return HELLO.pack(MAGIC, drawn, proof, self.epoch, self.number)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from remuda.cluster.agent import NodeStatus
+from remuda.cluster.channel import Count
 from remuda.cluster.nodes import Call, NodeInfo, Nodes
 from remuda.cluster.placement import Placement
-from remuda.cluster.traffic import Count
 from remuda.errors import NodeLostError, RemudaError
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,6 @@ class JoiningNodes:
         return found
 
     def refuse(self, number: int, name: str, why: object) -> None:
-        """Give up a joining node that cannot be used."""
         self.lose(number)
         self.nodes.give_up(number)
         self.news.append(f"the node {name} came, and cannot be used: {why}")
@@ -188,10 +187,9 @@ class FetchedLogs:
 
 
 class LinkMonitor:
-    """Finds pairs of nodes that need a link and have had none for too long."""
+    """Finds pairs of nodes that need a link and have had none for `limit` seconds."""
 
     def __init__(self, limit: float) -> None:
-        """Find pairs without a link for `limit` seconds."""
         self._limit = limit
         self._epoch = 0
         self._since: dict[tuple[int, int], float] = {}
@@ -200,7 +198,6 @@ class LinkMonitor:
     def news(
         self, placement: Placement, members: Iterable[Member], name: Callable[[int], str]
     ) -> list[str]:
-        """Return the user messages, one for each pair in a placement."""
         traffic = {member.number: member.status.traffic for member in members}
         return [
             f"node {name(node)} cannot reach node {name(peer)}, so that nothing crosses between "

@@ -35,7 +35,6 @@ class Move:
         return [group for group, (a, b) in pairs if a != b]
 
     def in_words(self, node: int, roles: Sequence[str], name: Callable[[int], str]) -> str:
-        """Describe where the roles of a node continue."""
         return ", ".join(
             f"{roles[role]} on {name(self.after.homes[role])}"
             for role in self.before.roles_of(node)
@@ -53,7 +52,6 @@ class MoveCounts:
         self._of[role] = (times + 1, why)
 
     def counted(self, found: Sequence[RoleStatus]) -> list[RoleStatus]:
-        """Return the status of roles, with moves counted among their restarts."""
         more = [(each, *self._of.get(each.name, (0, ""))) for each in found]
         return [
             replace(each, restarts=each.restarts + times, problem=each.problem or why)
@@ -112,7 +110,6 @@ class Migration:
     def handovers(
         self, move: Move, rings: Mapping[tuple[str, int], Any], homes: tuple[int, ...]
     ) -> dict[int, HandoverState]:
-        """Return by node the handover state of the roles that move there."""
         found = {}
         for node in homes:
             actors = [a for a in move.actors if move.after.actors[a] == node]

@@ -37,7 +37,6 @@ class Placement:
         return [role for role, home in enumerate(self.homes) if home == node]
 
     def in_words(self, roles: Sequence[str], name: Callable[[int], str]) -> str:
-        """Describe the placement with the names of roles and nodes."""
         return "; ".join(
             f"{name(node)}: {', '.join(roles[role] for role in self.roles_of(node))}"
             for node in sorted(set(self.homes))
@@ -56,7 +55,6 @@ class Placement:
         return sorted(peers - {node})
 
     def moved(self, homes: Mapping[int, int]) -> Placement:
-        """Return the next placement, with these roles on other nodes."""
         found = [homes.get(role, home) for role, home in enumerate(self.homes)]
         actors = len(self.actors)
         return Placement(tuple(found[:actors]), tuple(found[actors:]), self.epoch + 1)

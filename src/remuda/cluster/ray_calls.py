@@ -63,11 +63,9 @@ class LostCall:
         self._node = node
 
     def done(self) -> bool:
-        """Return True."""
         return True
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002 - as of every call
-        """Raise NodeLostError."""
         raise NodeLostError(f"node {self._node} is gone")
 
 

@@ -163,7 +163,6 @@ def _to_log(data: Mapping[str, Any], *_: object, **__: object) -> None:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep the signal handlers: a run ends in order on SIGTERM."""
     kinds = STOPPING_SIGNALS
     before = {kind: signal.getsignal(kind) for kind in kinds}
     try:

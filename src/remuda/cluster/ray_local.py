@@ -51,7 +51,6 @@ class LocalNodes:
     """A Ray cluster on this machine that lives as long as this object or process."""
 
     def __init__(self, count: int, cores: int, memory: int) -> None:
-        """Begin to start the nodes, the head first."""
         search = [path for path in sys.path if path]
         settings = {"count": count, "cores": cores, "memory": memory, "search": search}
         code = (
@@ -103,13 +102,11 @@ class LocalNodes:
             self.sessions[news["node"]] = news["session"]
 
     def add(self) -> None:
-        """Start one more node; `wait` for it."""
         assert self._keeper.stdin is not None
         self._keeper.stdin.write(b"node\n")
         self._keeper.stdin.flush()
 
     def stop(self) -> None:
-        """End all nodes, and remove Ray's files."""
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
         with suppress(OSError):

@@ -85,7 +85,6 @@ class RayNodes:
     """
 
     def __init__(self, config: Config) -> None:
-        """Check the settings, and begin to start local nodes."""
         self._config = config
         self._cluster = config.cluster
         self._ray: ModuleType = import_ray(bool(config.cluster.local))
@@ -141,7 +140,6 @@ class RayNodes:
         return infos
 
     def _wait_for_nodes(self, end: float) -> Sequence[Mapping[str, Any]]:
-        """Return Ray's entries of as many nodes as are wanted, this machine's first."""
         wanted = self._cluster.local or self._cluster.nodes
         while True:
             found = self._ask(end).entries

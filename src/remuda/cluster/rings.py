@@ -107,7 +107,6 @@ class RingIn:
         return self._parts.sequence.copy(), self._parts.committed.copy()
 
     def write(self, news: RingUpdate) -> None:
-        """Write new data, and wake the learner if it waits for that."""
         found = kernels.follow(
             self._fields,
             self._layout,

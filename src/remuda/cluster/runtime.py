@@ -18,12 +18,12 @@ from typing import Any
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
+from remuda.cluster.channel import in_all
 from remuda.cluster.member import ASK, FetchedLogs, JoiningNodes, LinkMonitor, Member, answers_of
 from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
 from remuda.cluster.placement import Addresses, Placement, relieved
-from remuda.cluster.traffic import in_all
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
@@ -213,7 +213,6 @@ class ClusterRuntime:
             self._gone.setdefault(number, f"cannot be used: {error}")
 
     def _lose(self) -> None:
-        """Restart the roles of lost nodes on others."""
         gone, self._gone = self._gone, {}
         lost: dict[int, str] = {}
         for number, why in gone.items():
@@ -247,7 +246,6 @@ class ClusterRuntime:
         self._news += told
 
     def _hear(self) -> None:
-        """Check whether unfinished requests to nodes succeeded."""
         done = [each for each in self._pending if each[1].done()]
         self._pending = [each for each in self._pending if each not in done]
         for number, call in done:
@@ -262,7 +260,6 @@ class ClusterRuntime:
         self._logs.hear()
 
     def _add_joined(self) -> None:
-        """Add nodes that joined; each is prepared while the others continue."""
         for info, port in self._joining.prepared():
             number = info.number
             self._addresses[number] = (info.address, port)
@@ -363,7 +360,6 @@ class ClusterRuntime:
             self._logs.keep(self._name(number), logs)
 
     def _fetch_spans(self) -> None:
-        """Copy the recorded spans of other nodes, by this node's clock, for a trace."""
         assembly = self._node.assembly
         if assembly.config.trace is None:
             return

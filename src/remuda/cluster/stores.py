@@ -49,7 +49,6 @@ class Stamps:
 
     @property
     def all(self) -> Array:
-        """[nodes]."""
         return self._shared["stamps"]
 
 
@@ -89,7 +88,6 @@ class Stores:
         return found
 
     def ring_of(self, number: int) -> tuple[Experience, int]:
-        """Return the experience of a ring, and its actor."""
         policy, actor = divmod(number, len(self.actors))
         return self.experience[self.policies[policy]], actor
 

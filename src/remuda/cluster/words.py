@@ -59,7 +59,6 @@ class Words:
         return self._at[:count], self._values[:count]
 
     def write(self, at: Integers, values: Integers) -> None:
-        """Write words by their numbers, in ascending order."""
         if len(at) and (at[0] < 0 or at[-1] >= len(self) or (at[1:] <= at[:-1]).any()):
             raise RemudaError("words came that are not here")
         fence_release()

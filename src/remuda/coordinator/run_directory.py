@@ -15,8 +15,16 @@ from typing import Any
 
 from remuda import loading
 from remuda.checkpoint.names import file_name, new_directory
-from remuda.checkpoint.opening import ANY_SIZE, open_file, read_file
-from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, read_checked
+from remuda.checkpoint.opening import (
+    ANY_SIZE,
+    NUMBER,
+    Kinds,
+    checked,
+    checked_all,
+    open_file,
+    read_checked,
+    read_file,
+)
 from remuda.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config

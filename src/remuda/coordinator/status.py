@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.plain import NUMBER, Kinds, checked, checked_all, kinds_of, read_checked
+from remuda.checkpoint.opening import NUMBER, Kinds, checked, checked_all, kinds_of, read_checked
 from remuda.checkpoint.state import write_whole
 from remuda.coordinator.frozen import FrozenTexts
 from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record

@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from remuda.experience.experience import UPDATES, Experience
 from remuda.experience.ring import (
     CONSUMED,
     EXCUSED,
@@ -33,10 +33,6 @@ from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers
 
-if TYPE_CHECKING:
-    from remuda.experience.experience import Experience
-
-UPDATES = 2.0  # a learner is waited for as long as its mean update takes, times this
 LEAST = 0.2  # least seconds to wait, unless the user's limit is less
 
 
@@ -55,8 +51,8 @@ class Backpressure:
     and has taken nothing: until it takes something again.
     """
 
-    def __init__(self, experience: Experience, actor: int, wakeup: Wakeup) -> None:
-        self.wakeup = wakeup  # rings this actor's process once it may continue
+    def __init__(self, experience: Experience, actor: int) -> None:
+        self.wakeup = experience.actors[actor]  # rings its process once it may continue
         self.config, self.learner = experience.config, experience.learner
         self.process = LearnerProcess([self])
         # when it was found without room, or the learner last took something after that

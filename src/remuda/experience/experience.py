@@ -12,17 +12,13 @@ import os
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
 from remuda.checkpoint.fitting import branch
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
-from remuda.experience.backpressure import UPDATES, Backpressure
 from remuda.experience.ring import (
     CLOSED,
     CLOSED_STEPS,
     CONSUMED,
-    COUNTERS,
     EXCUSED,
     LOST,
     OVERWRITTEN,
@@ -37,16 +33,17 @@ from remuda.experience.ring import (
     total,
     untaken,
 )
-from remuda.experience.ring_block import Block, BlockRow
+from remuda.experience.ring_block import Block
 from remuda.experience.store import HeldSteps
 from remuda.memory.atomic import exchange, fence_full, load, store
-from remuda.memory.shared import Arena, SharedArrays
+from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers, State
 
 NEVER = 2**62  # more segments, and more steps, than there will ever be
 # closed segments before their mean length is known: in all, and for each stream
 FEWEST, FEWEST_OF_STREAM = 100, 4
+UPDATES = 2.0  # a learner is waited for as long as its mean update takes, times this
 KEPT = 0.8  # weight of past updates in the running mean of an update's duration
 # most steps of a stream that a turn commits: the previous one, and one that ends here
 STEPS_PER_TURN = 2
@@ -66,7 +63,7 @@ class Experience:
         learner: Wakeup,  # rings its process
         actors: Sequence[Wakeup],  # each rings its process
         rollout: int = 0,  # steps that a learner takes at once; 0: it samples
-        block: Block | None = None,  # None: allocate its own rings
+        block: Block | None = None,  # None: a new one, of its rings alone
         index: int = 0,  # of its ring in the block
         likely: Sequence[int] | None = None,  # usual open segments by actor; None: all streams
         ahead: int = 1,  # rollouts that an actor plays before it waits
@@ -75,41 +72,29 @@ class Experience:
     ) -> None:
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
-        self.learner, self._actors = learner, tuple(actors)
+        self.learner, self.actors = learner, tuple(actors)
         # The learner's own: when the update began that it is at, and what one takes as a rule.
         self._began: float | None = None
         self._usual: float | None = None
         self._excused: int | None = None  # the value in `EXCUSED`; None: it has just begun
+        if block is None:
+            segments = ring_segments(config, num_streams, rollout, keeps)
+            block = Block(shape, 1, config.segment_length, segments, arena)
         self.block, self.index, self.ahead = block, index, ahead
         self._keeps = keeps or not rollout
         # steps that a resumed run counts and that it restored neither closed nor open; set before
         # any role starts, and the same for all of them
         self._unclosed = 0
-        self._shared: SharedArrays | BlockRow
-        if block is not None:
-            self._shared = block.row(index)
-            rows = [block.row(index, actor) for actor in range(block.num_actors)]
-            most = num_streams if likely is None else likely
-            self.rings: tuple[ExperienceRing, ...] = tuple(
-                ExperienceRing(
-                    shape, config, streams, len(row["sequence"]), row, actor, row, own, arena
-                )
-                for actor, (row, streams, own) in enumerate(
-                    zip(rows, num_streams, most, strict=True)
-                )
-            )
-            return
-        words = ((len(num_streams), COUNTERS), np.int64)
-        self._shared = counters = SharedArrays({"counters": words}, arena)
-        counts = ring_segments(config, num_streams, rollout, keeps)
+        self._row = block.row(index)
+        sparse, each = arena is not None and arena.sparse, likely or num_streams
         self.rings = tuple(
-            ExperienceRing(shape, config, streams, segments, counters, actor, arena=arena)
-            for actor, (streams, segments) in enumerate(zip(num_streams, counts, strict=True))
+            ExperienceRing(shape, config, streams, block.row(index, actor), actor, usual, sparse)
+            for actor, (streams, usual) in enumerate(zip(num_streams, each, strict=True))
         )
 
     @property
     def counters(self) -> Integers:
-        counters: Integers = self._shared["counters"]
+        counters: Integers = self._row["counters"]
         return counters
 
     @property
@@ -300,13 +285,10 @@ class Experience:
     def _let_in(self, steps: int) -> None:
         """Ring every actor that wanted to be rung at `steps` or fewer."""
         fence_full()
-        for ring, wakeup in zip(self.rings, self._actors, strict=True):
+        for ring, wakeup in zip(self.rings, self.actors, strict=True):
             counters = ring.counters
             if 0 < load(counters, ROOM_WANTED) <= steps and exchange(counters, ROOM_WANTED, 0):
                 wakeup.ring()
-
-    def backpressure(self, actor: int) -> Backpressure:
-        return Backpressure(self, actor, self._actors[actor])
 
     # For checkpoints.
 

@@ -8,7 +8,6 @@ its last temporal-difference error; a new step has the greatest priority so far.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -243,17 +242,13 @@ class Prioritised(Replay[B]):
     ) -> None:
         super().__init__(sources, n_steps, discount, rng, check_sequence)
         segments = sum(len(held.sequences) for held in self._held)
-        self._priorities = Priorities(alpha, segments, self._items)
+        items = 1 if self.draws_segments else self.experience.config.segment_length
+        self._priorities = Priorities(alpha, segments, items)
         self._drawn = Drawn.empty(1)
         # On nothing: this compiles the kernels.
         self._follow()
         self._priorities.draw(np.zeros(1), self._ends(), np.zeros(1, np.bool_), self._drawn)
         self.learn(np.full(1, np.nan, np.float32))
-
-    @property
-    @abstractmethod
-    def _items(self) -> int:
-        """Return the most items of a segment."""
 
     def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:
         """Draw so many samples into row `policy` of a batch, with importance weights."""
@@ -312,14 +307,6 @@ class Prioritised(Replay[B]):
 class PrioritisedReplay(Prioritised[Batch], TransitionReplay):
     """Prioritised replay of steps."""
 
-    @property
-    def _items(self) -> int:
-        return self.experience.config.segment_length
-
 
 class PrioritisedSequences(Prioritised[SequenceBatch], SequenceReplay):
     """Prioritised replay of segments, whatever their length."""
-
-    @property
-    def _items(self) -> int:
-        return 1

@@ -51,7 +51,7 @@ from remuda.checkpoint.fitting import (
 from remuda.config import ExperienceConfig
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, fence_full, load, store
-from remuda.memory.shared import Arena, Fields, SharedArrays
+from remuda.memory.shared import Fields
 from remuda.types import Array, Integers, State
 
 # Words of `counters`; each has its own cache line, so that processes do not contend.
@@ -170,27 +170,21 @@ class ExperienceRing:
         shape: StreamShape,
         config: ExperienceConfig,
         num_streams: int,
-        segments: int,
-        counters: SharedArrays | NamedArrays,  # of all rings of the policy
+        shared: NamedArrays,  # its part of a block
         actor: int,  # row of its counters
-        shared: NamedArrays | None = None,  # its part of a block; None: allocate
-        likely: int | None = None,  # usual open segments; None: one for each stream
-        arena: Arena | None = None,
+        likely: int,  # usual open segments
+        sparse: bool = False,  # leave fresh memory as it is
     ) -> None:
-        length = config.segment_length
-        self.likely = num_streams if likely is None else likely
-        self.shape, self.config = shape, config
-        self.num_segments, self.segment_length, self.num_streams = segments, length, num_streams
-        self._all_counters, self.actor = counters, actor
-        fields = fields_of(shape, length, segments)
-        self.shared = SharedArrays(fields, arena) if shared is None else shared
-        if arena is None or not arena.sparse:
+        self.shape, self.config, self.shared, self.actor = shape, config, shared, actor
+        self.num_streams, self.likely = num_streams, likely
+        self.num_segments, self.segment_length = len(shared["sequence"]), config.segment_length
+        if not sparse:
             for name in CONTENTS:
-                _poison(self.shared[name])
+                _poison(shared[name])
 
     @property
     def counters(self) -> Integers:
-        row: Integers = self._all_counters["counters"][self.actor]
+        row: Integers = self.shared["counters"][self.actor]
         return row
 
     @property

@@ -269,7 +269,6 @@ class SegmentReplay:
         policy: int,
         oldest: Sequence[int],
     ) -> int:
-        """Copy these picks of all entries; `oldest` are the first acceptable versions by ring."""
         base, drawn = 0, 0
         for (count, places), (ring, own), least in zip(held, self._rings, oldest, strict=True):
             here = picks[(picks >= base) & (picks < base + len(places))] - base

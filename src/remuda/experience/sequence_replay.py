@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +14,7 @@ from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
 
-@dataclass(frozen=True)
-class SequenceBatch:
+class SequenceBatch(NamedTuple):
     """Sequences of K policies: each is a segment of up to T steps; see `Batch` for single steps.
 
     Those steps are learned from that `valid` selects: all but the burn-in. The rest is 0.
@@ -83,22 +81,6 @@ class _Ring(NamedTuple):
     committed: Integers
 
 
-class _Row(NamedTuple):
-    """One policy's row of a batch."""
-
-    inputs: Floats
-    states: Floats
-    a_tm1: Integers
-    choices_tm1: Integers
-    r_t: Floats
-    discount_t: Floats
-    after: Integers
-    versions: Integers
-    allowed: Bools
-    lengths: Integers
-    burn_in: Integers
-
-
 class _Kind(NamedTuple):
     """The options of how sequences are made."""
 
@@ -110,7 +92,7 @@ class _Kind(NamedTuple):
 
 
 @njit(cache=True)
-def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: _Row, b: int) -> None:
+def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, b: int) -> None:
     size = ring.observations.shape[2]
     began = True
     for j in range(ring.recurrent_states.shape[1]):
@@ -155,7 +137,7 @@ def _gather(
     picks: Integers,
     todo: Bools,
     kind: _Kind,
-    out: _Row,
+    out: SequenceBatch,
     base: int,
     own: bool,
     check: bool,
@@ -205,6 +187,6 @@ class SequenceReplay(Replay[SequenceBatch]):
         n_frames, burn_in = experience.shape.n_frames, experience.config.burn_in
         kind = _Kind(self._sizes, n_frames, self._n_steps, self.discount, burn_in)
         ring = _Ring(*(shared[name] for name in _Ring._fields))
-        row = _Row(*(getattr(out, name)[policy] for name in _Row._fields))
+        row = SequenceBatch(*(array[policy] for array in out))
         seen = (held.sequences, held.ends, picks, todo)
         return _gather(ring, *seen, kind, row, base, held.own, self._check)

@@ -55,7 +55,7 @@ class BlockWriter:
         self.ring = ring = experiences[0].rings[actor]
         # where it may have to wait; empty with `on_full: overwrite`
         self.backpressure: list[Backpressure] = [
-            e.backpressure(actor) for e in experiences if e.may_wait
+            Backpressure(e, actor) for e in experiences if e.may_wait
         ]
         # whether it also writes the mask after the last step of an episode
         self.keeps_last_mask = ring.shape.keeps_last_mask
@@ -212,15 +212,8 @@ class BlockWriter:
 
 
 def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array]:
-    names = {*Segments._fields, *Beginnings._fields, *CONTENTS}
-    names -= {"counters"}
-    block = experiences[0].block
-    if block is None:
-        (experience,) = experiences
-        ring = experience.rings[actor]
-        found = {name: ring.shared[name][None] for name in names}
-        return found | {"counters": ring.counters[None]}
-    first, count = experiences[0].index, len(experiences)
+    names = {*Segments._fields, *Beginnings._fields, *CONTENTS} - {"counters"}
+    block, first, count = experiences[0].block, experiences[0].index, len(experiences)
     assert [experience.index - first for experience in experiences] == list(range(count))
     here = slice(first, first + count)
     found = {name: block.shared(actor)[name][here] for name in names}

@@ -22,8 +22,7 @@ from typing import Any
 from remuda import output
 from remuda.errors import UnguardedScriptError
 from remuda.forkserver.logs import log_to_stderr
-from remuda.forkserver.messages import FAILED, tell
-from remuda.forkserver.recipe import receive
+from remuda.forkserver.recipe import FAILED, receive, tell
 from remuda.memory.lifeline import die_with_parent
 
 # The supervising process handles them, its children ignore them: the terminal sends Ctrl-C, and

@@ -14,8 +14,7 @@ import time
 from multiprocessing import util
 from typing import Protocol
 
-from remuda.forkserver.messages import EXITED, FAILED, HELLO, NUMBER, receive_descriptors
-from remuda.forkserver.recipe import Recipe
+from remuda.forkserver.recipe import EXITED, FAILED, HELLO, NUMBER, Recipe, receive_descriptors
 from remuda.memory.lifeline import Lifeline
 
 UNKNOWN = 255  # exit code of a process whose end neither the server nor `waitpid` reported

@@ -1,11 +1,13 @@
-"""The recipe of a child process: a file without a name, so that no pipe can fill up.
+"""The recipe of a child process, and the messages by which the process begins and ends.
 
-A child reads its recipe when it is ready. The process that requests the child writes into memory
-only: it never waits for a child, whatever happens to it.
+A recipe is a file without a name, so that no pipe can fill up: a child reads it when it is ready.
+Its writer writes into memory only, and never waits. Messages go through sockets that keep them
+whole (SOCK_SEQPACKET), as do descriptors.
 """
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import io
@@ -13,6 +15,7 @@ import os
 import pickle
 import resource
 import socket
+import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +23,36 @@ from multiprocessing import context, reduction, spawn
 from typing import Any
 
 from remuda.forkserver.logs import level_of_child
-from remuda.forkserver.messages import CHUNK, receive_descriptors
+
+# Messages on a child's socket, with a number each. HELLO, by the child: its pid, with a descriptor
+# of it. EXITED, by the server: the exit code. FAILED, by either: what prevented its start.
+HELLO, EXITED, FAILED = b"H", b"X", b"E"
+NUMBER = struct.Struct("q")
+CHUNK = 250  # descriptors in a message; the kernel takes 253
+CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
+    """Send a message on the socket of a child; never waits."""
+    try:
+        reply.send(what + NUMBER.pack(number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    except OSError:
+        return  # the receiver is gone
+
+
+def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
+    """Return a message (empty: the other end is gone), its descriptors, and whether some were lost.
+
+    Programs started later do not inherit them, while `socket.recv_fds` ignores its flags in Python
+    3.11.
+    """
+    found = array.array("i")
+    size = most * found.itemsize
+    message, ancillary, flags, _ = source.recvmsg(32, socket.CMSG_LEN(size), CLOSE_ON_EXEC)
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return message, list(found), bool(flags & socket.MSG_CTRUNC)
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from typing import NoReturn
 
 from remuda.forkserver import child
 from remuda.forkserver.client import MODULES, ProcessState, begin, inherit
-from remuda.forkserver.messages import EXITED, FAILED, HELLO, NUMBER, receive_descriptors, tell
 from remuda.forkserver.process import OwnFork
+from remuda.forkserver.recipe import EXITED, FAILED, HELLO, NUMBER, receive_descriptors, tell
 from remuda.memory.lifeline import die_with_parent
 
 # descriptors in a request: socket of the process, recipe, stdout, stderr, maybe a lifeline

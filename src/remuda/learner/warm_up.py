@@ -48,7 +48,7 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
         small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
         names = tuple(spec.name for spec in small)
         length = small[0].config.experience.segment_length
-        experience = _experience(small, role.experience[names[0]].block is not None)
+        experience = _experience(small)
         scoreboard = Scoreboard(names)
         learners = replace(
             role,
@@ -79,13 +79,11 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
             log.warning("%s: the warm-up made no update; the first one may compile", names[0])
 
 
-def _experience(specs: Sequence[PolicySpec], in_block: bool) -> list[Experience]:
+def _experience(specs: Sequence[PolicySpec]) -> list[Experience]:
     config = specs[0].config
     steps = config.rollout_length
-    shape, block = stream_shape(specs[0]), None
-    if in_block:
-        length = config.experience.segment_length
-        block = Block(shape, len(specs) + 1, length, 4 * _steps(config) // length)
+    shape, length = stream_shape(specs[0]), config.experience.segment_length
+    block = Block(shape, len(specs) + 1, length, 4 * _steps(config) // length)
     return [
         Experience(
             shape,

@@ -18,8 +18,7 @@ import numpy as np
 
 from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.names import file_name
-from remuda.checkpoint.opening import ANY_SIZE, read_file
-from remuda.checkpoint.plain import checked_all, read_checked
+from remuda.checkpoint.opening import ANY_SIZE, checked_all, read_checked, read_file
 from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.types import Floats, State

@@ -134,7 +134,6 @@ class Publisher:
         return self._training.layout if self._training is not None else None
 
     def restore(self, state: State) -> None:
-        """Publish a snapshot of an earlier session, under its version."""
         weights = fitting(state, "weights", self._slots["weights"][0])
         steps, epsilon = whole(state, "learner_step"), real(state, "epsilon", SHARE)
         training: TrainingState | None = None

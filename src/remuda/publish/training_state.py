@@ -92,7 +92,6 @@ class TrainingRows:
         self.layout, self._shared = layout, shared
 
     def write(self, row: int, training: TrainingState | None) -> None:
-        """Copy a state, or None, into a row."""
         shared = self._shared
         shared["training_held"][row] = training is not None
         if training is not None:
@@ -102,7 +101,6 @@ class TrainingRows:
                 shared["training_numbers"][row, i] = training.numbers[name]
 
     def read(self, row: int) -> TrainingState | None:
-        """Return a copy of a row's state, if it has one."""
         shared = self._shared
         if not shared["training_held"][row]:
             return None

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.names import new_directory
-from remuda.checkpoint.opening import read_json
-from remuda.checkpoint.plain import checked
+from remuda.checkpoint.opening import checked, read_json
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.run_directory import RunDirectory, continues
