@@ -165,8 +165,7 @@ class Pair:
         if found is None:
             return None
         news, _ = found
-        arrays = (news.words, news.heads, news.entries, news.payload)
-        return RingUpdate(news.is_whole, *(array.copy() for array in arrays))
+        return RingUpdate(*(array.copy() for array in news))
 
     def pump(self, room=1 << 20):
         """Let one frame cross; whether there was one."""

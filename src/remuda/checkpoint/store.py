@@ -300,7 +300,8 @@ class Checkpoints:
                 continue  # without its manifest it cannot be used, nor what it named
         for number in numbers:
             if number not in kept:
-                self._remove(number)
+                with contextlib.suppress(OSError):  # `parts-*` that no manifest names go below
+                    self.directory(number).rename(self._apart(number))
         for number in self._kept_apart():
             apart = self._apart(number)
             if number not in named:
@@ -310,11 +311,6 @@ class Checkpoints:
                 if path.name not in named[number]:
                     with contextlib.suppress(OSError):
                         path.unlink()
-
-    def _remove(self, number: int) -> None:
-        """Take a checkpoint from the list; `keep` then removes what no manifest names."""
-        with contextlib.suppress(OSError):
-            self.directory(number).rename(self._apart(number))
 
     def _apart(self, number: int) -> Path:
         return self.path / f"parts-{number:06d}"

@@ -164,7 +164,7 @@ class Channel:
             counts = np.array([len(news.words), len(news.heads), len(news.entries)], np.int64)
             numbers = (counts, news.words, news.heads.reshape(-1), news.entries.reshape(-1))
             frame.add(Kind.RING, key, np.concatenate(numbers), [news.payload])
-            if not news.is_whole:
+            if not len(news.words):
                 return False
         return True
 
@@ -230,11 +230,8 @@ class Channel:
             raise RemudaError("what came is damaged")
         found = numbers[first:second].reshape(heads, COLUMNS)
         self.steps_in += int((found[:, 3] - found[:, 2]).sum())
-        self._in[key].write(
-            RingUpdate(
-                words > 0, numbers[3:first], found, numbers[second:].reshape(entries, ENTRY), data
-            )
-        )
+        rows = numbers[second:].reshape(entries, ENTRY)
+        self._in[key].write(RingUpdate(numbers[3:first], found, rows, data))
 
     def _translate(self) -> None:
         """Let actors here watch this process while a learner elsewhere is at its first update."""

@@ -20,18 +20,9 @@ from remuda.checkpoint.store import MANIFEST, Checkpoints, Manifest
 from remuda.cluster.rings import RingIn, RingOut, mend
 from remuda.cluster.stores import ACTORS_WORDS
 from remuda.errors import CheckpointError
+from remuda.experience import ring as word
 from remuda.experience.experience import Experience
-from remuda.experience.ring import (
-    CLOSED,
-    CLOSED_STEPS,
-    HEAD,
-    LOST,
-    NOTHING,
-    OPEN,
-    OVERWRITTEN,
-    WRITTEN,
-    ExperienceRing,
-)
+from remuda.experience.ring import ExperienceRing
 from remuda.experience.ring_block import Block
 from remuda.memory.atomic import load, store
 from remuda.publish.snapshot import PublishedWeights, Snapshot
@@ -103,25 +94,21 @@ def handover_state_of(
     names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
     reader, board = assembly.published.reader(), assembly.scoreboard
     numbers = checkpoints.numbers()
-    snapshots = {}
+    snapshots, shards = {}, {}
     for name in names:
         found = reader.newest(name, training=True)
-        snapshots[name] = Snapshot(
-            found.weights.copy(), found.version, found.learner_step, found.epsilon, found.training
-        )
+        snapshots[name] = replace(found, weights=found.weights.copy())
+    for actor in actors if assembly.table is not None else ():
+        arrays = assembly.table.shards[actor - 1].arrays
+        shards[actor] = {name: arrays[name].copy() for name in arrays.names}
+    acted = ("play", "policy", "episode_totals")
     return HandoverState(
         snapshots,
         {name: board.learn(name).copy() for name in names},
         {spec.name: assembly.experience[spec.name].counters.copy() for spec in assembly.specs},
-        {
-            actor: {
-                name: board.arrays[name][actor].copy()
-                for name in ("play", "policy", "episode_totals")
-            }
-            for actor in actors
-        },
+        {actor: {name: board.arrays[name][actor].copy() for name in acted} for actor in actors},
         rings,
-        _shards(assembly, actors),
+        shards,
         CheckpointFiles.read(checkpoints, numbers[-1]) if numbers and names else None,
         frozenset(learns),
     )
@@ -153,9 +140,8 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
             ring = assembly.experience[spec.name].rings[actor]
             found = handover.rings.get((spec.name, actor))
             if spec.name in handover.learns and found is None and not _was_followed(ring):
-                _begin_after(
-                    ring, handover.words[spec.name][actor]
-                )  # its learner came here just now
+                # its learner came here just now
+                _begin_after(ring, handover.words[spec.name][actor])
             elif spec.name in handover.learns:
                 mend(ring)
                 if found is not None:
@@ -164,17 +150,6 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
                 _put(ring, *found)
             else:
                 _begin_after(ring, handover.words[spec.name][actor])
-
-
-def _shards(assembly: Assembly, actors: Sequence[int]) -> dict[int, dict[str, Array]]:
-    table = assembly.table
-    if table is None:
-        return {}
-    found = {}
-    for actor in actors:
-        arrays = table.shards[actor - 1].arrays
-        found[actor] = {name: arrays[name].copy() for name in arrays.names}
-    return found
 
 
 def rings_of(
@@ -186,7 +161,7 @@ def rings_of(
         for actor in actors:
             ring = assembly.experience[name].rings[actor]
             if _was_followed(ring) or ring.open_steps:
-                found[name, actor] = (ring.state(), load(ring.counters, WRITTEN))
+                found[name, actor] = (ring.state(), load(ring.counters, word.WRITTEN))
     return found
 
 
@@ -205,19 +180,19 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
 
 def _was_followed(ring: ExperienceRing) -> bool:
     """Return whether any data of a ring arrived here; its words may have come without data."""
-    shared, closed = ring.shared, load(ring.counters, CLOSED)
+    shared, closed = ring.shared, load(ring.counters, word.CLOSED)
     if not closed:
         return bool((shared["sequence"] > 0).any())
     last = (closed - 1) % ring.num_segments
-    return bool(shared["queue_steps"][last] > 0 and shared["queue_sequence"][last] != NOTHING)
+    return bool(shared["queue_steps"][last] > 0 and shared["queue_sequence"][last] != word.NOTHING)
 
 
 def _let_words_agree(ring: ExperienceRing) -> None:
     """Make the queue agree with the words of a ring whose data never arrived."""
-    if closed := load(ring.counters, CLOSED):
+    if closed := load(ring.counters, word.CLOSED):
         last = (closed - 1) % ring.num_segments
-        ring.shared["queue_sequence"][last] = NOTHING
-        ring.shared["queue_steps"][last] = load(ring.counters, CLOSED_STEPS)
+        ring.shared["queue_sequence"][last] = word.NOTHING
+        ring.shared["queue_steps"][last] = load(ring.counters, word.CLOSED_STEPS)
 
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:
@@ -227,7 +202,7 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
     sequence, queue = state["sequence"].copy(), state["queue"]
     belongs = state["queue_sequence"] == sequence[queue]
     sequence += MOVED
-    state["queue_sequence"] = np.where(belongs, state["queue_sequence"] + MOVED, NOTHING)
+    state["queue_sequence"] = np.where(belongs, state["queue_sequence"] + MOVED, word.NOTHING)
     ring.restore(state | {"sequence": sequence}, written)
     assert shared["sequence"].shape == sequence.shape
 
@@ -236,26 +211,26 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     """Become an empty ring that counts on from the newer of these words and its own."""
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
-    if own[WRITTEN] >= words[WRITTEN] and own[CLOSED] >= words[CLOSED]:
+    if own[word.WRITTEN] >= words[word.WRITTEN] and own[word.CLOSED] >= words[word.CLOSED]:
         words = own
-    for word in ACTORS_WORDS:
-        store(counters, word, int(words[word]))
-    written = int(words[WRITTEN])
-    store(counters, OVERWRITTEN, written)
-    store(counters, LOST, written)
+    for each in ACTORS_WORDS:
+        store(counters, each, int(words[each]))
+    written = int(words[word.WRITTEN])
+    store(counters, word.OVERWRITTEN, written)
+    store(counters, word.LOST, written)
     sequence = shared["sequence"]
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
-    shared["closed_as"][:] = OPEN
+    shared["closed_as"][:] = word.OPEN
     # Lost segments block nothing: otherwise the first places would stay occupied forever.
-    shared["numbers"][:] = int(words[HEAD])
+    shared["numbers"][:] = int(words[word.HEAD])
     shared["queue"][:] = 0
-    shared["queue_sequence"][:] = NOTHING
-    shared["queue_steps"][:] = int(words[CLOSED_STEPS])
-    if written > int(words[CLOSED_STEPS]):
+    shared["queue_sequence"][:] = word.NOTHING
+    shared["queue_steps"][:] = int(words[word.CLOSED_STEPS])
+    if written > int(words[word.CLOSED_STEPS]):
         # No actor will close the unfinished segment, so its steps would count nowhere. Close it by
         # a queue entry that leads to no segment; a learner skips it.
-        closed = int(words[CLOSED])
+        closed = int(words[word.CLOSED])
         shared["queue_steps"][closed % ring.num_segments] = written
-        store(counters, CLOSED, closed + 1)
-        store(counters, CLOSED_STEPS, written)
+        store(counters, word.CLOSED, closed + 1)
+        store(counters, word.CLOSED_STEPS, written)

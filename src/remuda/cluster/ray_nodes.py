@@ -97,11 +97,11 @@ class RayNodes:
         self._here = ""
         self._host: Any = None
         self._number = HEAD
-        self._local: LocalNodes | None = None
+        self.local: LocalNodes | None = None  # nodes started on this machine
         self._address = ""
         if config.cluster.local:
             count = config.cluster.local
-            self._local = LocalNodes(
+            self.local = LocalNodes(
                 count,
                 cores=max(1, (os.cpu_count() or 1) // count),
                 memory=max(10**9, psutil.virtual_memory().available // count),
@@ -114,17 +114,13 @@ class RayNodes:
         self._sent = own_code(self._modules, any(names_in(tree))) if own else []
         self._expected = {"versions": versions(), "digests": digests(["remuda", *self._modules])}
 
-    @property
-    def local(self) -> LocalNodes | None:
-        return self._local
-
     def gather(self) -> list[NodeInfo]:
         end = time.monotonic() + self._cluster.start_limit
         named_in = self._cluster.address or f"local {self._cluster.local}"
         try:
-            if self._local is not None:
-                self._local.wait(self._cluster.local, self._cluster.start_limit)
-                self._address = self._local.address
+            if self.local is not None:
+                self.local.wait(self._cluster.local, self._cluster.start_limit)
+                self._address = self.local.address
             connect(self._ray, self._address, named_in, self._sent)
             self._here = self._ray.get_runtime_context().get_node_id()
             self._host = self._ray.remote(Host)
@@ -162,7 +158,7 @@ class RayNodes:
         return snapshot
 
     def _silent(self) -> str:
-        again = "" if self._local is not None else "; start Ray again"
+        again = "" if self.local is not None else "; start Ray again"
         why = f" ({self._poller.failure})" if self._poller.failure else ""
         return (
             f"Ray, at {self._address}, has not listed its nodes for {self._poller.waits:.0f} s"
@@ -307,17 +303,15 @@ class RayNodes:
             ray_id = entry["NodeID"]
             if ray_id in taken or ray_id in self._coming or ray_id in self._refused:
                 continue
-            if not self._may_return(ray_id) or (self._cluster.nodes and room <= 0):
+            absent = self._absent.get(ray_id)
+            may_return = absent is None or time.monotonic() > absent.until
+            if not may_return or (self._cluster.nodes and room <= 0):
                 continue
             free = _free(entry, snapshot)
             if free is not None:  # otherwise it is checked again later
                 self._coming[ray_id] = self._begin(entry, *free)
                 room -= 1
         return found
-
-    def _may_return(self, ray_id: str) -> bool:
-        absent = self._absent.get(ray_id)
-        return absent is None or time.monotonic() > absent.until
 
     def give_up(self, number: int) -> None:
         self._give_up(self._nodes[number])
@@ -334,7 +328,7 @@ class RayNodes:
     def _kill(self, node: _Node) -> None:
         with suppress(Exception):  # Ray raises where it is gone already
             self._ray.kill(node.host, no_restart=True)
-        if self._local is not None and node.process:  # Ray cannot reach what is stopped
+        if self.local is not None and node.process:  # Ray cannot reach what is stopped
             with suppress(OSError):
                 os.kill(node.process, signal.SIGKILL)
 
@@ -345,7 +339,7 @@ class RayNodes:
             for node in nodes:
                 self._kill(node)
             watches = [node.watch for node in nodes if not node.gone]
-            if watches and self._local is None:
+            if watches and self.local is None:
                 with suppress(Exception):
                     self._ray.wait(watches, num_returns=len(watches), timeout=KILL_LIMIT)
             with suppress(Exception):
@@ -353,8 +347,8 @@ class RayNodes:
         for node in nodes:
             node.gone = True
         self._coming.clear()
-        if self._local is not None:
-            self._local.stop()
+        if self.local is not None:
+            self.local.stop()
 
 
 def _name_of(entry: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ does; its successor requests the missing data (`RingIn.holds`), so that it comes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from remuda.types import Array, Integers
 STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
 
 
-@dataclass
-class RingUpdate:
-    """New data of a ring."""
+class RingUpdate(NamedTuple):
+    """New data of a ring; without words nothing of it is counted before the rest arrives."""
 
-    is_whole: bool  # it is complete; otherwise nothing is counted before the rest arrives
-    words: Integers  # [WORDS], or empty while it is incomplete
+    words: Integers  # [WORDS]
     heads: Integers  # [segments, COLUMNS]
     entries: Integers  # [entries, ENTRY] of the queue
     payload: Array  # [bytes] uint8 of the segments
@@ -38,24 +36,18 @@ class RingOut:
     """Sends a ring whose actor is here to a learner elsewhere; belongs to the link there."""
 
     def __init__(self, ring: ExperienceRing) -> None:
-        self._ring = ring
-        self._fields, self._layout = _bytes_of(ring)
-        self._parts = _parts_of(ring)
-        segments = ring.num_segments
-        self._sent = kernels.Sent(
-            np.full(segments, -1, np.int64),
-            np.zeros(segments, np.int64),
-            np.full(WORDS, -1, np.int64),
-        )
-        self._sent.words[4] = 0  # the queue comes from its beginning
+        self._ring, self._parts, segments = ring, _parts_of(ring), ring.num_segments
+        self._bytes = _, layout = _bytes_of(ring)
+        unknown: Integers = np.full(segments, -1, np.int64)
+        sent_words: Integers = np.full(WORDS, -1, np.int64)
+        sent_words[4] = 0  # the queue comes from its beginning
+        self._sent = kernels.Sent(unknown, np.zeros(segments, np.int64), sent_words)
         self._words: Integers = np.zeros(WORDS, np.int64)
         self._heads: Integers = np.zeros((segments, COLUMNS), np.int64)
         self._entries: Integers = np.zeros((segments, ENTRY), np.int64)
         self._is_pending = True
         # bytes of a segment
-        self.largest = (
-            int(self._layout[:, 0] @ self._layout[:, 2]) + self._parts.recurrent_states.shape[1]
-        )
+        self.largest = int(layout[:, 0] @ layout[:, 2]) + self._parts.recurrent_states.shape[1]
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
         """Record what the peer has: [segments] each; none of it is sent again."""
@@ -66,28 +58,15 @@ class RingOut:
         words = self._words
         if not (kernels.has_changed(self._parts, self._sent, words) or self._is_pending):
             return None
-        outcome, heads, entries, end = kernels.collect(
-            self._fields,
-            self._layout,
-            self._parts,
-            self._sent,
-            words,
-            self._heads,
-            self._entries,
-            payload,
-            at,
-        )
+        source, to = (*self._bytes, self._parts, self._sent), (self._heads, self._entries)
+        outcome, heads, entries, end = kernels.collect(*source, words, *to, payload, at)
         self._is_pending = outcome != FITS
         if outcome == CUT:
-            entries, told = 0, words[:0]
+            entries, words = 0, words[:0]
         else:
-            self._sent.words[:] = told = words
-        return (
-            RingUpdate(
-                outcome != CUT, told, self._heads[:heads], self._entries[:entries], payload[at:end]
-            ),
-            end,
-        )
+            self._sent.words[:] = words
+        update = (words, self._heads[:heads], self._entries[:entries], payload[at:end])
+        return RingUpdate(*update), end
 
 
 class RingIn:
@@ -96,8 +75,7 @@ class RingIn:
     def __init__(self, experience: Experience, actor: int) -> None:
         ring = experience.rings[actor]
         self._experience, self._ring = experience, ring
-        self._fields, self._layout = _bytes_of(ring)
-        self._parts = _parts_of(ring)
+        self._bytes, self._parts = _bytes_of(ring), _parts_of(ring)
         self._watched = CLOSED_STEPS if experience.rollout else WRITTEN
         kernels.mend(self._parts)
 
@@ -107,16 +85,7 @@ class RingIn:
         return self._parts.sequence.copy(), self._parts.committed.copy()
 
     def write(self, news: RingUpdate) -> None:
-        found = kernels.follow(
-            self._fields,
-            self._layout,
-            self._parts,
-            news.words,
-            news.heads,
-            news.entries,
-            news.payload,
-            self._watched,
-        )
+        found = kernels.follow(*self._bytes, self._parts, *news, self._watched)
         if found == NOT_THE_SAME:
             raise RemudaError("steps arrived that do not continue those that are here")
         if found or (news.words.size and self._ring.tight):

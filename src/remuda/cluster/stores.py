@@ -95,7 +95,7 @@ class Stores:
         """Return the policies that learn on one node and are needed on another."""
         if to != HEAD and to not in placement.actors:
             return []
-        return [p for p in range(len(self.policies)) if self._learns_at(placement, p) == home]
+        return self.learning(placement, home)
 
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
         """Return the words that one node sends another in every round, in the order of both ends.
@@ -134,9 +134,8 @@ class Stores:
         if self.table is None:
             return []
         parts: Parts = []
-        places, table = range(len(self.policies)), self.table
-        here = [place for place in places if self._learns_at(placement, place) == home]
-        there = [place for place in places if self._learns_at(placement, place) == to]
+        here, there = self.learning(placement, home), self.learning(placement, to)
+        table = self.table
         orders, columns = table.arrays["orders"], table.arrays["orders"].shape[1]
         for actor, shard in enumerate(table.shards, 1):
             arrays = shard.arrays
@@ -158,8 +157,7 @@ class Stores:
         """Return the words of the table that the head sends to another node, if it needs any."""
         if self.table is None or to == HEAD:
             return None
-        places = range(len(self.policies))
-        elsewhere = [place for place in places if self._learns_at(placement, place) != to]
+        elsewhere = sorted({*range(len(self.policies))} - {*self.learning(placement, to)})
         return table_words(self.table, to in placement.actors, elsewhere)
 
     def learning(self, placement: Placement, node: int) -> list[int]:

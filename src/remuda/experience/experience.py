@@ -15,24 +15,8 @@ from collections.abc import Sequence
 from remuda.checkpoint.fitting import branch
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
-from remuda.experience.ring import (
-    CLOSED,
-    CLOSED_STEPS,
-    CONSUMED,
-    EXCUSED,
-    LOST,
-    OVERWRITTEN,
-    ROOM_WANTED,
-    TAKEN,
-    TAKEN_STEPS,
-    UPDATE_TIME,
-    WRITTEN,
-    ExperienceRing,
-    StreamShape,
-    has_steps,
-    total,
-    untaken,
-)
+from remuda.experience import ring as word
+from remuda.experience.ring import ExperienceRing, StreamShape, has_steps, total, untaken
 from remuda.experience.ring_block import Block
 from remuda.experience.store import HeldSteps
 from remuda.memory.atomic import exchange, fence_full, load, store
@@ -99,15 +83,15 @@ class Experience:
 
     @property
     def written(self) -> int:
-        return total(self.counters, WRITTEN)
+        return total(self.counters, word.WRITTEN)
 
     @property
     def overwritten(self) -> int:
-        return total(self.counters, OVERWRITTEN)
+        return total(self.counters, word.OVERWRITTEN)
 
     @property
     def lost(self) -> int:
-        return total(self.counters, LOST)
+        return total(self.counters, word.LOST)
 
     @property
     def fill(self) -> float:
@@ -123,10 +107,10 @@ class Experience:
         The first segments that close are the shortest of those that the streams opened, so each
         stream must have closed several.
         """
-        closed = total(self.counters, CLOSED)
+        closed = total(self.counters, word.CLOSED)
         if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
             return None
-        mean = total(self.counters, CLOSED_STEPS) / closed
+        mean = total(self.counters, word.CLOSED_STEPS) / closed
         segments = sum(ring.num_segments for ring in self.rings)
         advised = max(math.ceil(mean), (self.config.burn_in or 0) + 1)
 
@@ -144,9 +128,9 @@ class Experience:
 
     @property
     def passed(self) -> int | None:
-        if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
+        if any(load(ring.counters, word.TAKEN) == NEVER for ring in self.rings):
             return None
-        return self._unclosed + total(self.counters, TAKEN_STEPS)
+        return self._unclosed + total(self.counters, word.TAKEN_STEPS)
 
     @property
     def is_urgent(self) -> bool:
@@ -155,7 +139,7 @@ class Experience:
 
     @property
     def closed(self) -> list[int]:
-        return [load(ring.counters, CLOSED) for ring in self.rings]
+        return [load(ring.counters, word.CLOSED) for ring in self.rings]
 
     @property
     def untaken(self) -> int:
@@ -168,11 +152,11 @@ class Experience:
     # The learner's side.
 
     def warm_up(self) -> None:
-        has_steps(self.counters, WRITTEN, 0)
+        has_steps(self.counters, word.WRITTEN, 0)
         untaken(self.counters)
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        found: bool = has_steps(self.counters, WRITTEN, steps)
+        found: bool = has_steps(self.counters, word.WRITTEN, steps)
         if begins and found and self.may_wait and self._began is None:
             self._begin_update()
         return found
@@ -184,12 +168,12 @@ class Experience:
         because no writer checks; see `_reachable`.
         """
         self._end_update()
-        wanted = total(self.counters, TAKEN_STEPS) + (
+        wanted = total(self.counters, word.TAKEN_STEPS) + (
             self._reachable() if early and not self.may_wait else self.rollout
         )
         if any(ring.tight for ring in self.rings):
             return True
-        return has_steps(self.counters, CLOSED_STEPS, wanted) or any(
+        return has_steps(self.counters, word.CLOSED_STEPS, wanted) or any(
             ring.tight for ring in self.rings
         )
 
@@ -197,7 +181,7 @@ class Experience:
         self._end_update()
         moved = self._excuse(steps)
         for ring in self.rings:
-            store(ring.counters, CONSUMED, steps)
+            store(ring.counters, word.CONSUMED, steps)
         # Where the excused steps changed, so did the marks that sleeping actors wait for.
         self._let_in(NEVER if moved else steps)
 
@@ -215,7 +199,7 @@ class Experience:
         if before is None or ahead <= 0 or ahead > before + slack:
             self._excused = max(ahead, 0)
             for ring in self.rings:
-                store(ring.counters, EXCUSED, self._excused)
+                store(ring.counters, word.EXCUSED, self._excused)
         return self._excused != before
 
     def take(self, actor: int, segments: int, steps: int) -> None:
@@ -226,8 +210,8 @@ class Experience:
 
     def _pass(self, actor: int, segments: int, steps: int) -> None:
         counters = self.rings[actor].counters
-        store(counters, TAKEN, segments)
-        store(counters, TAKEN_STEPS, steps)
+        store(counters, word.TAKEN, segments)
+        store(counters, word.TAKEN_STEPS, steps)
         self._let_in(NEVER)
 
     def release(self) -> None:
@@ -246,23 +230,23 @@ class Experience:
         It may have died between two words that belong together, or after it took no more. Steps of
         segments that it had taken, and had not yet published, would be waited for forever.
         """
-        if any(load(ring.counters, TAKEN) == NEVER for ring in self.rings):
+        if any(load(ring.counters, word.TAKEN) == NEVER for ring in self.rings):
             self.skip()  # from now on it takes what is closed
         for ring in self.rings:
-            if load(ring.counters, CONSUMED) == NEVER:
-                store(ring.counters, CONSUMED, self.written)
-            taken = load(ring.counters, TAKEN)
+            if load(ring.counters, word.CONSUMED) == NEVER:
+                store(ring.counters, word.CONSUMED, self.written)
+            taken = load(ring.counters, word.TAKEN)
             segments, steps = ring.ends_at(taken)
             if segments == taken:
-                store(ring.counters, TAKEN_STEPS, steps)
-            elif load(ring.counters, TAKEN_STEPS) > steps:  # it died while it began to take again
-                self._pass(ring.actor, segments, steps)
+                store(ring.counters, word.TAKEN_STEPS, steps)
+            elif load(ring.counters, word.TAKEN_STEPS) > steps:
+                self._pass(ring.actor, segments, steps)  # it died while it began to take again
 
     def _begin_update(self) -> None:
         self._began = time.monotonic()
         if self._usual is None:
             for ring in self.rings:
-                store(ring.counters, UPDATE_TIME, -os.getpid())
+                store(ring.counters, word.UPDATE_TIME, -os.getpid())
 
     def _end_update(self) -> None:
         """Add the duration of the update that ends to the mean that bounds waiting."""
@@ -273,7 +257,7 @@ class Experience:
         self._began = None
         self._usual = took if self._usual is None else KEPT * self._usual + (1.0 - KEPT) * took
         for ring in self.rings:
-            store(ring.counters, UPDATE_TIME, max(int(self._usual * 1e6), 1))
+            store(ring.counters, word.UPDATE_TIME, max(int(self._usual * 1e6), 1))
 
     def _reachable(self) -> int:
         """Return the steps of a rollout, or fewer before actors overwrite segments."""
@@ -286,8 +270,8 @@ class Experience:
         """Ring every actor that wanted to be rung at `steps` or fewer."""
         fence_full()
         for ring, wakeup in zip(self.rings, self.actors, strict=True):
-            counters = ring.counters
-            if 0 < load(counters, ROOM_WANTED) <= steps and exchange(counters, ROOM_WANTED, 0):
+            wanted = load(ring.counters, word.ROOM_WANTED)
+            if 0 < wanted <= steps and exchange(ring.counters, word.ROOM_WANTED, 0):
                 wakeup.ring()
 
     # For checkpoints.
@@ -308,12 +292,13 @@ class Experience:
             saved = None if state is None else branch(state, str(actor))
             ring = self.rings[actor]
             ring.restore(saved, 0 if actor else written)
-            written -= load(ring.counters, WRITTEN)
-        closed = total(self.counters, CLOSED_STEPS) + sum(ring.open_steps for ring in self.rings)
+            written -= load(ring.counters, word.WRITTEN)
+        closed = total(self.counters, word.CLOSED_STEPS)
+        closed += sum(ring.open_steps for ring in self.rings)
         self._unclosed = max(self.written - closed, 0)
         # Until its learner publishes its progress, which an actor then excuses.
         for ring in self.rings:
-            store(ring.counters, CONSUMED, self.written)
+            store(ring.counters, word.CONSUMED, self.written)
 
 
 def ring_segments(

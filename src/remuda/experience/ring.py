@@ -39,15 +39,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.fitting import (
-    COUNT,
-    MOST,
-    Range,
-    Table,
-    fitting_all,
-    require,
-    whole,
-)
+from remuda.checkpoint.fitting import COUNT, MOST, Range, Table, fitting_all, require, whole
 from remuda.config import ExperienceConfig
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, fence_full, load, store

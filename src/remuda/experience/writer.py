@@ -126,7 +126,8 @@ class BlockWriter:
         check_open(state, self.rings[row], slots, lengths)
         at_steps = self._steps_at(ring, slots, lengths)
         steps = {n: fitting(state, n, self._steps[n][at]) for n, at in at_steps.items()}
-        check_steps(state, self.rings[row], steps["actions"])
+        actions = steps["actions"][:, None]
+        self.rings[row].check_actions(state, actions, np.ones(len(actions), np.int64))
         self._slots[ring], self._lengths[ring] = slots, lengths
         for name, at in at_steps.items():
             self._steps[name][at] = steps[name]
@@ -239,8 +240,3 @@ def check_open(state: State, ring: ExperienceRing, slots: Integers, lengths: Int
     require(state, "slots", fits, "a segment that is written is open, and has a step")
     fits = bool((shared["committed"][open_] <= steps).all())
     require(state, "lengths", fits, "no more steps are committed")
-
-
-def check_steps(state: State, ring: ExperienceRing, actions: Array) -> None:
-    """Raise CheckpointError where a current action [N, action_size] is out of range."""
-    ring.check_actions(state, actions[:, None], np.ones(len(actions), np.int64))

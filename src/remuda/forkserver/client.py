@@ -16,7 +16,8 @@ from typing import Any
 
 from remuda.forkserver.child import STOPPING_SIGNALS
 from remuda.forkserver.process import ForkedProcess, OwnFork, Process, ServerProcess, SpawnedProcess
-from remuda.forkserver.recipe import Recipe, nameless_file
+from remuda.forkserver.recipe import Recipe
+from remuda.memory.descriptors import nameless_file
 from remuda.memory.lifeline import Lifeline
 
 # all that a role needs, except user code and the game

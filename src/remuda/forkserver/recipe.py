@@ -8,7 +8,6 @@ whole (SOCK_SEQPACKET), as do descriptors.
 from __future__ import annotations
 
 import array
-import contextlib
 import errno
 import io
 import os
@@ -16,13 +15,13 @@ import pickle
 import resource
 import socket
 import struct
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing import context, reduction, spawn
 from typing import Any
 
 from remuda.forkserver.logs import level_of_child
+from remuda.memory.descriptors import nameless_file
 
 # Messages on a child's socket, with a number each. HELLO, by the child: its pid, with a descriptor
 # of it. EXITED, by the server: the exit code. FAILED, by either: what prevented its start.
@@ -159,13 +158,3 @@ class _Descriptors:
     def DupFd(self, index: int) -> Sent | Inherited:  # noqa: N802
         """Return how it reaches the child."""
         return Sent(index) if self._sent else Inherited(self._found[index])
-
-
-def nameless_file(name: str) -> int:
-    """Return a descriptor of an empty file that no path leads to."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create(name, os.MFD_CLOEXEC)
-    descriptor, path = tempfile.mkstemp(prefix=name)
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-    return descriptor

@@ -214,11 +214,7 @@ class _Server:
         client.close()
 
     def _become(
-        self,
-        reply: socket.socket,
-        parts: Sequence[int],
-        ours: socket.socket,
-        theirs: socket.socket,
+        self, reply: socket.socket, parts: Sequence[int], ours: socket.socket, theirs: socket.socket
     ) -> NoReturn:
         """Become the child: close the server's descriptors, say hello, and execute the recipe."""
         code = child.EXCEPTION

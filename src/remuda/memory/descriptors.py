@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import tempfile
 from collections.abc import Iterator
 
 from remuda.errors import RemudaError
@@ -51,6 +52,16 @@ def explained() -> Iterator[None]:
             f"too many open files: the limit is {limit:,} (`ulimit -n`); raise it, or lower "
             "actor.processes or learners.processes"
         ) from None
+
+
+def nameless_file(name: str) -> int:
+    """Return a descriptor of an empty file that no path leads to."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    descriptor, path = tempfile.mkstemp(prefix=name)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    return descriptor
 
 
 def _open_now() -> int:

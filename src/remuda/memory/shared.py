@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import weakref
 from collections.abc import Mapping
 from multiprocessing.reduction import DupFd
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import RemudaError
-from remuda.memory.descriptors import explained
+from remuda.memory.descriptors import explained, nameless_file
 from remuda.types import Array
 
 if TYPE_CHECKING:
@@ -124,11 +123,7 @@ def _map(size: int, descriptor: Any) -> MappedFile:
 def _anonymous_file(size: int) -> int:
     """Return a descriptor of `size` zero bytes that no path leads to."""
     with explained():
-        if hasattr(os, "memfd_create"):
-            descriptor = os.memfd_create("remuda", os.MFD_CLOEXEC)
-        else:
-            descriptor, path = tempfile.mkstemp(prefix="remuda-")
-            os.unlink(path)
+        descriptor = nameless_file("remuda")
     try:
         os.ftruncate(descriptor, size)
     except OSError as error:

@@ -33,7 +33,10 @@ class Wakeup:
     def __init__(self, _descriptors: tuple[int, ...] = ()) -> None:
         if not _descriptors:
             with explained():
-                _descriptors = _event() if hasattr(os, "eventfd") else _pipe()
+                if hasattr(os, "eventfd"):
+                    _descriptors = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),)
+                else:
+                    _descriptors = _pipe()
         self._descriptors = _descriptors
         self._read, self._write = _descriptors[0], _descriptors[-1]
         self._ring = ONE if len(_descriptors) == 1 else b"\0"
@@ -84,10 +87,6 @@ class Wakeup:
 
 def _attach(*descriptors: Any) -> Wakeup:
     return Wakeup(tuple(descriptor.detach() for descriptor in descriptors))
-
-
-def _event() -> tuple[int, ...]:
-    return (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),)
 
 
 def _pipe() -> tuple[int, ...]:

@@ -1,25 +1,19 @@
 """Published weights: one snapshot per policy, read whole or not at all.
 
 A snapshot is a flat float32 vector of all parameters and buffers, with the version, the learner's
-step and the exploration rate that belong to it. The learner trains a private network and copies it
-out; the actor copies newer snapshots into its network. No forward pass runs on shared weights, and
-no process locks anything.
+step and the exploration rate that belong to it, and the training state that newborn policies
+inherit. The learner trains a private network and copies it out; actors copy newer snapshots into
+theirs. No process locks anything.
 
-If newborn policies inherit their parents' training state, that state is in the same row under the
-same sequence, so that it has the same version. Actors do not copy it.
-
-Only the learner of a policy writes here. It stores `versions[policy]` last, so that one look over
-the versions of all policies shows the actor what is new.
-
-Each policy has two rows, and a row's `sequence` is odd while it is written. A reader notes it,
-copies, and looks again. `active` is the row that actors read.
+Only the learner of a policy writes here. Each policy has two rows, and a row's `sequence` is odd
+while it is written. A reader notes it, copies, and looks again. `active` is the row that actors
+read; `versions[policy]`, stored last, shows what is new.
 
 - `double_buffer`: the row that is not active is written and then made active, so a reader meets a
   write in progress only when it is overtaken twice.
 - `snapshot`: actors always read one row, which is overwritten in place; one that meets a write in
-  progress keeps its weights until its next turn. The other row is a *reserve*: it receives every
-  publication first, and is read by a learner's successor, by checkpoints, and by an actor that has
-  nothing yet. So each publication writes both rows and takes twice as long; one row alone would be
+  progress keeps its weights until its next turn. The other row receives every publication first,
+  for a learner's successor, checkpoints, and an actor that has nothing yet. One row alone would be
   torn while it is written, and forever if its learner dies then.
 
 A learner that dies, at any instruction, leaves at most one row odd: it never begins to write one

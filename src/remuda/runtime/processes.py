@@ -256,14 +256,16 @@ class ProcessRuntime:
         child.due = 0.0
         child.reset(self._control)
         is_actor = child.index < self._num_actors
+        # A learner always resumes from its last state. The environment state that an actor saved is
+        # only for a resumed run; within a run, its ring has moved on without it.
+        resumed, was_ready = self._resumed, child.was_ready
+        restore = resumed and not was_ready if is_actor else resumed or was_ready
         hosting = Hosting(
             index=child.index,
             nice=0 if child is self._bridge else self._nice[child.index],
             loop=child.place.loop,
             checkpoints=self._checkpoints,
-            # A learner always resumes from its last state. The environment state that an actor
-            # saved is only for a resumed run; within a run, its ring has moved on without it.
-            restore=not child.was_ready and self._resumed if is_actor else self._has_state(child),
+            restore=restore,
             timeline=child.place.timeline,
             starts=child.restarts,
             threads=(1, 1) if is_actor else self._threads,
@@ -279,9 +281,6 @@ class ProcessRuntime:
             )
         except OSError as error:
             self._restart(child, not_started(error.strerror or str(error)), time.monotonic())
-
-    def _has_state(self, child: Child) -> bool:
-        return self._resumed or child.was_ready
 
     def _watch(self, seconds: float) -> None:
         """Sleep until a child ends, or for `seconds`; record deaths and spawn what is due."""
