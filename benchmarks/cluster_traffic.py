@@ -27,8 +27,7 @@ from remuda.cluster.agent import NodeStatus
 from remuda.cluster.bridge import Listener
 from remuda.cluster.channel import Count
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.tables import RESULTS, write_results
 from remuda.cluster.words import Words
 from remuda.config import load_config, overlay

@@ -25,8 +25,8 @@ from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.experience.ring_arrays import Choices, StreamPlan
-from remuda.experience.ring_arrays import TurnOutcomes as Outcomes
+from remuda.experience.ring_block import Choices, StreamPlan
+from remuda.experience.ring_block import TurnOutcomes as Outcomes
 from remuda.experience.writer import BlockWriter
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from remuda.experience.ring_arrays import Choices, StreamPlan, TurnOutcomes
+from remuda.experience.ring_block import Choices, StreamPlan, TurnOutcomes
 from remuda.experience.writer import BlockWriter
 
 

@@ -6,7 +6,7 @@ from cluster.two_nodes import TwoNodes
 from equivalence.runs import BASE, PPO
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints, Manifest
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.ring import CONTENTS

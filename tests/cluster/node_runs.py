@@ -4,7 +4,7 @@ from cluster.process_nodes import ProcessNodes
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.cluster import Cluster
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.prepare import prepare

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from remuda.cluster.agent import Keeper, NodeAgent
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.errors import RemudaError
 
 

@@ -10,7 +10,7 @@ from cluster.two_nodes import LEARNER_HERE, TwoNodes
 from remuda.cluster.bridge import BridgeRole, Listener
 from remuda.cluster.channel import Count
 from remuda.cluster.link import HELLO, Frame, Identity, Kind, Link
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.errors import RemudaError
 from remuda.memory.waiting import Wakeup
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.two_nodes import ACTOR_HERE, DEALT, TwoNodes
 from remuda.cluster import channel, tables, weights, words
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.errors import RemudaError
 from remuda.memory.atomic import load, store

@@ -10,8 +10,7 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.channel import Count, Traffic
 from remuda.cluster.handover import rings_of, take_over
 from remuda.cluster.migration import Migration, Move
-from remuda.cluster.nodes import HEAD
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.words import Words
 from remuda.cluster.words import np as arrays
 from remuda.config import load_config

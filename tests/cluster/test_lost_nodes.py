@@ -11,8 +11,7 @@ from remuda.cluster.channel import Count
 from remuda.cluster.member import JoiningNodes, Member
 from remuda.cluster.migration import MoveCounts
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, NodeInfo
-from remuda.cluster.placement import Placement, without
+from remuda.cluster.nodes import HEAD, NodeInfo, Placement, without
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.types import RoleStatus

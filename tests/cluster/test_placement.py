@@ -4,8 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from remuda.cluster.nodes import HEAD, NodeInfo
-from remuda.cluster.placement import Placement, place, relieved, without
+from remuda.cluster.nodes import HEAD, NodeInfo, Placement, place, relieved, without
 
 
 def offer(number, cores=2, gpus=0, plays=True, labels=None):

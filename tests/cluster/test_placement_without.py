@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from remuda.cluster.migration import needs_of
-from remuda.cluster.nodes import NodeInfo
-from remuda.cluster.placement import Placement, place, without
+from remuda.cluster.nodes import NodeInfo, Placement, place, without
 from remuda.policies import compatibility
 
 

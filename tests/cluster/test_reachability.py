@@ -4,7 +4,7 @@ from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
 from remuda.cluster.channel import Count
 from remuda.cluster.member import LinkMonitor
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 
 OPEN = [int(count == Count.IS_OPEN) for count in Count]
 CLOSED = [0 for _ in Count]

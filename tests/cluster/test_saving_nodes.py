@@ -12,7 +12,7 @@ import pytest
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
 from remuda.cluster.member import Member
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.errors import RoleDiedError
 

@@ -19,7 +19,7 @@ from equivalence.runs import PPO, assert_same, configure, run, stops
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.cluster import Cluster
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import RemudaError

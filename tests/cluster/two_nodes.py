@@ -6,7 +6,7 @@ from remuda.assembly import Assembly
 from remuda.cluster.bridge import Listener
 from remuda.cluster.channel import Channel
 from remuda.cluster.node import Node
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.config import load_config, overlay
 from remuda.memory.waiting import Wakeup
 from remuda.prepare import prepare

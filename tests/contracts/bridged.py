@@ -6,7 +6,7 @@ import numpy as np
 
 from remuda.cluster.channel import Channel
 from remuda.cluster.link import Frame
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Placement
 from remuda.cluster.stores import Stamps, Stores
 from remuda.config import ExperienceConfig, PolicyConfig, PublishConfig
 from remuda.experience.experience import Experience

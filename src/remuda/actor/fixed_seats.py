@@ -18,7 +18,7 @@ from remuda.envs.checks import NONE
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
 from remuda.experience.experience import Experience
-from remuda.experience.ring_arrays import StreamPlan
+from remuda.experience.ring_block import StreamPlan
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
 from remuda.policies.selectors import ActionSelector

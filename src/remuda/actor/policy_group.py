@@ -11,7 +11,7 @@ from remuda.actor.frames import FrameStack
 from remuda.actor.stream_arrays import StreamArrays
 from remuda.checkpoint.fitting import COUNT, SHARE, branch, fitting
 from remuda.checkpoint.state import restore_rng, rng_state
-from remuda.experience.ring_arrays import StreamPlan
+from remuda.experience.ring_block import StreamPlan
 from remuda.experience.writer import BlockWriter
 from remuda.kernels import njit
 from remuda.policies.acting import ActingStack

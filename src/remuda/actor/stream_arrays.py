@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from remuda.envs.vector_env import VectorEnv
-from remuda.experience.ring_arrays import Choices, TurnOutcomes
+from remuda.experience.ring_block import Choices, TurnOutcomes
 from remuda.kernels import njit
 from remuda.policies.actions import Actions
 from remuda.types import Array, Bools, Floats, Integers

@@ -30,7 +30,7 @@ from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.bridge import Listener
 from remuda.cluster.handover import CheckpointFiles, HandoverState, rings_of
 from remuda.cluster.node import Node
-from remuda.cluster.placement import Addresses, Placement
+from remuda.cluster.nodes import Addresses, Placement
 from remuda.config import Config
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.forkserver import client as forkserver

@@ -19,7 +19,7 @@ from typing import Any
 from remuda.cluster import rings
 from remuda.cluster.channel import Channel, Traffic
 from remuda.cluster.link import GREETING, Frame, Identity, Link, LinkLostError
-from remuda.cluster.placement import Plan
+from remuda.cluster.nodes import Plan
 from remuda.cluster.stores import Stores
 from remuda.errors import RemudaError
 from remuda.memory.waiting import Wakeup

@@ -14,8 +14,7 @@ from enum import IntEnum
 import numpy as np
 
 from remuda.cluster.link import Frame, Kind, Link, Section, sections
-from remuda.cluster.nodes import HEAD
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.ring_kernels import COLUMNS, ENTRY
 from remuda.cluster.rings import RingIn, RingOut, RingUpdate
 from remuda.cluster.stores import Stores

@@ -16,8 +16,7 @@ from remuda.cluster.bridge import Listener
 from remuda.cluster.handover import CheckpointFiles
 from remuda.cluster.migration import needs_of
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Placement, place
+from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes, Placement, place
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.config import Config
 from remuda.errors import ConfigError, RemudaError

@@ -13,8 +13,7 @@ from typing import Any
 
 from remuda.cluster.agent import NodeStatus
 from remuda.cluster.channel import Count
-from remuda.cluster.nodes import Call, NodeInfo, Nodes
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import Call, NodeInfo, Nodes, Placement
 from remuda.errors import NodeLostError, RemudaError
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from typing import Any
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.handover import HandoverState, handover_state_of, rings_of
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Placement, without
+from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes, Placement, without
 from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout

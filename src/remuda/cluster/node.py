@@ -11,7 +11,7 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.bridge import BridgeLoop, BridgeRole, Listener
 from remuda.cluster.channel import Count, Traffic
 from remuda.cluster.handover import HandoverState, take_over
-from remuda.cluster.placement import Addresses, Placement, Plan
+from remuda.cluster.nodes import Addresses, Placement, Plan
 from remuda.cluster.stores import Stamps, Stores
 from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights

@@ -22,8 +22,7 @@ from remuda.cluster.channel import in_all
 from remuda.cluster.member import ASK, FetchedLogs, JoiningNodes, LinkMonitor, Member, answers_of
 from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes
-from remuda.cluster.placement import Addresses, Placement, relieved
+from remuda.cluster.nodes import HEAD, Addresses, Call, NodeInfo, Nodes, Placement, relieved
 from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.cluster.nodes import HEAD
-from remuda.cluster.placement import Placement
+from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.tables import table_words
 from remuda.cluster.words import Words
 from remuda.experience import ring

@@ -1,15 +1,15 @@
-"""Adjacent rings of several policies, so that one call writes the streams of all of them."""
+"""Adjacent rings of several policies, written in one call, and tuples of their arrays for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from remuda.experience.ring import COUNTERS, StreamShape, fields_of
 from remuda.memory.shared import Arena, SharedArrays
-from remuda.types import Array, Integers
+from remuda.types import Array, Bools, Floats, Integers
 
 
 class Block:
@@ -79,3 +79,81 @@ class BlockRow:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockRow, (self.block, self.ring, self.actor)
+
+
+class Segments(NamedTuple):
+    """The arrays of a ring's segments, and the queue of closed ones."""
+
+    sequence: Integers
+    committed: Integers
+    closed_as: Integers
+    queue: Integers
+    queue_sequence: Integers
+    queue_steps: Integers
+    counters: Integers
+
+
+class Beginnings(NamedTuple):
+    """The arrays that are written when a segment is begun."""
+
+    recurrent_states: Floats
+    numbers: Integers
+    streams: Integers
+
+
+class Decisions(NamedTuple):
+    """The arrays of a ring that a decision is written to."""
+
+    observations: Array
+    actions: Array
+    log_probs: Floats
+    masks: Bools
+    versions: Integers
+    rewards: Floats
+
+
+class Outcomes(NamedTuple):
+    """The arrays of a ring that an outcome is written to."""
+
+    observations: Array
+    masks: Bools
+    rewards: Floats
+    discounts: Floats
+
+
+class OpenSegments(NamedTuple):
+    """The open segment of each stream of a ring, and its steps so far."""
+
+    slots: Integers
+    lengths: Integers
+
+
+class StreamPlan(NamedTuple):
+    """The streams of row k: `streams[begins[k] : begins[k + 1]]`."""
+
+    begins: Integers
+    streams: Integers
+
+
+class Choices(NamedTuple):
+    """The decisions of N streams in a turn, [N, ...] each."""
+
+    active: Bools  # streams that decide
+    observations: Array
+    actions: Array
+    log_probs: Floats
+    masks: Bools
+    recurrent_states: Floats  # before this observation
+    versions: Integers  # of the acting weights, by row
+    rewards_before: Floats  # rewards of this turn before the decision
+
+
+class TurnOutcomes(NamedTuple):
+    """The outcomes of a turn for N streams, [N, ...] each."""
+
+    acted: Bools
+    rewards: Floats
+    terminated: Bools
+    truncated: Bools
+    final_observations: Array
+    final_masks: Bools

@@ -6,7 +6,7 @@ from typing import Any
 
 from remuda.experience.experience import NEVER, Experience
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, ExperienceRing
-from remuda.experience.ring_arrays import Segments
+from remuda.experience.ring_block import Segments
 from remuda.experience.segments import (
     Rollout,
     SegmentReplay,

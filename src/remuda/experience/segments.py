@@ -12,7 +12,7 @@ import numpy as np
 from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
-from remuda.experience.ring_arrays import Segments
+from remuda.experience.ring_block import Segments
 from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State

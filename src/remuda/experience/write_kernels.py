@@ -2,7 +2,7 @@
 
 `decide` and `outcome` process all streams of all rings of a block in one call. Numba takes separate
 array arguments much faster than a tuple of them, so these two, which run in every turn, gather
-theirs into tuples (`remuda.experience.ring_arrays`) first. An array of a block is [rings, ...].
+theirs into tuples (`remuda.experience.ring_block`) first. An array of a block is [rings, ...].
 
 No reference counts are kept, by `_nrt=False`: Numba would count at each access of a field of a
 tuple, in atomic operations, which took half of the time of playing. So nothing here may create an
@@ -22,7 +22,7 @@ from remuda.experience.ring import (
     WANTED,
     WRITTEN,
 )
-from remuda.experience.ring_arrays import (
+from remuda.experience.ring_block import (
     Beginnings,
     Choices,
     Decisions,

@@ -16,7 +16,7 @@ from remuda.experience import write_kernels as kernels
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, CONTENTS, OPEN, WRITTEN, ExperienceRing
-from remuda.experience.ring_arrays import (
+from remuda.experience.ring_block import (
     Beginnings,
     Choices,
     Decisions,

@@ -11,8 +11,7 @@ import numpy as np
 
 from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
-from remuda.experience.ring_arrays import Choices, StreamPlan, TurnOutcomes
-from remuda.experience.ring_block import Block
+from remuda.experience.ring_block import Block, Choices, StreamPlan, TurnOutcomes
 from remuda.experience.writer import BlockWriter
 from remuda.learner.rollouts import RolloutLearner
 from remuda.memory.waiting import Wakeup
