@@ -48,7 +48,7 @@ class Bridged(TwoNodes):
         ).build()
 
     def is_open(self):
-        return all(p.is_open for bridge in self.bridges for p in bridge._peers.values())
+        return all(p.channel for bridge in self.bridges for p in bridge._peers.values())
 
     def rounds(self, until, limit=20.0):
         end = time.monotonic() + limit
@@ -154,7 +154,7 @@ def test_a_node_that_was_given_up_is_of_an_older_epoch_and_turned_away(world):
     while time.monotonic() < end:
         for bridge in world.bridges:
             bridge.work()
-    assert not any(peer.is_open for peer in world.bridges[0]._peers.values())
+    assert not any(peer.channel for peer in world.bridges[0]._peers.values())
     assert world.nodes[0].traffic.counts[1, Count.IN_STEP] != 2
 
 

@@ -113,10 +113,6 @@ class Peer:
     next_beat: float = 0.0
     was_open: bool = False
 
-    @property
-    def is_open(self) -> bool:
-        return self.channel is not None
-
 
 class Bridge:
     """A worker whose rounds send new data to every node that needs it.

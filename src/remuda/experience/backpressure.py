@@ -34,8 +34,6 @@ from remuda.memory.waiting import Wakeup
 from remuda.types import Integers
 
 LEAST = 0.2  # least seconds to wait, unless the user's limit is less
-
-
 LOOK = 0.1  # seconds between two checks whether a process in its first update computes
 
 # the activity of the process with an id and start time; None: it is gone
@@ -216,7 +214,8 @@ class ActorBackpressure:
             return None
         until = time.monotonic() + timeout
         while True:
-            looks = self._look_at_first_updates(late)
+            processes = {room.process for room, _ in late}
+            looks = sum(process.look(self._look) for process in processes) > 0  # at each of them
             now = time.monotonic()
             ends = [until, *(_end(room, since) for room, since in late)]
             if looks:
@@ -233,10 +232,6 @@ class ActorBackpressure:
                 room.leave_behind()
                 left += 1
         return left
-
-    def _look_at_first_updates(self, late: Sequence[tuple[Backpressure, float]]) -> bool:
-        processes = {room.process for room, _ in late}
-        return sum(process.look(self._look) for process in processes) > 0  # each is looked at
 
     def _late(self) -> list[tuple[Backpressure, float]]:
         late = [room for room in self._rooms if not room.has_room()]

@@ -191,10 +191,11 @@ class SpawnedProcess:
             if_it_fails.callback(os.close, ours)
             always.callback(os.close, theirs)
             own = [file, theirs] if alive is None else [file, theirs, alive]
-            code = "from remuda.forkserver.child import main_of_spawned; "
+            code = f"import sys; sys.path[:] = {sys.path!r}; "
+            code += "from remuda.forkserver.child import main_of_spawned; "
             code += f"main_of_spawned({file}, {alive}, {own})"
             self._process = subprocess.Popen(
-                [sys.executable, *util._args_from_interpreter_flags(), "-c", _with_path(code)],  # type: ignore[attr-defined]
+                [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
                 stdin=subprocess.DEVNULL,
                 pass_fds=[*own, *recipe.descriptors],
             )
@@ -220,10 +221,6 @@ class SpawnedProcess:
 
     def close(self) -> None:
         os.close(self._sentinel)
-
-
-def _with_path(code: str) -> str:
-    return f"import sys; sys.path[:] = {sys.path!r}; {code}"
 
 
 def _is_ready(descriptor: int, timeout: float) -> bool:

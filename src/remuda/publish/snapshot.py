@@ -114,7 +114,11 @@ class Publisher:
     """A learner's end: writes the snapshots of one policy."""
 
     def __init__(self, published: PublishedWeights, policy: str, checksum: int) -> None:
-        _check_layout(published, policy, checksum)
+        if published.checksums[policy] != checksum:
+            raise ValueError(
+                f"the network of policy {policy} is laid out in another way than its published "
+                "weights"
+            )
         self._slots = published.slots[policy]
         self._training = published.training_rows(policy)
         self._in_place = published.modes[policy] == "snapshot"
@@ -257,10 +261,3 @@ class SnapshotReader:
         if self._check and load(slots["sequence"], row) != before:
             return None
         return copy
-
-
-def _check_layout(published: PublishedWeights, policy: str, checksum: int) -> None:
-    if published.checksums[policy] != checksum:
-        raise ValueError(
-            f"the network of policy {policy} is laid out in another way than its published weights"
-        )
