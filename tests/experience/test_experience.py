@@ -9,7 +9,7 @@ import pytest
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
-from remuda.experience import ring_counters
+from remuda.experience import ring as ring_module
 from remuda.experience.experience import Experience, ring_segments
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
@@ -163,8 +163,8 @@ def test_a_wish_is_stated_anew_where_a_writer_was_past_its_share_before_it_saw_i
                 step(first, i, over=True)
         store(counters, word, value)
 
-    monkeypatch.setattr(ring_counters, "store", commit_first)
-    enough = ring_counters.has_steps.py_func(experience.counters, WRITTEN, 10)
+    monkeypatch.setattr(ring_module, "store", commit_first)
+    enough = ring_module.has_steps.py_func(experience.counters, WRITTEN, 10)
     assert not enough
     for i in range(4):
         step(second, i, over=True)

@@ -9,8 +9,8 @@ import pytest
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.experience import experience as experience_module
+from remuda.experience import replay as replay_module
 from remuda.experience import rollout_queue as rollouts_module
-from remuda.experience import transition_replay as replay_module
 from remuda.experience.ring import (
     CLOSED_STEPS,
     CONSUMED,

@@ -15,7 +15,7 @@ from remuda.forkserver.process import OwnFork
 PROGRAM = """
 import os, signal, sys, time
 from numba.core import event
-from remuda.forkserver import client, program
+from remuda.forkserver import client, server as program
 from remuda.memory.lifeline import Lifeline
 
 program.MODULES = ("json.tool",)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from remuda.forkserver.activity import started
-from remuda.runtime import silence
+from remuda.runtime import child as silence
 from remuda.runtime.child import MOST, Activity, AwakeClock, Silence
 
 
