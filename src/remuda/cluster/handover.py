@@ -98,9 +98,10 @@ def handover_state_of(
     for name in names:
         found = reader.newest(name, training=True)
         snapshots[name] = replace(found, weights=found.weights.copy())
-    for actor in actors if assembly.table is not None else ():
-        arrays = assembly.table.shards[actor - 1].arrays
-        shards[actor] = {name: arrays[name].copy() for name in arrays.names}
+    if assembly.table is not None:
+        for actor in actors:
+            arrays = assembly.table.shards[actor - 1].arrays
+            shards[actor] = {name: arrays[name].copy() for name in arrays.names}
     acted = ("play", "policy", "episode_totals")
     return HandoverState(
         snapshots,
