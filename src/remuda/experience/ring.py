@@ -165,7 +165,7 @@ class ExperienceRing:
         shared: NamedArrays,  # its part of a block
         actor: int,  # row of its counters
         likely: int,  # usual open segments
-        sparse: bool = False,  # leave fresh memory as it is
+        sparse: bool = False,  # do not fill fresh memory
     ) -> None:
         self.shape, self.config, self.shared, self.actor = shape, config, shared, actor
         self.num_streams, self.likely = num_streams, likely
