@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.experience.ring_arrays import StreamPlan
+from remuda.experience.ring_block import StreamPlan
 from remuda.kernels import njit
 from remuda.types import Integers
 
