@@ -18,8 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from remuda.checkpoint.opening import open_stream
-from remuda.checkpoint.plain import Kinds, checked, checked_all, kinds_of
+from remuda.checkpoint.opening import Kinds, checked, checked_all, kinds_of, open_stream
 from remuda.coordinator.columns import COLUMNS
 from remuda.scoreboard import Play
 

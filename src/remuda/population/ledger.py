@@ -16,8 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from remuda.checkpoint.opening import ANY_SIZE, open_stream, open_to_append, read_file
-from remuda.checkpoint.plain import checked
+from remuda.checkpoint.opening import ANY_SIZE, checked, open_stream, open_to_append, read_file
 from remuda.errors import RunDirectoryError
 from remuda.kernels import njit
 from remuda.population.records import (
