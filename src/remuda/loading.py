@@ -32,8 +32,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from remuda.checkpoint.opening import read_file, read_json
-from remuda.checkpoint.plain import checked
+from remuda.checkpoint.opening import checked, read_file, read_json
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
 from remuda.user_code import where_raised
 

@@ -15,7 +15,6 @@ from remuda.envs.registry import make_env
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience.replay import TransitionReplay
 from remuda.experience_layout import experience_of_all
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
