@@ -49,11 +49,11 @@ class OpenSpielEnv(TurnArrays):
         self.moves_together = kind.dynamics == self._spiel.GameType.Dynamics.SIMULTANEOUS
         """True if players move simultaneously."""
         self.can_observe_together = self.moves_together
-        _check(self._spiel, self.game, name)
+        _check(self._spiel, kind, name)
         self._sees = _tensor_of(self._spiel, name, kind, sees)
         shape = self._shape = _shape_of(self._spiel, self.game, name, self._sees)
         space = Box(-np.inf, np.inf, shape, np.float32)
-        acts = Discrete(int(self.game.num_distinct_actions()))
+        acts = _actions_of(self.game, name)
         players = range(self.game.num_players())
         self._make_arrays(
             num_envs, [AgentSpec(f"player_{i}", space, acts, masked=True) for i in players]
@@ -277,8 +277,7 @@ def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
     return shape
 
 
-def _check(spiel: Any, game: Any, name: str) -> None:
-    kind, actions = game.get_type(), game.num_distinct_actions()
+def _check(spiel: Any, kind: Any, name: str) -> None:
     dynamics, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
     if kind.dynamics not in (dynamics.SEQUENTIAL, dynamics.SIMULTANEOUS):
         raise ConfigError(f"open_spiel:{name} is of a mean field; games of players are played here")
@@ -287,6 +286,10 @@ def _check(spiel: Any, game: Any, name: str) -> None:
             f"open_spiel:{name}: OpenSpiel draws what chance does by itself, and an episode could "
             "not be repeated by its seed; take a game whose chance is explicit"
         )
+
+
+def _actions_of(game: Any, name: str) -> Discrete:
+    actions = int(game.num_distinct_actions())
     if game.num_players() < 1 or actions < 1:
         raise ConfigError(
             f"open_spiel:{name} would have no player, or nothing that one could do; give it "
@@ -299,6 +302,7 @@ def _check(spiel: Any, game: Any, name: str) -> None:
             "a turn takes seconds, though few of them are legal at a time. Play a game with fewer, "
             "or this one with other parameters"
         )
+    return Discrete(actions)
 
 
 def _tensor_of(spiel: Any, name: str, kind: Any, wanted: str) -> str:
