@@ -22,7 +22,7 @@ from recording import Results, options_of
 from remuda.config import load_config
 from remuda.training import train
 from remuda.ui.live import PlainView
-from remuda.ui.remarks import remarks
+from remuda.ui.results import remarks
 from remuda.ui.summary import read_run
 
 NICENESS = (10, 3, 0)

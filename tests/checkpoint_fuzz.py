@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
-from remuda.ui.interrupts import HALTED
+from remuda.ui.program import HALTED
 
 LIMIT = 120.0
 """Seconds after which a child hangs: a case takes less than one."""

@@ -27,8 +27,8 @@ from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import make_target
 from remuda.saved_weights import load_run
 from remuda.ui.cli import run
-from remuda.ui.histories import write_histories
 from remuda.ui.playing import episode
+from remuda.ui.recording import write_histories
 from support import play_episodes
 
 GUESTS, TWO = "absent_agents:Guests", "absent_agents:two_hosts"

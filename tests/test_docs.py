@@ -24,7 +24,7 @@ from remuda.population.ledger import BIRTH, read_records
 from remuda.training import train
 from remuda.ui.arguments import parse_flags, take_option
 from remuda.ui.cli import COMMANDS
-from remuda.ui.commands.configuration import read_arguments
+from remuda.ui.commands.train import read_arguments
 from remuda.ui.live import PlainView
 
 ROOT = Path(__file__).parent.parent

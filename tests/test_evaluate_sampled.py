@@ -24,13 +24,11 @@ from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare, print_comparison
 from remuda.ui.comparison_page import page_of
 from remuda.ui.ending import draw_picture
-from remuda.ui.found_runs import list_runs
 from remuda.ui.live import PlainView
-from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
-from remuda.ui.results import print_results
+from remuda.ui.results import print_results, remarks
 from remuda.ui.seeds import Seeds
-from remuda.ui.summary import read_run
+from remuda.ui.summary import list_runs, read_run
 from remuda.unused_settings import unused_settings
 from ui.made_runs import a_run
 

@@ -246,9 +246,11 @@ OPENED_ELSEWHERE = {
     "population/ledger.py": "writes a copy in a new directory",
     "requests.py": "a directory",
     "timeline.py": "writes a file that the user names",
+    "ui/cli.py": "a file of the package",
     "ui/dashboard/server.py": "files of the package",
-    "ui/entering.py": "/dev/null and the terminal",
+    "ui/program.py": "/dev/null and the terminal",
     "ui/recording.py": "a film that it has just made",
+    "ui/reference.py": "files of the package",
     "ui/seeds.py": "writes the log of a new process",
 }
 """Files in which something else than a file of a run is opened, and what."""

@@ -8,7 +8,7 @@ from remuda.config import Config, all_presets, config_text, load_config, preset_
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, UsageError
 from remuda.ui.cli import run
-from remuda.ui.commands.configuration import read_arguments
+from remuda.ui.commands.train import read_arguments
 
 GAME = "treasure_hunt"
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.result import Result
     from remuda.trained import Policy, PolicyState
-    from remuda.ui.comparison import compare
-    from remuda.ui.comparison_groups import Comparison
+    from remuda.ui.comparison import Comparison, compare
     from remuda.ui.exploiting import exploit
     from remuda.ui.psro import psro
 
@@ -71,8 +70,7 @@ _HOMES = {
     "policies.algorithms.transition_algorithm": "TransitionAlgorithm",
     "result": "Result",
     "trained": "Policy PolicyState",
-    "ui.comparison": "compare",
-    "ui.comparison_groups": "Comparison",
+    "ui.comparison": "Comparison compare",
     "ui.exploiting": "exploit",
     "ui.psro": "psro",
 }

@@ -4,8 +4,7 @@ import sys
 from contextlib import suppress
 
 from remuda import output
-from remuda.ui.entering import open_standard_streams
-from remuda.ui.interrupts import end_at_once
+from remuda.ui.program import end_at_once, open_standard_streams
 
 
 def main() -> None:
@@ -15,7 +14,7 @@ def main() -> None:
     end_at_once()
     from remuda.forkserver.server import is_the_program
     from remuda.ui import cli
-    from remuda.ui.leaving import leave, output_is_gone
+    from remuda.ui.program import leave, output_is_gone
 
     is_the_program()
     try:

@@ -30,7 +30,7 @@ from remuda.saved_weights import load_run
 from remuda.tournaments.entrants import Entrant, Player
 from remuda.trained import Policy
 from remuda.training import train as run_training
-from remuda.ui.python_tournament import Length, named_entrants, play_in_python
+from remuda.ui.crossplay import Length, named_entrants, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or of its newest checkpoint if

@@ -9,7 +9,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.training import train
 from remuda.types import AgentSpec, TurnResult
 from remuda.ui.live import PlainView
-from remuda.ui.remarks import remarks
+from remuda.ui.results import remarks
 from remuda.ui.summary import read_run
 
 TREE = {

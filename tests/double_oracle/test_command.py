@@ -130,7 +130,7 @@ def test_from_python():
     assert found.play[0].shape == (6, 2)
     with pytest.raises(UsageError, match="game: name one"):
         remuda.psro()
-    with pytest.raises(UsageError, match="leave both out"):
+    with pytest.raises(UsageError, match="game is fixed by x"):
         remuda.psro("kuhn_poker", resume="x")
 
 

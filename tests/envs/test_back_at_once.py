@@ -20,7 +20,6 @@ from remuda.exploiting.game import AgainstTarget
 from remuda.exploiting.target import make_target
 from remuda.types import TurnResult
 from remuda.ui.playing import episode
-from remuda.ui.seated import StatefulPlayer
 
 PASSED = "back at once, its group passed"
 NAMES = {"a": 0, "b": 1, "c": 2}
@@ -208,7 +207,7 @@ def test_a_parallel_game_shows_who_has_ended_what_was_at_its_end():
     assert (seen["bob"].item(), seen["ann"].item()) == (1, 2)
 
 
-class Counts(StatefulPlayer):
+class Counts:
     """How often it was asked in this episode, at each time that it is."""
 
     def __init__(self, agent):

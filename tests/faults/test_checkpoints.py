@@ -210,7 +210,7 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
         return "y"
 
     monkeypatch.setattr("builtins.input", answer)
-    from remuda.ui.commands.configuration import read_arguments
+    from remuda.ui.commands.train import read_arguments
     from remuda.ui.resuming import offer_to_resume
 
     config = read_arguments(words[1:])

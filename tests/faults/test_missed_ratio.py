@@ -13,7 +13,7 @@ from remuda.assembly import Assembly
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
 from remuda.ui.live import PlainView
-from remuda.ui.remarks import remarks
+from remuda.ui.results import remarks
 from remuda.ui.summary import read_run
 
 ASKED, SIZE, TURNS, UPDATES = 0.64, 16, 20_000, 40

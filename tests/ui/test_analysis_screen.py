@@ -12,9 +12,9 @@ from remuda.analysis.payoff import exact
 from remuda.analysis.society import society
 from remuda.envs.recorded import PlayedEpisodes
 from remuda.evaluate import RecordedPlay
+from remuda.ui.analysing import SocietyReport, print_societies
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
-from remuda.ui.society_report import SocietyReport, print_societies
 
 
 def screen(show, width=80):

@@ -16,7 +16,7 @@ from PIL import Image
 from remuda.coordinator.metrics import read_metrics
 from remuda.errors import ConfigError
 from remuda.ui.cli import COMMANDS, run
-from remuda.ui.commands.configuration import read_arguments
+from remuda.ui.commands.train import read_arguments
 
 QUICK = [
     *("--run.turns", "3000", "--run.log-every", "0.3", "--run.evaluate_episodes", "4"),

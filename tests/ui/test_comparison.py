@@ -9,8 +9,7 @@ from PIL import Image
 import remuda
 from remuda.config import by_leaf
 from remuda.ui.cli import run as command
-from remuda.ui.comparison import compare
-from remuda.ui.comparison_groups import MEAN, Score
+from remuda.ui.comparison import MEAN, Score, compare
 from remuda.ui.comparison_page import POINTS, band_of, curve_of, draw_curves, page_of
 from ui.made_runs import a_run
 

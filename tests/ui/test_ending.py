@@ -92,7 +92,7 @@ def test_results_come_before_pictures(tmp_path, monkeypatch, capsys):
         seen.append(capsys.readouterr().out)
         raise KeyError("pictures")
 
-    monkeypatch.setattr("remuda.ui.ending.write_report", late)
+    monkeypatch.setattr("remuda.ui.report.write_report", late)
     assert train(tmp_path / "run", "") == 0
     assert "greedy return" in seen[0]
     assert "no report: KeyError: 'pictures'" in capsys.readouterr().out

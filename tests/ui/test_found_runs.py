@@ -12,9 +12,9 @@ import remuda
 from remuda.config import load_config
 from remuda.loading import PYTHON, file_name
 from remuda.ui.cli import run as command
-from remuda.ui.found_runs import find_runs, list_runs, summarise
 from remuda.ui.numbers import NOTHING
 from remuda.ui.resuming import find_unfinished
+from remuda.ui.summary import find_runs, list_runs, summarise
 from ui.made_runs import a_run
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from remuda.population.lineage import Born
 from remuda.ui.pictures.drawing import KINDS, LOOK, QUIET, Picture
-from remuda.ui.pictures.lineage import lineage_picture
+from remuda.ui.pictures.over_time import lineage_picture
 
 
 def born(policy, generation, matches, parent=None, of=0, **numbers):

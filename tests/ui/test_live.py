@@ -10,10 +10,8 @@ from rich.console import Console
 
 from remuda.coordinator.metrics import Goal, PolicyRecord, Record
 from remuda.ui import live
-from remuda.ui.columns import sparkline
-from remuda.ui.courses import History, Recent
 from remuda.ui.live import LiveView, PlainView, make_view
-from remuda.ui.live_picture import LivePicture
+from remuda.ui.live_picture import History, LivePicture, Recent, sparkline
 
 GOAL = Goal(
     game="treasure_hunt",

@@ -14,14 +14,13 @@ from remuda.analysis.society import society
 from remuda.analysis.sums import ROWS, add_up
 from remuda.crossplay import Tournament
 from remuda.exploiting.bounds import Candidate, LowerBound, MeanReturn, SeatBound
-from remuda.ui.analysing import Report, _directories, print_report
+from remuda.ui.analysing import Report, SocietyReport, _directories, print_report, print_societies
 from remuda.ui.analysis_sources import AnalysisSource, _labels
 from remuda.ui.cli import run
 from remuda.ui.exploiting import print_bound
 from remuda.ui.numbers import number
 from remuda.ui.pictures.drawing import FORMATS
 from remuda.ui.pictures.page import draw_pictures, page_of
-from remuda.ui.society_report import SocietyReport, print_societies
 from remuda.ui.tournament import MatchProgress, print_tournament
 
 ODD = ("[red]", "[/bold]", "<b>&amp;</b>", "$x_{1}$", "'\"%s{0}", "../up", "对手", "é́ \t")

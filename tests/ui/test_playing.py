@@ -9,6 +9,7 @@ from rich.console import Console
 
 from remuda.envs.registry import GAMES, find_game
 from remuda.ui.cli import run
+from remuda.ui.commands.options import PlayOptions
 from remuda.ui.games import print_game, print_games, reflow
 from remuda.ui.playing import blocks, episode, play
 
@@ -116,16 +117,7 @@ def test_mistakes_are_told_in_one_line(words, said, capsys):
 
 def test_pictures_in_a_terminal():
     console = Console(width=80, height=30, file=io.StringIO(), force_terminal=True)
-    play(
-        "tag",
-        "random",
-        turns=2,
-        seed=0,
-        frames_per_second=50,
-        out=None,
-        options={},
-        console=console,
-    )
+    play(PlayOptions(game="tag", policy="random", turns=2, frames_per_second=50), console)
     shown = console.file.getvalue()
     assert shown.count("\u2584") >= 3 * 44 * 22
     assert "turn 2" in shown

@@ -14,7 +14,7 @@ from remuda.coordinator.metrics import (
     population_record,
 )
 from remuda.ui.live_picture import LivePicture
-from remuda.ui.population_line import population_line
+from remuda.ui.tables import population_line
 
 ANALYSIS = AnalysisNumbers(
     analysed=5,

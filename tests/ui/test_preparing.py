@@ -8,9 +8,9 @@ import pytest
 
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.forkserver import client as forkserver
-from remuda.ui import preparing
+from remuda.ui import ending as preparing
 from remuda.ui.cli import run
-from remuda.ui.preparing import Preparation
+from remuda.ui.ending import Preparation
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "200"),

@@ -7,7 +7,7 @@ import pytest
 
 from remuda.ui.arguments import parse_flags, validate
 from remuda.ui.commands.one_run import EvaluateOptions
-from remuda.ui.remarks import remarks
+from remuda.ui.results import remarks
 from remuda.ui.summary import read_run
 from ui.made_runs import a_run
 

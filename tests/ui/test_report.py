@@ -20,9 +20,8 @@ from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
 from remuda.ui.charts import learning_chart, smooth
 from remuda.ui.numbers import clock, number, rate
-from remuda.ui.remarks import remarks
 from remuda.ui.report import write_report
-from remuda.ui.results import COLUMNS, print_files, print_results
+from remuda.ui.results import COLUMNS, print_files, print_results, remarks
 from remuda.ui.summary import read_run
 
 ENDED = "all turns were played"

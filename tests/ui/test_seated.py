@@ -23,12 +23,11 @@ from remuda.errors import ConfigError, UsageError
 from remuda.training import train
 from remuda.ui.arguments import parse_flags
 from remuda.ui.cli import run
-from remuda.ui.commands.games import PlayOptions
+from remuda.ui.commands.options import PlayOptions
 from remuda.ui.dashboard.player import played as played_on_a_page
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 from remuda.ui.live import PlainView
-from remuda.ui.played_game import game_of
-from remuda.ui.playing import Moment, episode, play, write
+from remuda.ui.playing import Moment, episode, game_of, play, write
 from remuda.ui.seated import TrainedPlayer, take_seats
 from ui.made_runs import a_run
 
@@ -62,18 +61,9 @@ def typed(monkeypatch):
         made.append(terminal)
         monkeypatch.setattr("sys.stdin", terminal)
         console = Console(width=100, height=30, file=io.StringIO(), force_terminal=True)
-        play(
-            game,
-            policy,
-            turns=turns,
-            seed=0,
-            frames_per_second=50,
-            out=None,
-            options=options,
-            console=console,
-            seats=seats,
-            sampled=sampled,
-        )
+        chosen = {} if policy is None else {"policy": policy}
+        chosen |= {"game": game, "turns": turns, "seat": seats, "sampled": sampled}
+        play(PlayOptions(**chosen, frames_per_second=50, env={"options": options}), console)
         return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())
 
     yield shown
@@ -197,8 +187,8 @@ def test_policies_of_runs_choose_as_when_they_are_asked(trained):
     who = {f"agent_{i}": f"{trained / 'tag'}:agent_{i}" for i in range(5)} | {
         "agent_3": str(trained / "tag")
     }
-    seats = take_seats(game, env, who, None, False, Console())
-    assert [each.policy.name for each in seats.policies] == [f"agent_{i}" for i in range(5)]
+    seats, _ = take_seats(game, env, who, None, False, Console())
+    assert [each.policy.name for each in seats] == [f"agent_{i}" for i in range(5)]
     twins = [loaded[f"agent_{i}"] for i in range(5)]
     asked = [0]
 
@@ -211,7 +201,7 @@ def test_policies_of_runs_choose_as_when_they_are_asked(trained):
 
         return choose
 
-    policies = [check(o, t) for o, t in zip(seats.policies, twins, strict=True)]
+    policies = [check(o, t) for o, t in zip(seats, twins, strict=True)]
     assert len(list(episode(env, policies, 15, seed=3))) == 16
     assert asked[0] == 5 * 15
 
@@ -224,8 +214,8 @@ def test_sampled_policies_explore(trained):
     env.observe(0, seen)
     found = {}
     for sampled in (False, True):
-        seats = take_seats(game, env, {"agent_0": run_of}, None, sampled, Console())
-        own = seats.policies[0]
+        seats, _ = take_seats(game, env, {"agent_0": run_of}, None, sampled, Console())
+        own = seats[0]
         assert isinstance(own, TrainedPlayer)
         random = np.random.default_rng(0)
         found[sampled] = {int(own(env, 0, seen, random)[0]) for _ in range(50)}
@@ -316,10 +306,10 @@ def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained
     env = played.game.make(1, **played.options)
     seats = {"agent_0": str(unlike / "taken")}
     game, tactician = played.game, played.game.policy("tactician")
-    taken = take_seats(game, env, seats, None, False, Console(), played.scripted)
-    assert taken.policies[1] is tactician
-    taken = take_seats(game, env, seats, "random", False, Console(), played.scripted)
-    assert taken.policies[1] is game.policy("random")
+    taken, _ = take_seats(game, env, seats, None, False, Console(), played.scripted)
+    assert taken[1] is tactician
+    taken, _ = take_seats(game, env, seats, "random", False, Console(), played.scripted)
+    assert taken[1] is game.policy("random")
     for seats in ({"agent_0": f"{unlike / 'taken'}:agent_1"}, {"agent_1": str(unlike / "taken")}):
         with pytest.raises(UsageError, match=r" has learned nothing: in .* tactician takes"):
             take_seats(game, env, seats, None, False, Console(), played.scripted)

@@ -14,7 +14,7 @@ import remuda
 from remuda.config import Config, overlay
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare
-from remuda.ui.found_runs import find_runs, summarise
+from remuda.ui.summary import find_runs, summarise
 
 FLAGS = [
     *("--schedule", "sequential", "--policy.algorithm", "ppo", "--policy.network.hidden", "16"),

@@ -412,7 +412,7 @@ def test_all_policies_of_a_run_and_their_frozen_copies(tmp_path, capsys):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress_is_shown(terminal, capsys, monkeypatch):
-    monkeypatch.setattr("remuda.ui.progress.PATIENCE", 0.0)
+    monkeypatch.setattr("remuda.ui.live.PATIENCE", 0.0)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=90)
     with MatchProgress("tag", lambda: False, console) as progress:
         progress(3, 1000)

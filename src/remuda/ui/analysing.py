@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -16,28 +16,19 @@ from rich.text import Text
 from remuda.analysis.payoff import Payoffs, count_matches
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.population_report import analyse as analyse_payoffs
-from remuda.analysis.several_runs import RunSpread, Several
+from remuda.analysis.returns import known
+from remuda.analysis.several_runs import RunSpread, Several, spread
+from remuda.analysis.society import Society
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluation import WAYS
 from remuda.saved import SavedPolicies
-from remuda.ui.analysis_extras import extras_of
+from remuda.ui.analysis_extras import extras_of, society_of
 from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of
-from remuda.ui.numbers import between, distinct, number, to_width
+from remuda.ui.numbers import between, distinct, number, to_width, with_error
 
-SHOWN = 20
-"""Rows of a table in the terminal."""
-NUMBERS = 58
-"""Characters that the columns of numbers may need."""
-
-
-class Extra(Protocol):
-    """A part of an analysis that is not computed from payoffs."""
-
-    def as_summary(self) -> Mapping[str, Any]:
-        """Return plain data."""
-
-    def in_words(self) -> str:
-        """Return one sentence."""
+SHOWN = 20  # rows of a table in the terminal
+NUMBERS = 58  # characters that the columns of numbers may need
 
 
 @dataclass(frozen=True)
@@ -46,19 +37,13 @@ class Report:
 
     sources: tuple[AnalysisSource, ...]
     analyses: tuple[Analysis, ...]
-    extras: tuple[Mapping[str, Extra], ...]
-    why: str = ""
-    """The reason why a run has no usable matches, as in pure self-play: then it has only extras."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Labels of the sources."""
-        return tuple(source.label for source in self.sources)
+    extras: tuple[Mapping[str, Any], ...]
+    why: str = ""  # why a run has no usable matches, as in self-play: then it has only extras
 
     @property
     def several(self) -> Several:
         """The sources side by side."""
-        return Several(self.labels, self.analyses)
+        return Several(tuple(source.label for source in self.sources), self.analyses)
 
     def as_summary(self) -> dict[str, Any]:
         """Return the content of `analysis.json`."""
@@ -70,10 +55,11 @@ class Report:
         ]
         if len(parts) == 1:
             return parts[0]
-        return self.several.as_summary() | {"runs": dict(zip(self.labels, parts, strict=True))}
+        several = self.several
+        return several.as_summary() | {"runs": dict(zip(several.labels, parts, strict=True))}
 
 
-def _with_extras(summary: dict[str, Any], extras: Mapping[str, Extra]) -> dict[str, Any]:
+def _with_extras(summary: dict[str, Any], extras: Mapping[str, Any]) -> dict[str, Any]:
     words = summary["in_words"] | {title: extra.in_words() for title, extra in extras.items()}
     parts = {title: dict(extra.as_summary()) for title, extra in extras.items()}
     return summary | parts | {"in_words": words}
@@ -87,21 +73,7 @@ def analyse_what_there_is(
     seconds: float = 0.0,
     seed: int = 0,
 ) -> Report:
-    """Analyse the payoffs of each source; of a single run without usable matches, its policies.
-
-    Args:
-        sources: of one game, with payoffs.
-        choice: the policies to analyse.
-        rng: draws the payoffs.
-        samples: number of draws.
-        seconds: of fresh play of each run, for its extras; 0: none.
-        seed: of the games.
-
-    Raises:
-        RunDirectoryError: a ledger is damaged.
-        UsageError: a file cannot be read, a policy does not exist, or the policies of several
-            sources did not meet.
-    """
+    """Analyse the payoffs of each source; of a single run without usable matches, its policies."""
     try:
         analyses = tuple(analyse_payoffs(payoffs_of(s, choice), rng, samples) for s in sources)
     except UsageError as error:
@@ -119,21 +91,24 @@ def analyse_what_there_is(
     return Report(tuple(sources), analyses, extras)
 
 
-def print_report(report: Report, console: Console | None = None) -> None:
+def print_report(report: Report | SocietyReport, console: Console | None = None) -> None:
     """Print tables and sentences: of one source all of it, of several a row each."""
     console = console or Console()
+    if isinstance(report, SocietyReport):
+        print_societies(report, console)
+        return
     if report.why:
         _print_words(report.as_summary()["in_words"], console)
         return
+    several = report.several
     if len(report.analyses) == 1:
         print_analysis(report.analyses[0], console)
     else:
-        several = report.several
         console.print(_table_of_runs(several, several.common, console.width))
         if several.by_policy:
             _print_policies(several, console)
         _print_words(several.in_words(), console)
-    for label, extras in zip(report.labels, report.extras, strict=True):
+    for label, extras in zip(several.labels, report.extras, strict=True):
         prefix = "" if len(report.analyses) == 1 else f"{label}, "
         _print_words({f"{prefix}{name}": e.in_words() for name, e in extras.items()}, console)
 
@@ -212,7 +187,7 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
 def _table(title: str, headings: Sequence[str], widest_name: int | None = None) -> Table:
     table = Table(title=title)
     for heading in headings:
-        if heading == "policy":
+        if heading in ("policy", "agent"):
             table.add_column(heading, overflow="fold", max_width=widest_name)
         else:
             table.add_column(heading, justify="right")
@@ -226,7 +201,6 @@ def _print_table(table: Table, rows: int, console: Console) -> None:
 
 
 def _with_interval(value: float, low: float, high: float) -> tuple[str, str]:
-    """Return a value and its interval, with the digits that the interval needs."""
     return to_width((value, low, high), high - low)[0], between(low, high)
 
 
@@ -234,28 +208,32 @@ def _matches(payoffs: Payoffs) -> str:
     return count_matches(payoffs) or "0 matches"
 
 
-def write_report(report: Report, directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json` and the pictures; returns their paths.
-
-    The pictures of several sources are in subdirectories, named by their labels.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable.
-    """
-    written = write_summary(report.as_summary(), directory)
-    several = len(report.analyses) > 1
-    places = [directory / n for n in _directories(report.sources)] if several else [directory]
+def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path, ...]:
+    """Write `analysis.json` and the pictures, those of several sources in subdirectories."""
+    file = directory / "analysis.json"
+    written, drawn = [file], list[tuple[Analysis, AnalysisSource]]()
+    if isinstance(report, Report):
+        drawn += zip(report.analyses, report.sources, strict=False)
+    names = _directories([source for _, source in drawn]) if len(drawn) > 1 else [""]
     try:
-        for place, found, source in zip(places, report.analyses, report.sources, strict=False):
+        directory.mkdir(parents=True, exist_ok=True)
+        write_file(file, json.dumps(report.as_summary(), indent=1, allow_nan=False).encode())
+        for name, (found, source) in zip(names, drawn, strict=False):
+            from remuda.ui.pictures.page import draw_into  # matplotlib is slow to import
+
+            place = directory / name
             place.mkdir(parents=True, exist_ok=True)
-            written += draw(found, place, source)
+            ledger, sides = (source.ledger, source.rated) if source.run else (None, ())
+            written.append(draw_into(place, found, ledger, sides))
     except OSError as error:
-        raise _unwritable(directory, error) from None
-    return written
+        raise RunDirectoryError(
+            f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
+            "another directory with --out"
+        ) from None
+    return tuple(written)
 
 
 def _directories(sources: Sequence[AnalysisSource]) -> list[str]:
-    """Return by source the name of its directory, which differs from the file beside it."""
     labels = [source.label.replace("/", "-") for source in sources]
     short = [
         label.removesuffix(source.path.suffix) if source.path.is_file() else label
@@ -268,33 +246,94 @@ def _directories(sources: Sequence[AnalysisSource]) -> list[str]:
     return distinct(names, "{}-{}")
 
 
-def write_summary(summary: Mapping[str, Any], directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json`; returns its path, or raises a `RunDirectoryError`."""
-    path = directory / "analysis.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps(summary, indent=1, allow_nan=False).encode())
-    except OSError as error:
-        raise _unwritable(directory, error) from None
-    return (path,)
+@dataclass(frozen=True)
+class SocietyReport:
+    """The outcomes of one run, or of several runs of one game."""
+
+    labels: tuple[str, ...]
+    societies: tuple[Society, ...]  # the returns of agents in each run
+    extras: tuple[Mapping[str, Any], ...]  # other analyses of each run, by their names
+    ways: tuple[str, ...]  # `greedy` or `sampled` (with exploration) for each run
+
+    @property
+    def common(self) -> dict[str, RunSpread]:
+        """The spread over runs of each measure that all runs have and some know."""
+        every = [found.measures for found in self.societies]
+        return {
+            name: spread([measures[name].value for measures in every])
+            for name in every[0]
+            if all(name in measures for measures in every)
+            and any(np.isfinite(measures[name].value) for measures in every)
+        }
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return the content of `analysis.json`."""
+        every = zip(self.societies, self.extras, self.ways, strict=True)
+        parts = [_with_extras(found.as_summary() | {"play": w}, e) for found, e, w in every]
+        if len(parts) == 1:
+            return parts[0]
+        return {
+            "analysis": 1,
+            "runs": dict(zip(self.labels, parts, strict=True)),
+            "common": {name: each.as_summary() for name, each in self.common.items()},
+        }
 
 
-def _unwritable(directory: Path, error: OSError) -> RunDirectoryError:
-    return RunDirectoryError(
-        f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
-        "another directory with --out"
+def report_societies(
+    sources: Sequence[AnalysisSource], rng: np.random.Generator, seconds: float, seed: int
+) -> SocietyReport:
+    """Play fresh episodes of each run, and analyse the returns of its agents."""
+    found, ways = [], []
+    for source in sources:
+        assert source.run is not None
+        ways.append(WAYS[source.run.read_config().run.evaluate_sampled])
+        found.append(society_of(source.run, rng, seconds, seed))
+    return SocietyReport(
+        tuple(source.label for source in sources),
+        tuple(each for each, _ in found),
+        tuple(extras for _, extras in found),
+        tuple(ways),
     )
 
 
-def draw(
-    found: Analysis, directory: Path, source: AnalysisSource | None = None
-) -> tuple[Path, ...]:
-    """Draw the pictures of an analysis, and a page of them; returns its path.
+def print_societies(report: SocietyReport, console: Console | None = None) -> None:
+    """Print a line for each agent of one run, or for each of several runs."""
+    console = console or Console()
+    if len(report.societies) == 1:
+        _print_one(report, console)
+        return
+    ways = " or ".join(dict.fromkeys(report.ways))
+    table = Table(title=f"{len(report.labels)} runs of one game, fresh {ways} episodes of each")
+    table.add_column("run", overflow="fold", max_width=max(console.width // 3, 10))
+    for name in report.common:
+        table.add_column(Text(name.replace("_", " ")), justify="right")
+    for place, label in enumerate(report.labels):
+        values = (number(each.values[place]) for each in report.common.values())
+        table.add_row(Text(label), *values)
+    console.print(table)
+    for name, each in report.common.items():
+        low, high = each.interval
+        mean = to_width((each.mean,), high - low)[0]
+        known = f" ({between(low, high)})" if np.isfinite([low, high]).all() else ""
+        words = f"{mean} on the mean of the runs{known}."
+        _print_words({name.replace("_", " "): words}, console)
+    for label, extras in zip(report.labels, report.extras, strict=True):
+        _print_words({f"{label}, {name}": e.in_words() for name, e in extras.items()}, console)
 
-    Ratings over time are drawn only if the source is a run with a ledger.
-    """
-    from remuda.ui.pictures.page import draw_into  # matplotlib is slow to import
 
-    is_run = source is not None and source.run is not None
-    ledger, sides = (source.ledger, source.rated) if source and is_run else (None, ())
-    return (draw_into(directory, found, ledger, sides),)
+def _print_one(report: SocietyReport, console: Console) -> None:
+    (found,), (extras,), (way,) = report.societies, report.extras, report.ways
+    agents = f"{len(found.agents)} agent{'s' * (len(found.agents) != 1)}"
+    title = f"{agents}, {len(found.returns):,} {way} episodes"
+    table = _table(title, ("agent", "return", "lowest", "highest"))
+    earned = found.earned
+    values = np.nan_to_num([each.value for each in earned], nan=-np.inf)  # it never took part
+    order = sorted(range(len(found.agents)), key=lambda place: -values[place])
+    for place in order[:SHOWN]:
+        error = earned[place].error
+        mean = with_error(earned[place].value, None if np.isnan(error) else error)
+        returns = known(found.returns[:, place])
+        ends = (returns.min(), returns.max()) if len(returns) else (np.nan, np.nan)
+        table.add_row(Text(found.agents[place]), mean, *(number(float(end)) for end in ends))
+    _print_table(table, len(order), console)
+    _print_words(_with_extras({"in_words": found.in_words()}, extras)["in_words"], console)

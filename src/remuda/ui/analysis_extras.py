@@ -21,13 +21,10 @@ from remuda.evaluate import RecordedPlay, play_recorded
 from remuda.saved import SavedPolicies
 from remuda.tournaments.entrants import Player
 
-EPISODES = 200
-"""The most fresh episodes of a run."""
-STATES = 4000
-"""Observations of each agent that are kept."""
+EPISODES = 200  # the most fresh episodes of a run
+STATES = 4000  # observations of each agent that are kept
 
-Seat = tuple[Any, Any]
-"""A policy's spec and weights [P]."""
+Seat = tuple[Any, Any]  # a policy's spec and weights [P]
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,7 @@ class CutPlay:
 
     asked: int
     over: int
-    counted: int
-    """Episodes that are over, equally many of each copy of the environment."""
+    counted: int  # episodes that are over, equally many of each copy of the environment
     why: str
 
     def as_summary(self) -> dict[str, Any]:
@@ -56,12 +52,7 @@ class CutPlay:
 def extras_of(
     run: RunDirectory, names: Sequence[str], rng: np.random.Generator, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """Return parts of the analysis of a population, by title: exact exploitability and behaviour.
-
-    A part that is impossible, as weights are missing or the game cannot be played, is reported on
-    standard error and left out. Exact exploitability needs a game that can be enumerated,
-    behaviour more than 0 `seconds` of fresh play.
-    """
+    """Return the parts of an analysis that are possible: exact exploitability, behaviour."""
     found: dict[str, Any] = {}
     try:
         players = _players(SavedPolicies(run), names)
@@ -74,17 +65,8 @@ def extras_of(
             found["exact exploitability"] = exact_exploitability(walked, profiles)
         live = {name: each.snapshot for name, each in players.items() if "@" not in name}
         if seconds > 0.0 and len(players) > 1 and live:
-            every = {name: each.snapshot for name, each in SavedPolicies(run).all().items()}
-            played = play_recorded(
-                config,
-                every,
-                EPISODES,
-                seed,
-                sampled=True,
-                states=STATES,
-                frames=_frames(players),
-                seconds=seconds,
-            )
+            everyone = SavedPolicies(run).all()
+            played = _play(config, everyone, players, seed, seconds, sampled=True)
             found["behaviour"] = _behaviour(played.game, players, config.env.scripted, rng)
     except RemudaError as error:
         _leave_out(run, error)
@@ -94,12 +76,7 @@ def extras_of(
 def society_of(
     run: RunDirectory, rng: np.random.Generator, seconds: float, seed: int
 ) -> tuple[Society, dict[str, Any]]:
-    """Analyse the agents of a run of independent learners in fresh play; returns extras, too.
-
-    Raises:
-        RunDirectoryError: there are no weights, or they are damaged.
-        UsageError: no episode was over in time, or only in some copies of the environment.
-    """
+    """Analyse the agents of a run of independent learners in fresh play; returns extras, too."""
     if seconds <= 0.0:
         raise UsageError(
             f"{run.path}: each agent has one policy for the whole run, so there are no matches to "
@@ -109,12 +86,8 @@ def society_of(
     if not saved.names():
         raise UsageError(f"{run.path} has saved no policy yet; wait for its first checkpoint")
     players = saved.all()
-    snapshots = {name: each.snapshot for name, each in players.items()}
     config = saved.config
-    frames = _frames(players)
-    played = play_recorded(
-        config, snapshots, EPISODES, seed, states=STATES, frames=frames, seconds=seconds
-    )
+    played = _play(config, players, players, seed, seconds)
     episodes, extras = played.played(), dict[str, Any]()
     if played.cut:
         _check_counted(run, played, seconds)
@@ -139,7 +112,6 @@ def society_of(
 
 
 def _walked(config: Config) -> tuple[list[str], WalkedGame | None]:
-    """Return the agents' names, and the game tree if it can be enumerated."""
     env = make_env(config.game, 1, **config.env.made_with)
     walked = walked_game(config.game, env)
     env.close()
@@ -147,7 +119,6 @@ def _walked(config: Config) -> tuple[list[str], WalkedGame | None]:
 
 
 def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> None:
-    """Raise a `UsageError` if only short episodes were over when play was cut."""
     lacking = played.game.episodes_over.count(0)
     if played.over and lacking:
         raise UsageError(
@@ -158,7 +129,6 @@ def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> N
 
 
 def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:
-    """Return those of the policies whose weights exist."""
     live = saved.all()
     found: dict[str, Player] = {}
     for name in names:
@@ -172,9 +142,18 @@ def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:
     return found
 
 
-def _frames(players: Mapping[str, Player]) -> int:
-    """Return the largest frame stack of the policies."""
-    return max(each.spec.config.n_frames for each in players.values())
+def _play(
+    config: Config,
+    players: Mapping[str, Player],
+    analysed: Mapping[str, Player],
+    seed: int,
+    seconds: float,
+    sampled: bool | None = None,
+) -> RecordedPlay:
+    snapshots = {name: each.snapshot for name, each in players.items()}
+    frames = max(each.spec.config.n_frames for each in analysed.values())
+    limits: dict[str, Any] = {"states": STATES, "frames": frames, "seconds": seconds}
+    return play_recorded(config, snapshots, EPISODES, seed, sampled=sampled, **limits)
 
 
 def _seat(player: Player) -> Seat:

@@ -15,6 +15,7 @@ from remuda.analysis.from_files import read_file
 from remuda.analysis.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoff import Payoffs
 from remuda.checkpoint.opening import read_json
+from remuda.config import Config
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
@@ -24,10 +25,9 @@ from remuda.population.roster import Roster
 from remuda.tournaments.record import DESCRIPTION
 from remuda.tournaments.until import missing_matches as missing_in_rounds
 from remuda.tournaments.until import sides_between
-from remuda.ui.found_runs import find_runs
+from remuda.ui.summary import find_runs
 
-MOST = 64
-"""The most policies that are analysed unless the user names them."""
+MOST = 64  # the most policies that are analysed unless the user names them
 FILES = (".csv", ".npz")
 
 
@@ -36,23 +36,17 @@ class AnalysisSource:
     """A run, a tournament or a file of payoffs."""
 
     path: Path
-    label: str
-    """A short name that differs from those of the other sources."""
-    place: Path
-    """The directory for its analysis."""
-    game: str = ""
-    """Empty: not known, as of a file."""
+    label: str  # a short name that differs from those of the other sources
+    place: Path  # the directory for its analysis
+    game: str = ""  # empty: not known, as of a file
     options: Mapping[str, Any] = field(default_factory=dict)
-    ledger: Path | None = None
-    """None: a file, or a run of independent learners."""
+    ledger: Path | None = None  # None: a file, or a run of independent learners
     sides: tuple[int, ...] = ()
     """Numbers of teams by seat; -1: a scripted seat, which has no opponents; empty: all
     play against all."""
-    rated: tuple[int, ...] = ()
-    """The same for ratings, in which scripted seats belong to their team."""
+    rated: tuple[int, ...] = ()  # for ratings: scripted seats belong to their team
     run: RunDirectory | None = None
-    taken: tuple[str, ...] = ()
-    """Agents with scripted seats."""
+    taken: tuple[str, ...] = ()  # agents with scripted seats
 
     @property
     def has_payoffs(self) -> bool:
@@ -71,12 +65,7 @@ class Choice:
 
 
 def open_sources(paths: Sequence[Path]) -> list[AnalysisSource]:
-    """Open sources of one game; a directory of runs counts as the runs in it.
-
-    Raises:
-        RunDirectoryError: there is no run, or it is damaged, or has no match yet.
-        UsageError: the sources have different games, or only some have matches.
-    """
+    """Open sources of one game; a directory of runs counts as the runs in it."""
     found: list[Path] = []
     for path in (Path(path).expanduser() for path in paths):
         inside = [path] if _is_one(path) else find_runs(path) or [path]
@@ -88,14 +77,12 @@ def open_sources(paths: Sequence[Path]) -> list[AnalysisSource]:
 
 
 def _is_one(path: Path) -> bool:
-    """Return whether a path is a file, a run or a tournament, not a directory of them."""
     return not path.is_dir() or any(
         (path / name).is_file() for name in ("config.yaml", DESCRIPTION)
     )
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest ends of the paths that are distinct."""
     parts = [Path(os.path.abspath(path)).parts for path in paths]  # without `..`
     for length in range(1, max(map(len, parts), default=1) + 1):
         labels = ["/".join(each[-length:]) for each in parts]
@@ -117,8 +104,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
         raise RunDirectoryError(
             f"{run.path} has no ledger of matches yet: none is over; let the run continue"
         )
-    agents = agents_of(config.game, config.env.made_with)
-    roster = Roster.of(config, agents)
+    sides, rated = sides_of_seats(config)
     return AnalysisSource(
         path,
         label,
@@ -126,11 +112,19 @@ def _open(path: Path, label: str) -> AnalysisSource:
         config.game,
         config.env.made_with,
         run.ledger,
-        tuple(sides_of(roster.teams, len(agents), roster.taken).tolist()),
-        tuple(sides_of(roster.teams, len(agents)).tolist()),
+        sides,
+        rated,
         run,
         tuple(config.seats_taken),
     )
+
+
+def sides_of_seats(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the teams of seats that meet others, and of all seats."""
+    agents = agents_of(config.game, config.env.made_with)
+    roster = Roster.of(config, agents)
+    meeting = sides_of(roster.teams, len(agents), roster.taken)
+    return tuple(meeting.tolist()), tuple(sides_of(roster.teams, len(agents)).tolist())
 
 
 def _open_tournament(path: Path, label: str) -> AnalysisSource:
@@ -156,7 +150,6 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
 
 
 def _check_together(sources: Sequence[AnalysisSource]) -> None:
-    """Raise a `UsageError` if sources cannot be compared."""
     first = sources[0]
     for other in sources[1:]:
         if other.game != first.game:
@@ -201,7 +194,13 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
                 return False  # it plays a scripted seat
             return str(ref) in only if only else choice.frozen or not ref.is_frozen
 
-        _check_names(source, only)
+        known = LedgerReader.open(source.ledger).policies
+        for name in only:
+            if name not in known and name.rpartition("@")[0] not in known:
+                raise UsageError(
+                    f"--only: there is no policy {name} in {source.path}; there are "
+                    f"{', '.join(known)}"
+                )
         payoffs = read_payoffs(
             source.ledger,
             symmetric=not choice.roles,
@@ -222,21 +221,8 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
     return payoffs
 
 
-def _check_names(source: AnalysisSource, only: Sequence[str]) -> None:
-    """Raise a `UsageError` for a name of no policy in the ledger."""
-    known = LedgerReader.open(source.ledger).policies if source.ledger is not None else only
-    for name in only:
-        if name not in known and name.rpartition("@")[0] not in known:
-            raise UsageError(
-                f"--only: there is no policy {name} in {source.path}; there are {', '.join(known)}"
-            )
-
-
 def missing_matches(ledger: Path) -> int:
-    """Return how many matches of a tournament are missing in its ledger although later ones are in.
-
-    Long matches are written last, so that means without them are biased towards short ones.
-    """
+    """Return how many matches are missing in a ledger although later ones are in."""
     found, last = 0, -1
     for matches in LedgerReader.open(ledger).pieces():
         numbers = matches["number"]

@@ -10,24 +10,18 @@ import io
 import os
 import shutil
 import textwrap
+import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
-from remuda.config import Each, Section, explain, fields_of, overlay, unknown_key
+from remuda.config import Each, Section, explain, fields_of, overlay, read_yaml, unknown_key
 from remuda.errors import ConfigError
-from remuda.ui.flag_values import (
-    count_words,
-    is_number,
-    is_switch,
-    is_tuple,
-    is_yaml,
-    takes_pairs,
-    takes_texts,
-    value_of,
-)
 
+NONE = ("None", "none")
+SWITCHES = {"", *("true", "false", "yes", "no", "on", "off", "none", "null"), *"10tfyn"}
 Tree = dict[str, Any]
 S = TypeVar("S", bound=Section)
 
@@ -35,13 +29,20 @@ S = TypeVar("S", bound=Section)
 class _Flag(NamedTuple):
     """A flag with all words up to the next flag, of which the last may not belong to it."""
 
-    key: str
-    """The dotted key that it names."""
-    kind: Any
-    """The type of that field; `Any`: every value is allowed."""
+    key: str  # the dotted key that it names
+    kind: Any  # the type of that field; `Any`: every value is allowed
     is_known: bool
     words: list[str]
     has_equals: bool
+
+    @property
+    def size(self) -> int:
+        """The number of words that are its value: one, or all if it is a list or pairs."""
+        if self.has_equals or not self.words:
+            return len(self.words[:1])
+        if is_tuple(self.kind) or (takes_pairs(self.kind) and not _is_yaml(self.words[0])):
+            return len(self.words)
+        return 0 if is_switch(self.kind) and self.words[0].lower() not in SWITCHES else 1
 
 
 def read_options(words: Sequence[str], model: type[S], positional: str = "") -> S:
@@ -62,24 +63,28 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
 
     Words before the first flag, and words behind a complete value, belong to the field
     `positional`: one word, or any number if the field is a tuple.
-
-    Raises:
-        ConfigError: a flag is unknown, repeated or without a value, or a word is left over.
     """
     tree: Tree = {}
     free, flags = _split(words, model)
     lists: set[str] = set()
     for flag in flags:
-        key, kind = flag.key, flag.kind
+        key, kind, value = flag.key, flag.kind, flag.words[: flag.size]
+        free += flag.words[flag.size :]
         if not flag.is_known:
-            raise ConfigError(_unknown(key, model))
-        if takes_pairs(kind) and not (flag.words and is_yaml(flag.words[0])):
-            leaf: Any = _pairs(flag)
-        else:
-            value, behind = _value_words(flag)
-            free += behind
+            keys = fields_of(model)
+            if keys.get(key) is None:
+                raise ConfigError(unknown_key(key, model, "--"))
+            example = next(each for each in keys if each.startswith(f"{key}."))
+            raise ConfigError(f"--{key} is a section; name one of its keys, as in --{example}")
+        if not value and is_switch(kind):
+            value = ["true"]
+        if takes_pairs(kind) and not (value and _is_yaml(value[0])):
+            leaf: Any = _pairs(key, value)
+        elif value or is_tuple(kind):
             leaf = value_of(value, kind)
-        if isinstance(leaf, list) and leaf and takes_texts(kind, or_paths=True):
+        else:
+            raise ConfigError(f"--{key} needs a value")
+        if leaf and isinstance(leaf, list) and takes_texts(kind):
             if key in lists:
                 raise ConfigError(f"--{key} is given twice; write all behind one: --{key} A B")
             lists.add(key)
@@ -90,7 +95,6 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
 
 
 def _split(words: Sequence[str], model: type[Section]) -> tuple[list[str], list[_Flag]]:
-    """Return the words before the first flag, and the flags."""
     free: list[str] = []
     flags: list[_Flag] = []
     for word in words:
@@ -105,11 +109,7 @@ def _split(words: Sequence[str], model: type[Section]) -> tuple[list[str], list[
 
 
 def _flag(name: str, words: list[str], has_equals: bool, model: type[Section]) -> _Flag:
-    """Find the field that a flag names.
-
-    `-` means `_`, except in names that the user chose, such as a policy's: the keys of mappings,
-    unless these hold keyword arguments of any type.
-    """
+    """Find the field that a flag names; `-` means `_`, except in names that the user chose."""
     kind: Any = model
     is_open, is_known, parts = False, True, []
     for part in name.split("."):
@@ -133,43 +133,13 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Section)
 
 
-def _unknown(key: str, model: type[Section]) -> str:
-    keys = fields_of(model)
-    if keys.get(key) is None:
-        return unknown_key(key, model, "--")
-    example = next(each for each in keys if each.startswith(f"{key}."))
-    return f"--{key} is a section; name one of its keys, as in --{example}"
-
-
-def _value_words(flag: _Flag) -> tuple[list[str], list[str]]:
-    """Return the words that are a flag's value, and those behind it."""
-    count = count_words(flag.words, flag.kind)
-    if flag.has_equals:
-        if count > 1 and is_number(flag.words[1]):
-            raise ConfigError(
-                f"what is {flag.words[1]!r} for? --{flag.key}= ends with what it says; write "
-                f"--{flag.key} {' '.join(flag.words)}"
-            )
-        count = 1
-    value = flag.words[:count] or (["true"] if is_switch(flag.kind) else [])
-    if not value and not is_tuple(flag.kind):
-        raise ConfigError(f"--{flag.key} needs a value")
-    return value, flag.words[count:]
-
-
-def _pairs(flag: _Flag) -> dict[str, str]:
-    """Return the mapping that words such as `agent_0=me agent_1=random` describe."""
-    found = {}
-    for word in flag.words:
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise ConfigError(
-                f"--{flag.key} {word}: it needs AGENT=POLICY, as in --{flag.key} agent_0=random"
-            )
-        found[name] = value
-    if not found:
-        raise ConfigError(f"--{flag.key} needs AGENT=POLICY, as in --{flag.key} agent_0=random")
-    return found
+def _pairs(key: str, words: Sequence[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    wrong = [word for word, parts in zip(words, pairs, strict=True) if not all(parts)]
+    if wrong or not pairs:
+        found = f" {wrong[0]}: it" if wrong else ""
+        raise ConfigError(f"--{key}{found} needs AGENT=POLICY, as in --{key} agent_0=random")
+    return {name: value for name, _, value in pairs}
 
 
 def flags_with_several(
@@ -177,8 +147,7 @@ def flags_with_several(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield each flag that takes several words, of which the last may not be meant for it."""
     for flag in _split(words, model)[1]:
-        count = len(flag.words)
-        if count > 1 and not flag.has_equals and count_words(flag.words, flag.kind) == count:
+        if flag.size > 1:
             yield flag.key, flag.words
 
 
@@ -196,7 +165,8 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
     if name and len(words) == 1:
         return {name: value_of([words[0]], kind)}
     raise ConfigError(
-        f"what is {words[1 if name else 0]!r} for? Options are --NAME VALUE; see --help"
+        f"what is {words[1 if name else 0]!r} for? Options are --NAME VALUE, or --NAME [A,B] of a "
+        "list; see --help"
     )
 
 
@@ -250,3 +220,79 @@ def wrapped(text: str, indent: str = "") -> str:
     width = shutil.get_terminal_size().columns
     parts = text.split("\n\n")
     return "\n\n".join(textwrap.fill(part, width, subsequent_indent=indent) for part in parts)
+
+
+def is_tuple(kind: Any) -> bool:
+    """Return whether a field of this type takes any number of words."""
+    return get_origin(kind) is tuple
+
+
+def is_switch(kind: Any) -> bool:
+    """Return whether a field of this type is a boolean, so that its flag needs no value."""
+    choices = set(_choices(kind))
+    return bool in choices and choices <= {bool, types.NoneType}
+
+
+def takes_pairs(kind: Any) -> bool:
+    """Return whether a field of this type maps texts to texts, as in `--seat agent_0=random`."""
+    return get_origin(kind) is dict and get_args(kind) == (str, str)
+
+
+def takes_texts(kind: Any) -> bool:
+    """Return whether a field of this type may hold several texts or paths."""
+    inside = [
+        each for one in _choices(kind) if is_tuple(one) for each in _choices(get_args(one)[0])
+    ]
+    return bool(inside) and not any(each in (int, float) or is_tuple(each) for each in inside)
+
+
+def _is_yaml(word: str) -> bool:
+    return word[:1] + word[-1:] in ("[]", "{}")
+
+
+def value_of(words: list[str], kind: Any) -> Any:
+    """Return the value that words mean for a field of type `kind`; only a tuple may have none."""
+    choices = _choices(kind)
+    tuples = [one for one in choices if is_tuple(one)]
+    if tuples and len(words) == 1 and words[0].startswith("["):
+        listed = _read_yaml(words[0], as_texts=takes_texts(kind))
+        if isinstance(listed, list):
+            is_nested = any(is_tuple(one) for one in _choices(get_args(tuples[0])[0]))
+            is_one = is_nested and not all(isinstance(one, list) for one in listed)
+            return [listed] if is_one else listed
+    if is_tuple(kind):
+        return [_value_of_word(word, get_args(kind)[0]) for word in words]
+    value = _value_of_word(words[0], kind)
+    return [words[0]] if tuples and type(value) not in (int, float, types.NoneType) else value
+
+
+def _value_of_word(word: str, kind: Any) -> Any:
+    choices = _choices(kind)
+    if word in [value for one in choices for value in get_args(one) if get_origin(one) is Literal]:
+        return word
+    if word in NONE and (types.NoneType in choices or str not in choices):
+        return None
+    if Path in choices:
+        return os.path.expanduser(word)
+    value = _read_yaml(word)
+    may_be_number = type(value) in (int, float) and {int, float} & set(choices)
+    return word if str in choices and not may_be_number else value
+
+
+def _choices(kind: Any) -> list[Any]:
+    """Return the members of a union, without constraints."""
+    if get_origin(kind) is Annotated:
+        return _choices(get_args(kind)[0])
+    if get_origin(kind) in (Union, types.UnionType):
+        return [one for part in get_args(kind) for one in _choices(part)]
+    return [kind]
+
+
+def _read_yaml(word: str, as_texts: bool = False) -> Any:
+    """Read a word as YAML; what is no YAML stays a text, and `as_texts` all that is in a list."""
+    import yaml
+
+    try:
+        return yaml.load(word, Loader=yaml.BaseLoader) if as_texts else read_yaml(word)
+    except (yaml.YAMLError, ValueError):  # also numbers of thousands of digits
+        return word

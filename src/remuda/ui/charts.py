@@ -23,15 +23,13 @@ from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 log = logging.getLogger(__name__)
 
 Numbers = npt.NDArray[np.float64]
-Point = tuple[float, float, int]
-"""Place, value and weight."""
+Point = tuple[float, float, int]  # place, value and weight
 
 PALETTE = (
     *("#3366b0", "#d9722e", "#2e9673", "#b8436d", "#8a63c9"),
     *("#c79a1b", "#3ba3c4", "#7d5a44", "#7d8a2e", "#5b6470"),
 )
-FEW = len(PALETTE)
-"""Policies up to which each has a distinct colour and a place in the legend."""
+FEW = len(PALETTE)  # policies up to which each has a distinct colour and a place in the legend
 
 SHARE_COLOURS = {
     "env": "#3366b0",
@@ -44,16 +42,14 @@ SHARE_COLOURS = {
 
 def draw_charts(summary: RunSummary) -> dict[str, Picture]:
     """Draw all charts that there are data for, by their names."""
-    captions = {
-        "learning": "Return and loss of each policy over the turns played.",
-        "throughput": "Speed of the actor and the learners over time.",
-        "game": "Episode metrics over the turns played.",
-    }
-    draw = {"learning": learning_chart, "throughput": throughput_chart}
+    kinds = [
+        ("learning", "Return and loss of each policy over the turns played.", learning_chart),
+        ("throughput", "Speed of the actor and the learners over time.", throughput_chart),
+    ]
     if summary.episode_metrics:
-        draw["game"] = game_chart
+        kinds.append(("game", "Episode metrics over the turns played.", game_chart))
     with look():
-        found = [Picture(n, captions[n], captions[n], chart(summary)) for n, chart in draw.items()]
+        found = [Picture(name, words, words, draw(summary)) for name, words, draw in kinds]
         if summary.files.ledger.is_file():
             found.append(payoffs_picture(summary))
     return {picture.name: picture for picture in found}
@@ -88,8 +84,7 @@ LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
     ("Loss", lambda policy: policy.loss),
     ("Policy loss", lambda policy: policy.policy_loss),
     ("Value loss", lambda policy: policy.value_loss),
-)
-"""The charts below the return: the total, and its parts where a learner records them."""
+)  # the charts below the return: the total, and its parts where a learner records them
 
 
 def game_chart(summary: RunSummary) -> Figure:
@@ -107,8 +102,7 @@ def game_chart(summary: RunSummary) -> Figure:
     return figure
 
 
-MOST = 24
-"""Members in the picture of payoffs in training."""
+MOST = 24  # members in the picture of payoffs in training
 
 
 def payoffs_picture(summary: RunSummary) -> Picture:
@@ -175,7 +169,6 @@ def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
 
 
 def _spans_decades(axes: Axes) -> bool:
-    """Return whether a logarithmic axis suits the lines: all positive, over a wide range."""
     drawn = [np.asarray(line.get_ydata(), np.float64) for line in axes.lines]
     values = np.concatenate([*drawn, np.zeros(0)])
     return bool(values.size and values.min() > 0 and values.max() > 30 * values.min())
@@ -226,13 +219,10 @@ def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> No
     axes.legend(areas[::-1], names[::-1], handlelength=1.0, handleheight=1.0, **BESIDE)
 
 
-BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
-"""The place of legends."""
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}  # legends
 
-LONGEST = 24
-"""Letters of a name in a legend."""
-WIDTH = 9.6
-"""Inches of a chart."""
+LONGEST = 24  # letters of a name in a legend
+WIDTH = 9.6  # inches of a chart
 
 
 def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
@@ -250,7 +240,6 @@ def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[A
 def _curve(
     axes: Axes, points: Iterable[Point], colour: Any, name: str, crowded: bool = False
 ) -> None:
-    """Draw a smooth line over its points; of many lines, the smooth one alone."""
     x, y, weights = np.array([*points], np.float64).reshape(-1, 3).T
     if x.size == 1:
         axes.plot(x, y, "o", color=colour, label=name, markersize=5, clip_on=False, zorder=3)
@@ -262,10 +251,7 @@ def _curve(
 
 
 def smooth(values: Numbers, weights: Numbers) -> Numbers:
-    """Return the weighted mean in a centred window of a twentieth of all values.
-
-    The window is cut off at the ends. Fewer than 40 values are returned unchanged.
-    """
+    """Return the weighted mean in a centred window of a twentieth of all values."""
     place = np.arange(len(values))
     reach = len(values) // 40
     sums = np.concatenate([[0.0], np.cumsum(values * weights)])
@@ -281,7 +267,6 @@ def _series(
     value: Callable[[PolicyRecord], float | None],
     place: Callable[[Record], float] = lambda record: record.turns,
 ) -> Iterator[Point]:
-    """Yield the known values of a policy."""
     for record in records:
         number = value(record.policies[policy]) if policy in record.policies else None
         if number is not None:
@@ -289,7 +274,6 @@ def _series(
 
 
 def _finish(figure: Figure, unit: str, named: Axes) -> None:
-    """Name the common axis, add the legend beside the panel `named`, and set the margins."""
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
     labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]

@@ -8,38 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from remuda.config import Config, Section, all_presets
 from remuda.errors import ConfigError, RemudaError
 from remuda.output import OutputError, unfailing
 from remuda.ui.arguments import help_of, read_options, wrapped
-from remuda.ui.commands.analysis import AnalyseOptions, analyse
-from remuda.ui.commands.dashboard import DashboardOptions, dashboard
-from remuda.ui.commands.exploit import ExploitOptions, exploit
-from remuda.ui.commands.games import GamesOptions, PlayOptions, games, play
-from remuda.ui.commands.one_run import (
-    EvaluateOptions,
-    ReportOptions,
-    StatusOptions,
-    WatchOptions,
-    evaluate,
-    report,
-    status,
-    watch,
-)
-from remuda.ui.commands.psro import PsroOptions, psro
-from remuda.ui.commands.several_runs import (
-    ONE_OF_SEEDS,
-    CompareOptions,
-    RunsOptions,
-    TournamentOptions,
-    compare,
-    runs,
-    tournament,
-)
-from remuda.ui.commands.train import train, train_one_of_seeds
-from remuda.ui.interrupts import INTERRUPTED, exit_message, set_exit_hints
+from remuda.ui.commands import games, one_run, options, several_runs, solvers
+from remuda.ui.commands import train as training
+from remuda.ui.program import INTERRUPTED, exit_message, set_exit_hints
 from remuda.user_code import naming_user_code
 from remuda.version import __version__
 
@@ -48,13 +26,11 @@ from remuda.version import __version__
 class Command:
     """A word after `remuda`."""
 
-    run: Callable[[Any], int]
-    """Takes the options, or the words behind the command if it `takes_words`."""
+    run: Callable[[Any], int]  # options, or words if it `takes_words`
     options: type[Section] | None = None
     positional: str = ""
     takes_words: bool = False
-    is_long: bool = False
-    """It works for long, and continues when nothing reads its output any more."""
+    is_long: bool = False  # it works for long, and continues when nothing reads its output any more
 
     @property
     def summary(self) -> str:
@@ -69,25 +45,27 @@ class Command:
 
 
 COMMANDS = {
-    "train": Command(train, Config, "game", takes_words=True, is_long=True),
-    "status": Command(status, StatusOptions, "run"),
-    "evaluate": Command(evaluate, EvaluateOptions, "run", is_long=True),
-    "tournament": Command(tournament, TournamentOptions, "run", is_long=True),
-    "analyse": Command(analyse, AnalyseOptions, "sources"),
-    "exploit": Command(exploit, ExploitOptions, "target", takes_words=True, is_long=True),
-    "psro": Command(psro, PsroOptions, "game", takes_words=True, is_long=True),
-    "watch": Command(watch, WatchOptions, "run"),
-    "report": Command(report, ReportOptions, "run"),
-    "runs": Command(runs, RunsOptions, "directory"),
-    "dashboard": Command(dashboard, DashboardOptions, "directory"),
-    "compare": Command(compare, CompareOptions, "runs"),
-    "games": Command(games, GamesOptions, "game"),
-    "play": Command(play, PlayOptions, "game"),
+    "train": Command(training.train, Config, "game", takes_words=True, is_long=True),
+    "status": Command(one_run.status, one_run.StatusOptions, "run"),
+    "evaluate": Command(one_run.evaluate, one_run.EvaluateOptions, "run", is_long=True),
+    "tournament": Command(
+        several_runs.tournament, several_runs.TournamentOptions, "run", is_long=True
+    ),
+    "analyse": Command(several_runs.analyse, several_runs.AnalyseOptions, "sources"),
+    "exploit": Command(
+        solvers.exploit, solvers.ExploitOptions, "target", takes_words=True, is_long=True
+    ),
+    "psro": Command(solvers.psro, solvers.PsroOptions, "game", takes_words=True, is_long=True),
+    "watch": Command(one_run.watch, one_run.WatchOptions, "run"),
+    "report": Command(one_run.report, one_run.ReportOptions, "run"),
+    "runs": Command(several_runs.runs, several_runs.RunsOptions, "directory"),
+    "dashboard": Command(several_runs.dashboard, several_runs.DashboardOptions, "directory"),
+    "compare": Command(several_runs.compare, several_runs.CompareOptions, "runs"),
+    "games": Command(games.games, games.GamesOptions, "game"),
+    "play": Command(games.play, options.PlayOptions, "game"),
 }
-
-
-UNLISTED = {ONE_OF_SEEDS: Command(train_one_of_seeds, is_long=True)}
-"""Commands by which Remuda starts processes."""
+# Remuda starts processes by it.
+UNLISTED = {several_runs.ONE_OF_SEEDS: Command(training.train_one_of_seeds, is_long=True)}
 
 EXIT_CODES = (
     "exit code: 0: success. 1: something failed, or cannot be done with the runs that exist; the "
@@ -100,33 +78,20 @@ EXIT_CODES = (
 
 def usage() -> str:
     """Return what `remuda --help` prints."""
-    lines = [
-        f"remuda {__version__}: train many policies at once, in environments they share",
-        "",
-        "usage: remuda COMMAND [OPTIONS]",
-        "",
-    ]
     calls = [f"  {name} {command.positional.upper()}" for name, command in COMMANDS.items()]
     widest = max(map(len, calls)) + 2
-    lines += [
+    commands = [
         wrapped(f"{call:<{widest}}{command.summary}", " " * widest)
         for call, command in zip(calls, COMMANDS.values(), strict=True)
     ]
-    lines += [
-        "",
-        "`remuda COMMAND --help` lists the options of a command. To begin with:",
-        "",
-        "  remuda games",
-        "  remuda play cleanup --policy division_of_labour",
-        "  remuda train treasure_hunt",
-        "  remuda train treasure_hunt --run.seconds 60 --policies.agent_0.learning_rate 1e-3",
-        "  remuda train --config my_run.yaml --seed 3",
-        "  remuda train --resume runs/treasure_hunt-20261121-101500",
-        "  remuda train treasure_hunt --seeds 5",
-        "",
-        wrapped(EXIT_CODES),
-    ]
-    return "\n".join(lines)
+    title = f"remuda {__version__}: train many policies at once, in environments they share"
+    text = _help_texts()[0].format(commands="\n".join(commands))
+    return f"{title}\n\n{text}\n{wrapped(EXIT_CODES)}"
+
+
+def _help_texts() -> list[str]:
+    """Return the texts for all commands, and for `train`."""
+    return Path(__file__).with_name("help.txt").read_text(encoding="utf-8").split("====\n")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -184,18 +149,6 @@ def _help(name: str, command: Command) -> str:
     text = help_of(command.options, f"remuda {name}", command.positional)
     if command.options is Config:
         presets = "; ".join(f"{each}, for {preset.suits}" for each, preset in all_presets().items())
-        parts = (
-            "--resume RUN continues a run from its newest checkpoint; flags override its "
-            "configuration. --resume auto is for batch queues: it continues the run that the same "
-            "command began and did not finish (or that is in --run.directory), or begins one.",
-            "--seeds N trains so many seeds one after the other, or --jobs J at a time, in one "
-            "directory with one report; --resume of that directory trains the seeds that are left.",
-            "--config FILE reads the same keys from a YAML file; flags override it. Of several, "
-            "--config A --config B, each overrides those before it.",
-            f"--preset NAME, below all of them, is for a kind of environment: {presets}.",
-            "Of one policy or of the game: --policies.agent_0.learning_rate 1e-3, "
-            "--env.options.num_agents 4.",
-            EXIT_CODES,
-        )
-        text += "\n\n" + wrapped("\n\n".join(parts))
+        more = _help_texts()[1].format(presets=presets)
+        text += "\n\n" + wrapped(f"{more}\n{EXIT_CODES}")
     return text

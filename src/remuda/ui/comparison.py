@@ -1,32 +1,29 @@
-"""Compare runs; those that differ only by their seed are one group."""
+"""Compare runs: groups that differ only by their seed, and the scores of their policies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
 
 from remuda.config import by_leaf, load_config
+from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.result import Result
-from remuda.ui.comparison_groups import (
-    Comparison,
-    RunGroup,
-    rows_of,
-    same_seeds,
-    way_words,
-    without_common,
-)
-from remuda.ui.found_runs import find_runs
-from remuda.ui.summary import RunSummary, read_run
+from remuda.ui.html import with_pictures
+from remuda.ui.numbers import NOTHING, with_error
+from remuda.ui.summary import PolicySummary, RunSummary, find_runs, read_run
+from remuda.ui.tables import table_of
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}
-"""Keys in which runs of one group may differ; only the seed changes what they learn."""
-NAMED = 3
-"""The most settings in the name of a group."""
+ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # runs of a group may differ
+NAMED = 3  # the most settings in the name of a group
 
 
 def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Comparison:
@@ -41,7 +38,7 @@ def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Co
         RunDirectoryError: one of them is no run, has not ended, or is damaged.
     """
     paths: dict[Path, None] = {}
-    for path in map(_path, _listed(runs)):
+    for path in _paths(runs):
         found = [path] if (path / "config.yaml").is_file() else find_runs(path)
         if not found:
             raise RunDirectoryError(f"{path} is no run directory, and there is none in it")
@@ -51,26 +48,22 @@ def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Co
     return Comparison(tuple(_groups([read_run(path) for path in paths])))
 
 
-def _listed(runs: Any) -> Iterable[Any]:
+def _paths(runs: Any) -> Iterator[Path]:
     if _path_of(runs) is not None:
-        return (runs,)
+        runs = (runs,)
     if isinstance(runs, Mapping) or not isinstance(runs, Iterable):
         raise UsageError(f"compare: give runs in a list; this is {runs!r}")
-    return runs
-
-
-def _path(run: Any) -> Path:
-    path = _path_of(run)
-    if path is None:
-        raise UsageError(
-            "compare: a run is its directory, what train returned or what load opened; this is "
-            f"{run!r}"
-        )
-    return path
+    for run in runs:
+        path = _path_of(run)
+        if path is None:
+            raise UsageError(
+                "compare: a run is its directory, what train returned or what load opened; this "
+                f"is {run!r}"
+            )
+        yield path
 
 
 def _path_of(run: Any) -> Path | None:
-    """Return the directory of a run, a `Result`, or an opened run; None: it is none of these."""
     if isinstance(run, str | Path):
         return Path(run).expanduser()
     path = run.directory if isinstance(run, Result) else getattr(run, "path", None)
@@ -82,13 +75,12 @@ def _groups(runs: Sequence[RunSummary]) -> Iterator[RunGroup]:
     for run in runs:
         settings = _settings(run)
         groups.setdefault(repr(settings), (settings, []))[1].append(run)
-    names = _names([settings for settings, _ in groups.values()])
+    names = group_names([settings for settings, _ in groups.values()])
     for name, (_, members) in zip(names, groups.values(), strict=True):
         yield RunGroup(name, tuple(sorted(members, key=lambda run: run.ending["seed"])))
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
-    """Return the settings that runs of one group have in common, by key."""
     try:
         tree = load_config(run.config).resolved()
     except ConfigError:
@@ -96,7 +88,7 @@ def _settings(run: RunSummary) -> dict[str, Any]:
     return {key: value for key, value in by_leaf(tree).items() if key not in ASIDE}
 
 
-def _names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return names of groups: the settings in which they differ; of a single one, its game."""
     keys = dict.fromkeys(key for group in groups for key in group)
     differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
@@ -131,11 +123,6 @@ def _setting(name: str, value: Any) -> str:
 
 def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Print a table of the scores of each group."""
-    from rich.console import Console
-    from rich.text import Text
-
-    from remuda.ui.tables import table_of
-
     console = console or Console()
     evaluated = f"{way_words(comparison)} return"
     table = table_of("runs", "policy", "seeds", evaluated, "in training", "turns", texts=2)
@@ -145,3 +132,210 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     console.print("[dim]mean over seeds ± its standard error[/]")
     for note in (*without_common(comparison), *same_seeds(comparison)):
         console.print(Text(note))
+
+
+FEW = 4  # the most policies that are shown one by one; of more, the mean is shown
+MEAN = "mean"  # the name of the mean over all policies
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over runs."""
+
+    mean: float
+    standard_error: float | None
+    """Standard error of the mean, over runs: s / sqrt(n). None: there is one run."""
+    runs: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Score | None:
+        """Return the mean of one number for each run; None: there are none."""
+        if not values:
+            return None
+        error = None
+        if len(values) > 1:
+            error = statistics.stdev(values) / math.sqrt(len(values))
+        return Score(statistics.fmean(values), error, len(values))
+
+    @property
+    def words(self) -> str:
+        """The mean and its standard error in words."""
+        return with_error(self.mean, self.standard_error)
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ only by their seed."""
+
+    name: str
+    """The settings in which it differs from the other groups."""
+    runs: tuple[RunSummary, ...]
+    """In the order of their seeds."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of its runs."""
+        return tuple(run.ending["seed"] for run in self.runs)
+
+    @property
+    def way(self) -> str:
+        """How policies play in evaluation: `greedy`, or `sampled` (with exploration)."""
+        return self.runs[0].way_configured
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Policies that all of its runs have."""
+        first, *others = ([policy.name for policy in run.policies] for run in self.runs)
+        return tuple(name for name in first if all(name in other for other in others))
+
+    def evaluated(self, policy: str = MEAN) -> Score | None:
+        """Return the return of a policy in the evaluation after training; `MEAN`: of all policies.
+
+        Runs whose last evaluation was greedy although the group's are sampled, or the reverse, do
+        not count.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
+        runs = [run for run in self.runs if run.way == self.way]
+        return self._score(policy, lambda found: found.evaluated_return, runs)
+
+    def in_training(self, policy: str = MEAN) -> Score | None:
+        """Return the return of a policy in the last tenth of training; `MEAN`: of all policies.
+
+        Raises:
+            UsageError: no run of the group has such a policy.
+        """
+        return self._score(policy, lambda found: found.training_return, self.runs)
+
+    def _score(
+        self,
+        policy: str,
+        value: Callable[[PolicySummary], float | None],
+        runs: Sequence[RunSummary],
+    ) -> Score | None:
+        there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
+        if policy != MEAN and policy not in there:
+            raise UsageError(
+                f"there is no policy {policy!r} in {self.name}; there are {', '.join(there)}, and "
+                f"{MEAN!r} of all"
+            )
+        found = []
+        for run in runs:
+            values = [value(each) for each in run.policies if policy in (MEAN, each.name)]
+            known = [each for each in values if each is not None]
+            if known:
+                found.append(statistics.fmean(known))
+        return Score.of(found)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups of runs, in the order in which they were named."""
+
+    groups: tuple[RunGroup, ...]
+
+    @cached_property
+    def policies(self) -> tuple[str, ...]:
+        """The rows of each group: the policies that all groups have, or `MEAN`."""
+        first, *others = (group.policies for group in self.groups)
+        if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
+            return (MEAN,)
+        return first
+
+    def report(self, directory: Path | str) -> Path:
+        """Write a page with a table and learning curves; returns its path.
+
+        Raises:
+            RunDirectoryError: the directory is a run's, or cannot be written.
+        """
+        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib is slow to import
+
+        directory = Path(directory)
+        if (directory / "config.yaml").exists():
+            raise RunDirectoryError(f"{directory} is a run; name another directory for the report")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
+        write_file(directory / "learning.png", draw_curves(self))
+        page = directory / "report.html"
+        write_file(page, with_pictures(page_of(self), directory).encode())
+        return page
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return {"groups": [_summary(group, self.policies) for group in self.groups]}
+
+
+def _summary(group: RunGroup, policies: Sequence[str]) -> dict[str, Any]:
+    def plain(score: Score | None) -> dict[str, Any] | None:
+        return None if score is None else dict(vars(score))
+
+    return {
+        "name": group.name,
+        "runs": [str(run.files.path) for run in group.runs],
+        "seeds": list(group.seeds),
+        "play": group.way,
+        "policies": {
+            name: {
+                "evaluated": plain(group.evaluated(name)),
+                "in_training": plain(group.in_training(name)),
+            }
+            for name in dict.fromkeys((*policies, *group.policies))
+        },
+    }
+
+
+def way_words(comparison: Comparison) -> str:
+    """Return how policies play in evaluation: `greedy`, `sampled`, or both."""
+    return " or ".join(dict.fromkeys(group.way for group in comparison.groups))
+
+
+def without_common(comparison: Comparison) -> list[str]:
+    """Return a note if the runs have no policy in common, so that means are shown."""
+    shared = set.intersection(*(set(group.policies) for group in comparison.groups))
+    if shared or sum(len(group.runs) for group in comparison.groups) < 2:
+        return []
+    return [
+        "these runs have no policy in common: each row is the mean over the policies of a run; "
+        "`remuda report RUN` shows them one by one"
+    ]
+
+
+def same_seeds(comparison: Comparison) -> list[str]:
+    """Return notes on runs of one group that have the same seed."""
+    found = []
+    for group in comparison.groups:
+        twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
+        if twice:
+            seeds = ", ".join(map(str, twice))
+            found.append(f"{group.name}: several runs have the seed {seeds}; each counts as a run")
+    return found
+
+
+def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the rows of the table: the group, named once, the policy, and cells in words."""
+    for group in comparison.groups:
+        turns = [run.ending["turns"] for run in group.runs]
+        span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")
+        way = f", {group.way}" if " or " in way_words(comparison) else ""
+        for i, name in enumerate(comparison.policies):
+            evaluated, training = group.evaluated(name), group.in_training(name)
+            count = len(group.runs[0].policies)
+            shown = f"mean of {count}" if name == MEAN and MEAN not in group.policies else name
+            yield (
+                group.name if i == 0 else "",
+                shown,
+                (
+                    str(len(group.runs)),
+                    NOTHING if evaluated is None else _counted(evaluated, group) + way,
+                    NOTHING if training is None else _counted(training, group),
+                    span,
+                ),
+            )
+
+
+def _counted(score: Score, group: RunGroup) -> str:
+    of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
+    return score.words + of

@@ -8,34 +8,21 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from remuda.ui.charts import (
-    Numbers,
-    mean_returns,
-    new_panels,
-    palette,
-    say_if_empty,
-    smooth,
-)
-from remuda.ui.comparison_groups import MEAN, Comparison, RunGroup, rows_of, same_seeds, way_words
+from remuda.ui.charts import Numbers, mean_returns, new_panels, palette, say_if_empty, smooth
+from remuda.ui.comparison import MEAN, Comparison, RunGroup, rows_of, same_seeds, way_words
 from remuda.ui.dashboard.curves import band_of
 from remuda.ui.html import render
 from remuda.ui.numbers import NOTHING, clock, number
 from remuda.ui.pictures.drawing import QUIET, Picture, count_along_x, look
 from remuda.ui.summary import RunSummary, returns
 
-POINTS = 240
-"""Places along the turns at which seeds are averaged."""
-LONGEST = 60
-"""Letters of a group's name in the legend."""
-LINE = 120
-"""Letters in a line of the legend."""
+POINTS = 240  # places along the turns at which seeds are averaged
+LONGEST = 60  # letters of a group's name in the legend
+LINE = 120  # letters in a line of the legend
 
 
 def draw_curves(comparison: Comparison) -> bytes:
-    """Draw learning curves as a PNG: a panel for each policy; of each group the mean, and its band.
-
-    The band is one standard error on each side of the mean over seeds; thin lines are the seeds.
-    """
+    """Draw learning curves as a PNG: a panel for each policy, in it the mean of each group."""
     names = comparison.policies
     titles = ["Return per episode" + ("" if name == MEAN else f": {name}") for name in names]
     with look():

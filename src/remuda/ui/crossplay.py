@@ -1,31 +1,50 @@
-"""Set up `remuda tournament` between policies of several runs: the entrants and the game."""
+"""Set up `remuda tournament` and `remuda.tournament`: the entrants, and the game they play."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from remuda.crossplay import setup_of_entrants
+from remuda.config import plain_data
+from remuda.config.faults import LONGEST_SHOWN
+from remuda.config.sections import fault_of_path
+from remuda.coordinator.run_directory import RunDirectory
+from remuda.crossplay import (
+    Tournament,
+    play_setup,
+    play_setup_until,
+    setup_of_entrants,
+    setup_of_snapshots,
+)
 from remuda.envs.registry import find_game
-from remuda.errors import ConfigError, UsageError
+from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
+from remuda.evaluation import Limits
+from remuda.own_code import name_scripted
+from remuda.policy_inputs import check_switch
+from remuda.publish.snapshot import Snapshot
 from remuda.saved import Reference, SavedPolicies
 from remuda.saved_games import check_not_both, game_of_runs, is_meant_of_run, open_runs
-from remuda.tournaments.entrants import Entrant, TournamentSetup
-from remuda.tournaments.record import read_description
+from remuda.saved_weights import load_run
+from remuda.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
+from remuda.tournaments.record import kept_weights, read_description
+from remuda.tournaments.until import MATCHES
+from remuda.trained import Policy
+from remuda.types import Floats
 from remuda.ui.numbers import distinct
 
-TOURNAMENTS = Path("runs/tournaments")
-"""The directory of tournaments whose directory is not named."""
+if TYPE_CHECKING:
+    from remuda.ui.tournament import MatchProgress
+
+TOURNAMENTS = Path("runs/tournaments")  # the directory of tournaments whose directory is not named
 RECORDED = (
     *("run", "checkpoints", "game", "env", "scripted", "seed", "sampled"),
     *("episodes", "until", "matches"),
-)
-"""The options that a tournament's directory records, so that `--resume` needs none of them."""
-RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")
-"""The options that are allowed with `--resume`."""
+)  # the options that a tournament's directory records, so that `--resume` needs none of them
+RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")  # with --resume
 
 
 @dataclass(frozen=True)
@@ -34,14 +53,10 @@ class Crossplay:
 
     game: str
     options: Mapping[str, Any]
-    entrants: Mapping[str, Entrant]
-    """Entrants in the order in which the user named them."""
-    sources: Mapping[str, str]
-    """Directories of the runs of trained entrants."""
-    taken: Mapping[str, str]
-    """For each agent, the scripted policy that plays its seat in every match."""
-    notes: tuple[str, ...] = ()
-    """Notes for the user, as of a run that learned in another game than is played."""
+    entrants: Mapping[str, Entrant]  # entrants in the order in which the user named them
+    sources: Mapping[str, str]  # directories of the runs of trained entrants
+    taken: Mapping[str, str]  # by agent, the scripted policy of its seat
+    notes: tuple[str, ...] = ()  # as of a run that learned in another game
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """Return the tournament with a seed."""
@@ -70,13 +85,7 @@ def options_to_record(
 
 
 def recorded_options(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a tournament that continues, from its directory, under those `given`.
-
-    Raises:
-        ConfigError: an option is not allowed with `--resume`.
-        RunDirectoryError: it is no directory of a tournament, or damaged.
-        UsageError: the tournament was not begun by the command.
-    """
+    """Return the recorded options of a tournament, under those `given`."""
     for key in given:
         if key not in RESUMED:
             raise ConfigError(
@@ -98,7 +107,6 @@ def recorded_options(directory: Path, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _absolute(word: str) -> str:
-    """Return a run, or a policy of one, with the absolute path of the run."""
     if not is_meant_of_run(word):
         return word
     run = Reference.parse(word).run
@@ -117,21 +125,7 @@ def set_up(
     options: Mapping[str, Any],
     scripted: Mapping[str, str] | None = None,
 ) -> Crossplay:
-    """Find the entrants and the game.
-
-    Args:
-        words: each `RUN:policy`, with a version or not; `RUN:all` for all policies of a run;
-            `RUN:all@frozen` for all members that do not change; or a scripted policy.
-        game: its name; empty: that of the first run, with its options.
-        options: of the game; they override those of the first run.
-        scripted: by agent, the scripted policy of its seat; it overrides that of the first run.
-
-    Raises:
-        ConfigError: no game is known, or it has no policy of that name.
-        UsageError: a run has no such policy or version.
-        RunDirectoryError: there is no such run, or it is damaged.
-        CheckpointError: a checkpoint is missing or damaged.
-    """
+    """Find the entrants that words name, and the game; empty: that of the first run."""
     opened = open_runs(words)
     notes: tuple[str, ...] = ()
     if not game:
@@ -158,16 +152,13 @@ def set_up(
 class _Found(NamedTuple):
     """An entrant that a word of the command line names."""
 
-    own: str
-    """Its name without that of its run."""
+    own: str  # its name without that of its run
     full: str
     who: Entrant
-    run: str = ""
-    """The directory of the run that trained it; empty: it is scripted."""
+    run: str = ""  # the directory of the run that trained it; empty: it is scripted
 
 
 def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
-    """Return the entrants that a word names: one, or all of a run."""
     if not is_meant_of_run(word):
         return [_Found(word, word, word)]
     reference = Reference.parse(word)
@@ -188,3 +179,219 @@ def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
     name = reference.which and f"{reference.policy or learned.name}@{reference.which}"
     own = name or learned.name
     return [_Found(own, f"{run}:{own}", learned.player, whole)]
+
+
+Key = tuple[str, int, str]  # policy, version and digest of its weights
+
+
+def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Return the tournament of a directory, and by trained entrant the directory of its run."""
+    record = read_description(directory)
+    asked, sources = record["asked"], record["asked"]["sources"]
+    players = _find_all(directory, record["entrants"], sources)
+    seed, sampled = record["seed"], record["sampled"]
+    if asked.get("checkpoints_of"):
+        snapshots = {
+            each["name"]: {
+                member["policy"]: players[sources[each["name"]], _key(member)].snapshot
+                for member in each["members"]
+                if "scripted" not in member
+            }
+            for each in record["entrants"]
+        }
+        config = RunDirectory.open(Path(asked["checkpoints_of"])).read_config()
+        return setup_of_snapshots(config, snapshots, seed, sampled), sources
+    entrants: dict[str, Entrant] = {}
+    for each in record["entrants"]:
+        (member,) = each["members"]
+        name = each["name"]
+        entrants[name] = member.get("scripted") or players[sources[name], _key(member)]
+    played = (record["game"], record["options"], entrants, seed, sampled)
+    return setup_of_entrants(*played, record.get("scripted")), sources
+
+
+def _key(member: Mapping[str, Any]) -> Key:
+    return str(member["policy"]), int(member["version"]), str(member["weights"])
+
+
+def _find_all(
+    directory: Path, entrants: list[Any], sources: Mapping[str, str]
+) -> dict[tuple[str, Key], Player]:
+    wanted: dict[str, dict[Key, str]] = {}
+    for each in entrants:
+        for member in each["members"]:
+            if "scripted" not in member:
+                wanted.setdefault(sources[each["name"]], {})[_key(member)] = each["name"]
+    found: dict[tuple[str, Key], Player] = {}
+    weights = kept_weights(directory)
+    for run, names in wanted.items():
+        saved = SavedPolicies(RunDirectory.open(Path(run)))
+        players = _in_tournament(saved, names, weights)
+        players |= _in_run(saved, {key: name for key, name in names.items() if key not in players})
+        found |= {(run, key): player for key, player in players.items()}
+        gone = [key for key in names if key not in players]
+        if gone:
+            policy, version, _ = gone[0]
+            more = f" (and {len(gone) - 1} others)" if len(gone) > 1 else ""
+            raise UsageError(
+                f"{directory} cannot be continued: {names[gone[0]]}{more} played version "
+                f"{version} of {policy}, which {run} does not keep any more; begin another "
+                "tournament"
+            )
+    return found
+
+
+def _in_tournament(
+    saved: SavedPolicies, names: Mapping[Key, str], weights: Mapping[str, Floats]
+) -> dict[Key, Player]:
+    specs = {spec.name: spec for spec in saved.specs}
+    found = {}
+    for key in names:
+        policy, version, digest = key
+        if digest in weights and policy in specs:
+            snapshot = Snapshot(weights[digest], version, 0, 0.0)
+            if weights_digest(snapshot) == digest:
+                found[key] = Player(specs[policy], snapshot, saved.agent_of(specs[policy]))
+    return found
+
+
+def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]:
+    if not names:
+        return {}
+    versions = {version for _, version, _ in names}
+    specs = {spec.name: spec for spec in saved.specs}
+    found: dict[Key, Player] = {}
+    for name, snapshot in _kept(saved):
+        if snapshot.version not in versions:
+            continue
+        digest = weights_digest(snapshot)
+        for key in names:
+            policy = key[0]
+            is_it = name == policy or name not in specs  # a member from another run has its name
+            if key not in found and key[1:] == (snapshot.version, digest) and is_it:
+                spec = specs[policy]
+                found[key] = Player(spec, snapshot, saved.agent_of(spec))
+        if len(found) == len(names):
+            break
+    return found
+
+
+def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
+    """Yield all snapshots of a run by policy: final weights, then checkpoints, newest first."""
+    for number in (None, *reversed(saved.files.checkpoints.numbers())):
+        try:
+            yield from load_run(saved.files, "final" if number is None else number)[1].items()
+            yield from saved.copies(number)
+        except (CheckpointError, RunDirectoryError):
+            continue  # its content is found elsewhere, or reported as gone
+
+
+def check_ends(until: str, given: Collection[str], are_flags: bool = False) -> None:
+    """Raise an error if the ends of a tournament contradict each other."""
+    error, dash = (ConfigError, "--") if are_flags else (UsageError, "")
+    if until and "episodes" in given:
+        raise error(
+            f"{dash}until says how far it goes, and so does {dash}episodes; leave out one of them"
+        )
+    if not until and "matches" in given:
+        raise error(
+            f"{dash}matches is for {dash}until; without it, {dash}episodes says how many there are"
+        )
+
+
+@dataclass(frozen=True)
+class Length:
+    """The end of a tournament, and the processes that play it; see `remuda.tournament`."""
+
+    episodes: int | None
+    until: str
+    matches: int | None
+    seconds: float | None
+    processes: int | None
+
+    def __post_init__(self) -> None:
+        check_ends(self.until, [n for n in ("episodes", "matches") if getattr(self, n) is not None])
+        if not isinstance(self.until, str):
+            raise UsageError(f"until: a text, as in 'the best is 95% sure'; this is {self.until!r}")
+        for name in ("matches", "processes"):
+            value = getattr(self, name)
+            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if value is not None and not is_count:
+                raise UsageError(f"{name}: a whole number, one at least; this is {value!r}")
+        seconds = self.seconds
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise UsageError(f"seconds: a number above 0, or None; this is {seconds!r}")
+
+
+def play_in_python(
+    game: str,
+    options: Mapping[str, Any] | None,
+    entrants: Mapping[str, Entrant],
+    seed: int,
+    deterministic: bool,
+    directory: Path | str | None,
+    length: Length,
+    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
+) -> Tournament:
+    """Play a tournament of single policies; see `remuda.tournament`."""
+    check_switch(deterministic, "deterministic")
+    if not (options is None or isinstance(options, Mapping)):
+        raise UsageError(f"options: a mapping, or None; this is {options!r}")
+    if not isinstance(directory, str | Path | None):
+        raise UsageError(f"directory: a path, or None; this is {directory!r}")
+    if fault := directory is not None and fault_of_path(str(directory)):
+        raise UsageError(f"directory is {str(directory)[:LONGEST_SHOWN]!r}: {fault}")
+    place = None if directory is None else Path(directory).expanduser()
+    try:
+        plain: dict[str, Any] = plain_data(dict(options or {}), "options")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    taken = None if scripted is None else name_scripted(scripted, "scripted")
+    setup = setup_of_entrants(game, plain, entrants, seed, not deterministic, taken)
+    return play_shown(setup, length, place, None, lambda: False, sys.stderr.isatty())[0]
+
+
+def play_shown(
+    setup: TournamentSetup,
+    length: Length,
+    directory: Path | None,
+    record: Mapping[str, Any] | None,
+    stopped: Callable[[], bool],
+    is_shown: bool = True,
+) -> tuple[Tournament, MatchProgress]:
+    """Play a tournament, and show its progress."""
+    from remuda.ui.tournament import MatchProgress
+
+    with MatchProgress(setup.game, stopped) as progress:
+        limits = Limits(length.seconds, interrupted=stopped)
+        limits = replace(limits, watch=progress) if is_shown else limits
+        if not length.until:
+            episodes = 100 if length.episodes is None else length.episodes
+            found = play_setup(setup, episodes, directory, record, limits, length.processes)
+            return found, progress
+        matches = MATCHES if length.matches is None else length.matches
+        look = progress.look if is_shown else None
+        common = (directory, record, limits, matches, look, length.processes)
+        return play_setup_until(setup, length.until, *common), progress
+
+
+def named_entrants(entrants: object) -> dict[str, Policy | str]:
+    """Return named entrants; if a name occurs twice, the second gets a number."""
+    if isinstance(entrants, str | Policy):
+        name = entrants if isinstance(entrants, str) else entrants.name
+        raise UsageError(f"entrants: give a list of them, as in [{name!r}]")
+    if not isinstance(entrants, Mapping | Sequence):
+        raise UsageError(f"entrants: give a list of them; this is {entrants!r}")
+    listed = list(entrants.values() if isinstance(entrants, Mapping) else entrants)
+    for who in listed:
+        if not isinstance(who, str | Policy):
+            raise UsageError(
+                f"entrants: {who!r} is no remuda.Policy, nor the name of a scripted policy, such "
+                "as 'random'"
+            )
+    if not listed:
+        raise UsageError("entrants: there are none")
+    if isinstance(entrants, Mapping):
+        return dict(entrants)
+    names = distinct(who if isinstance(who, str) else who.name for who in listed)
+    return dict(zip(names, listed, strict=True))

@@ -1,23 +1,30 @@
-"""The end of a run in the terminal: its results first, then a picture and the report."""
+"""The end of a run in the terminal: its results, a picture that a child draws, and the report."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.process import UNKNOWN
+from remuda.runtime.child import last_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from remuda.forkserver.process import Process
 
 log = logging.getLogger(__name__)
 
-PICTURE_SECONDS = 10.0
-"""Seconds of play after which a picture gets no more frames."""
+PICTURE_SECONDS = 10.0  # seconds of play after which a picture gets no more frames
 PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
 
@@ -50,8 +57,8 @@ def show_files(
 def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
     """Make a picture of play, then the report; returns notes on what failed, and why.
 
-    A run without a turn has neither. `drawn` waits for a child that draws the picture, and returns
-    its error (empty: none), or None if there is no child and this process must draw.
+    `drawn` waits for a child that draws the picture, and returns its error (empty: none), or None
+    if there is no child and this process must draw.
     """
     try:
         summary = run.read_summary()
@@ -70,6 +77,8 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
         except Exception as error:  # the user's game draws it
             notes.append(_note("no picture", error))
         try:
+            from remuda.ui.report import write_report  # its libraries are slow to load
+
             write_report(run.path)
         except Exception as error:
             notes.append(_note("no report", error))
@@ -121,15 +130,93 @@ def draw_play(
     return True
 
 
-def write_report(run: Path) -> Path:
-    """Write the report; its libraries are slow to load, and are imported here."""
-    from remuda.ui.report import write_report as write
-
-    return write(run)
-
-
 def _note(what: str, error: Exception) -> str:
     if isinstance(error, RemudaError):
         return f"{what}: {error}"
     log.error("%s", what, exc_info=error)
     return " ".join(f"{what}: {type(error).__name__}: {error}".split())
+
+
+LIMIT = 60.0  # seconds to wait for the picture
+DYING = 60.0  # seconds to wait for a killed process
+
+
+class Preparation:
+    """A thread that loads the libraries of the report, and a child that draws the picture.
+
+    1. The child writes the picture, whole or not at all, and its log, and nothing else.
+    2. The child ends with this process.
+    3. If the child cannot start, this process draws the picture.
+    """
+
+    def __init__(self) -> None:
+        self._loading: Thread | None = None
+        self._drawing: tuple[Process, RunDirectory, Path] | None = None
+        self._began = 0.0
+
+    def begin(self, run: RunDirectory, has_picture: bool) -> None:
+        """Start both; the weights are saved, and the final evaluation is about to begin."""
+        # If the system refuses a thread or process, this process does the work later.
+        with contextlib.suppress(OSError, RuntimeError):
+            loading = Thread(target=_load, args=("remuda.ui.charts",), daemon=True)
+            loading.start()
+            self._loading = loading
+        with contextlib.suppress(OSError, RuntimeError):
+            if has_picture and forkserver.server_pid() is not None:
+                self._began = _modified(run.recording)
+                log = run.logs / "picture.log"
+                process = forkserver.start(_draw, (run.path,), name="picture", log=str(log))
+                self._drawing = process, run, log
+
+    def end(self) -> None:
+        """Wait for the imports: none may run while the interpreter ends."""
+        if self._loading is not None:
+            self._loading.join()
+            self._loading = None
+
+    def picture(self) -> str | None:
+        """Wait for the picture; return its error (empty: none), or None if it is not drawn."""
+        if self._drawing is None:
+            return None
+        (process, run, log), self._drawing = self._drawing, None
+        try:
+            if not process.join(LIMIT):
+                process.kill()
+                process.join(DYING)
+                return f"it took more than {LIMIT:.0f} s"
+            code = process.exitcode
+            if code == UNKNOWN and _modified(run.recording) != self._began:
+                code = 0  # the server, which knows exit codes, died meanwhile
+            if code == 0:
+                log.unlink(missing_ok=True)
+                return ""
+            if process.was_lost or process.failure or code in (None, UNKNOWN):
+                return None
+            if code < 0:
+                return f"its process was killed by {signal.Signals(-code).name}"
+            return last_line(log)
+        finally:
+            process.close()
+
+
+def _modified(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _draw(path: Path) -> None:
+    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.errors import RemudaError
+
+    try:
+        draw_picture(RunDirectory.open(path))
+    except RemudaError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _load(module: str) -> None:
+    with contextlib.suppress(Exception):  # the report imports it again, and raises
+        import_module(module)

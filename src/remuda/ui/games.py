@@ -6,6 +6,7 @@ import inspect
 import sys
 import textwrap
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from rich.columns import Columns
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 
-MOST, FEW = 120, 8
-"""A library with at most `MOST` games is listed whole; of a larger one, `FEW` are examples."""
+MOST, FEW = 120, 8  # up to `MOST` games of a library are listed; of more, `FEW` examples
 
 
 def print_games(console: Console | None = None) -> None:
@@ -63,18 +63,14 @@ def print_libraries(console: Console | None = None) -> None:
         console.print(Text.assemble(*title), soft_wrap=True)
         if not names:
             continue
-        shown = names if len(names) <= MOST else _spread(names, FEW)
+        spread = [names[i * len(names) // FEW] for i in range(FEW)]
+        shown = names if len(names) <= MOST else spread
         words = [name.partition(":")[2] for name in shown]
         columns = Columns(words, padding=(0, 2), equal=True)
         console.print(Padding(columns, (0, 0, 0, 2)))
         if len(shown) < len(names):
             more = f"... and {len(names) - len(shown):,} more, named alike"
             console.print(Text(f"  {more}", "dim"), soft_wrap=True)
-
-
-def _spread(names: list[str], count: int) -> list[str]:
-    """Return some of many names, evenly spaced."""
-    return [names[i * len(names) // count] for i in range(count)]
 
 
 def print_game(game: Game, console: Console | None = None) -> None:
@@ -91,7 +87,7 @@ def print_game(game: Game, console: Console | None = None) -> None:
         "options": "\n".join(
             f"--env.options.{name} {value}" for name, value in env.options().items()
         ),
-        **{f"{option}s": ", ".join(_choices(where)) for option, where in game.choices.items()},
+        **{f"{option}s": ", ".join(resolve_name(where)) for option, where in game.choices.items()},
         "policies": "\n".join(
             name + (f", {game.reference[name]:g} an episode" if name in game.reference else "")
             for name in ("random", *game.scripted)
@@ -109,21 +105,11 @@ def print_game(game: Game, console: Console | None = None) -> None:
     env.close()
 
 
-def _choices(where: str) -> list[str]:
-    """Return the values that an option may have, from `module:NAME`."""
-    module, _, name = where.partition(":")
-    return list(getattr(import_module(module), name))
-
-
 def _rules(env: VectorEnv) -> str:
-    """Return the rules of a game: the docstring of its module, or of an adapter's class."""
+    """Return the docstring of a game's module, or of an adapter's class."""
     kind = type(env)
     module = sys.modules.get(kind.__module__) or import_module(kind.__module__)
-    return inspect.cleandoc(kind.__doc__ or "" if ".adapters." in kind.__module__ else _doc(module))
-
-
-def _doc(module: object) -> str:
-    return (getattr(module, "__doc__", None) or "").strip()
+    return inspect.cleandoc((kind if ".adapters." in kind.__module__ else module).__doc__ or "")
 
 
 def reflow(text: str, width: int) -> str:
@@ -149,7 +135,6 @@ def reflow(text: str, width: int) -> str:
 
 
 def _order(env: VectorEnv) -> str:
-    """Return in words how the agents act in a turn."""
     if env.num_agents == 1:
         return "alone"
     if len(env.turn_groups) == 1:
@@ -160,7 +145,6 @@ def _order(env: VectorEnv) -> str:
 
 
 def _space(space: Space[object]) -> str:
-    """Return a space in few words."""
     from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
     if isinstance(space, Discrete):

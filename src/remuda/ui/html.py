@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from remuda.checkpoint.opening import read_file
+from remuda.ui.numbers import clock, rate, restarted, waited
 
 KINDS = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}
 SOURCE = re.compile(r'src="([^":/][^":]*)"')
@@ -32,6 +33,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    shown = {"clock": clock, "rate": rate, "waited": waited, "restarted": restarted}
+    found.filters |= shown | {"count": "{:,}".format}
     found.filters["minus"] = lambda cell: MINUS.sub("−", str(cell))
     return found
 

@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import re
 import select
-import signal
 import sys
 import termios
-import threading
 import tty
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
-ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
-"""Arrow keys by the last character of the sequence that a terminal sends."""
-ENTER, BACKSPACE, END = "enter", "backspace", ""
-"""`END`: the terminal is gone, or the user typed Ctrl-D."""
-SEQUENCE_SECONDS = 0.1
-"""The longest wait for the rest of an arrow key."""
-KEY = re.compile(r"(\x1b[\[O][^A-Za-z~]*[A-Za-z~]?)|(.)", re.DOTALL)
-"""An escape sequence or a character."""
+from remuda.ui.program import before_end
+
+ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}  # by the end of a terminal's sequence
+ENTER, BACKSPACE, END = "enter", "backspace", ""  # `END`: no terminal, or Ctrl-D
+SEQUENCE_SECONDS = 0.1  # the longest wait for the rest of an arrow key
+KEY = re.compile(r"(\x1b[\[O][^A-Za-z~]*[A-Za-z~]?)|(.)", re.DOTALL)  # escape sequence or character
 NAMED = {"\n": ENTER, "\r": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x04": END}
 
 
@@ -35,20 +30,18 @@ class Keyboard:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Inside the `with`, keys arrive at once and are not echoed; Ctrl-C works as always.
-
-        The terminal is restored at the end, and before SIGTERM or SIGHUP take effect.
-        """
+        """Let keys arrive at once; the terminal is restored at the end and before a signal."""
         before = termios.tcgetattr(self._descriptor)
 
         def restore() -> None:
             termios.tcsetattr(self._descriptor, termios.TCSANOW, before)
 
         tty.setcbreak(self._descriptor, termios.TCSANOW)
+        before_end.append(restore)
         try:
-            with _before_signals(restore):
-                yield
+            yield
         finally:
+            before_end.remove(restore)
             restore()
 
     def key(self) -> str:
@@ -81,26 +74,3 @@ class Keyboard:
                 yield NAMED[character]
             elif character.isprintable() and character:
                 yield character
-
-
-@contextmanager
-def _before_signals(restore: Callable[[], None]) -> Iterator[None]:
-    """Call a function before SIGTERM and SIGHUP take effect; only in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
-
-    def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        restore()
-        signal.signal(signum, before[signal.Signals(signum)])
-        signal.raise_signal(signum)
-
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,8 +1,10 @@
-"""Views of a run: a live picture for a terminal, plain lines for everything else."""
+"""Views of a run: a live picture for a terminal, or plain lines; and the progress of play."""
 
 from __future__ import annotations
 
 import sys
+import time
+from typing import IO
 
 from rich.console import Console
 from rich.live import Live
@@ -24,13 +26,11 @@ def make_view(live: bool) -> View:
 class PlainView:
     """A line for each record of the metrics; for logs and pipes."""
 
-    NAMED = 4
-    """Policies up to which each return is printed."""
+    NAMED = 4  # policies up to which each return is printed
 
     def __init__(self) -> None:
         self._goal: Goal | None = None
-        self._known: dict[str, float] = {}
-        """The return of each policy in the last interval with the end of an episode."""
+        self._known: dict[str, float] = {}  # by policy, the last return
 
     def start(self, goal: Goal) -> None:
         """Print the game, schedule, directory and layout."""
@@ -104,3 +104,39 @@ class LiveView:
         if self._live:
             self._live.stop()
             self._live = None
+
+
+PATIENCE = 2.0  # seconds before the first line
+TERMINAL_EVERY, PLAIN_EVERY = 0.2, 10.0  # seconds between two lines
+
+
+class PlayProgress:
+    """Reports play that takes longer than a moment, and how to end it."""
+
+    def __init__(self, out: IO[str] | None = None) -> None:
+        self._out = sys.stdout if out is None else out
+        self._what = ""
+        self._begun = self._printed = 0.0
+        self._is_open = False
+
+    def __call__(self, what: str, done: int, wanted: int) -> None:
+        """Report the episodes that are over, and those wanted."""
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._begun = what, now
+        on_terminal = self._out.isatty()
+        every = TERMINAL_EVERY if on_terminal else PLAIN_EVERY
+        if done >= wanted:
+            self.close()
+        elif now - self._begun >= PATIENCE and now - self._printed >= every:
+            self._printed = now
+            words = f"{what}: {done:,} of {wanted:,} episodes (Ctrl-C ends it)"
+            line = f"\r{words}" if on_terminal else f"{words}\n"
+            print(line, end="", file=self._out, flush=True)
+            self._is_open = on_terminal
+
+    def close(self) -> None:
+        """Clear the line of a terminal."""
+        if self._is_open:
+            print("\r\x1b[K", end="", file=self._out, flush=True)
+            self._is_open = False

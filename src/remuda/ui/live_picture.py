@@ -1,8 +1,11 @@
-"""The live picture of a run in a terminal."""
+"""The live picture of a run in a terminal: smoothed numbers, and the columns that fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,27 +14,21 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from remuda.coordinator.metrics import Goal, Record
-from remuda.ui.columns import GAP, fitting
-from remuda.ui.courses import Course, Recent
-from remuda.ui.numbers import clock, percent, rate, waited
-from remuda.ui.population_line import population_line
+from remuda.coordinator.metrics import Goal, MemberRecord, PolicyRecord, Record
+from remuda.ui.numbers import NOTHING, clock, number, percent, rate, waited
+from remuda.ui.tables import population_line
 
-SHARE_STYLES = {
+SHARE_STYLES = {  # colours of the actor's time
     "env": "blue",
     "infer": "cyan",
     "write": "green",
     "weights": "magenta",
     "wait": "yellow",
 }
-"""Colours of the actor's time."""
 MARGIN = 1
-NAME = 16
-"""The most characters of a policy's name."""
-WIDEST = 110
-"""The widest picture: longer lines are hard to follow."""
-LINES_ABOVE = 9
-"""Lines above the first policy."""
+NAME = 16  # the most characters of a policy's name
+WIDEST = 110  # the widest picture: longer lines are hard to follow
+LINES_ABOVE = 9  # lines above the first policy
 
 
 class LivePicture:
@@ -74,7 +71,10 @@ class LivePicture:
             return lines
         lines.add_row(self._progress(self._record, width))
         lines.add_row()
-        lines.add_row(self._speed(self._record))
+        turns, steps = rate(self._turns.value), rate(self._steps.value)
+        waits = self._record.waits
+        speed = {"turns": f"{self._record.turns:,}", "turns/s": turns, "agent-steps/s": steps}
+        lines.add_row(_line(speed).append(waited(waits), "yellow" if waits else "dim"))
         lines.add_row(self._time(width))
         if self._record.members:
             lines.add_row(self._population(self._record))
@@ -111,13 +111,7 @@ class LivePicture:
         line.add_row(ProgressBar(1.0, share, room, **colours), words)
         return line
 
-    def _speed(self, record: Record) -> Text:
-        turns, steps = rate(self._turns.value), rate(self._steps.value)
-        numbers = {"turns": f"{record.turns:,}", "turns/s": turns, "agent-steps/s": steps}
-        return _line(numbers).append(waited(record.waits), "yellow" if record.waits else "dim")
-
     def _time(self, width: int) -> Text:
-        """Draw how the actor spent its time: a bar and its legend."""
         shares = {name: recent.value or 0.0 for name, recent in self._shares.items()}
         legend = Text()
         for name, share in shares.items():
@@ -164,6 +158,193 @@ class LivePicture:
 
 def _line(numbers: Mapping[str, str]) -> Text:
     line = Text()
-    for name, number in numbers.items():
-        line.append(number, "bold").append(f" {name}   ", "dim")
+    for name, words in numbers.items():
+        line.append(words, "bold").append(f" {name}   ", "dim")
     return line
+
+
+@dataclass(frozen=True)
+class LiveColumn:
+    """A column of the table of policies."""
+
+    heading: str
+    width: int
+    cell: Callable[[Course, PolicyRecord], str]
+    rank: int  # columns of the highest rank go first when the terminal is narrow
+    style: str = ""
+
+
+SPARKLINE = (10, 24)  # its smallest and its largest width
+
+
+GAP = 2
+
+
+def columns_with(
+    sparkline_width: int, on_policy: bool = False, dealt: bool = False
+) -> tuple[LiveColumn, ...]:
+    """Return all columns beside the policies' names."""
+
+    def course(c: Course, _: PolicyRecord) -> str:
+        return sparkline(c.history.resample(sparkline_width))
+
+    explores: tuple[LiveColumn, ...] = (
+        LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),
+    )
+    if on_policy:
+        explores = (
+            LiveColumn("policy loss", 11, lambda c, _: number(c.policy_loss.value), 5),
+            LiveColumn("value loss", 10, lambda c, _: number(c.value_loss.value), 6),
+            LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7),
+        )
+    standing = (
+        LiveColumn("rating", 10, lambda c, _: rating(c.member), 1),
+        LiveColumn("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
+        LiveColumn("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
+    )
+    return (
+        LiveColumn("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
+        LiveColumn("", sparkline_width, course, 1, "green"),
+        *(standing if dealt else ()),
+        LiveColumn("loss", 7, lambda c, _: number(c.loss.value), 2),
+        LiveColumn("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
+        LiveColumn("busy", 4, lambda c, _: percent(c.busy.value), 3),
+        LiveColumn("stale", 11, lag, 4),
+        # On-policy it is the number of epochs, unless steps are lost.
+        LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
+        *explores,
+        LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
+        LiveColumn("replay", 6, lambda _, p: percent(p.replay_fill), 10),
+    )
+
+
+def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[LiveColumn]:
+    """Return the most important columns that fit into `width`; the sparkline gets the rest."""
+    narrowest, widest = SPARKLINE
+    columns = list(columns_with(narrowest, on_policy, dealt))
+    while len(columns) > 1 and _width(columns) > width:
+        columns.remove(max(columns, key=lambda column: column.rank))
+    spare = max(width - _width(columns), 0)
+    kept = {column.heading for column in columns}
+    grown = columns_with(min(narrowest + spare, widest), on_policy, dealt)
+    return [column for column in grown if column.heading in kept]
+
+
+def _width(columns: Sequence[LiveColumn]) -> int:
+    return sum(GAP + column.width for column in columns)
+
+
+def rating(member: MemberRecord | None) -> str:
+    """Return a rating and its uncertainty."""
+    return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
+
+
+def lag(course: Course, policy: PolicyRecord) -> str:
+    """Return the mean staleness of a batch, and its range."""
+    low, high = policy.staleness_low, policy.staleness_high
+    if low is None or high is None:
+        return tenths(course.staleness.value)
+    return f"{tenths(course.staleness.value)} ({low:.0f}-{high:.0f})"
+
+
+def tenths(value: float | None) -> str:
+    """Return a number without the digits that flicker in a live view."""
+    coarse = value is not None and 1 <= abs(value) < 1000
+    return f"{value:.1f}" if coarse else number(value)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a line of small bars, from the smallest to the largest value."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1.0):
+        return "▄" * len(values)
+    return "".join("▁▂▃▄▅▆▇█"[min(int(8 * (x - low) / (high - low)), 7)] for x in values)
+
+
+MEMORY = 3.0  # seconds over which numbers are averaged, so that a reader can follow them
+
+
+class Recent:
+    """An exponential moving average; None until there is a value."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    def add(self, value: float | None, weight: float, seconds: float) -> None:
+        """Add a value; None changes nothing."""
+        if value is None or weight <= 0 or not math.isfinite(value):
+            return
+        kept = math.exp(-seconds / MEMORY)
+        self._sum = kept * self._sum + weight * value
+        self._weight = kept * self._weight + weight
+
+    @property
+    def value(self) -> float | None:
+        """The average."""
+        return self._sum / self._weight if self._weight else None
+
+
+class History:
+    """The history of a number since the start; at 48 points neighbours are merged in pairs."""
+
+    POINTS = 48
+    SECONDS = 0.5  # seconds that each of the first points covers
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, float]] = []
+        self._seconds = self.SECONDS
+        self._sum = self._weight = self._age = 0.0
+
+    def add(self, value: float | None, weight: float, seconds: float) -> None:
+        """Add a value with its weight, and the seconds that it covers."""
+        if value is not None and weight > 0 and math.isfinite(value):
+            self._sum += value * weight
+            self._weight += weight
+        self._age += seconds
+        if self._age < self._seconds or not self._weight:
+            return
+        self._points.append((self._sum, self._weight))
+        self._sum = self._weight = self._age = 0.0
+        if len(self._points) == self.POINTS:
+            self._points = [_join(self._points[i : i + 2]) for i in range(0, self.POINTS, 2)]
+            self._seconds *= 2
+
+    def resample(self, width: int) -> list[float]:
+        """Return at most `width` means, from the start to now."""
+        count = len(self._points)
+        size = min(width, count)
+        edges = [round(i * count / size) for i in range(size + 1)] if size else []
+        joined = (_join(self._points[a:b]) for a, b in pairwise(edges))
+        return [total / weight for total, weight in joined]
+
+
+def _join(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return sum(total for total, _ in points), sum(weight for _, weight in points)
+
+
+class Course:
+    """The numbers shown of one policy: its last record, and averages of those that flicker."""
+
+    def __init__(self) -> None:
+        self.last: PolicyRecord | None = None
+        self.member: MemberRecord | None = None  # its record in the population
+        self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
+        self.policy_loss, self.value_loss = Recent(), Recent()
+        self.updates_per_second, self.busy = Recent(), Recent()
+        self.history = History()
+
+    def add(self, record: PolicyRecord, seconds: float) -> None:
+        """Add the record of an interval of so many seconds."""
+        episodes = record.episodes - (self.last.episodes if self.last else 0)
+        updates = record.updates - (self.last.updates if self.last else 0)
+        self.returns.add(record.mean_return, max(episodes, 1), seconds)
+        self.history.add(record.mean_return, max(episodes, 1), seconds)
+        self.loss.add(record.loss, max(updates, 1), seconds)
+        self.policy_loss.add(record.policy_loss, max(updates, 1), seconds)
+        self.value_loss.add(record.value_loss, max(updates, 1), seconds)
+        self.staleness.add(record.staleness, max(updates, 1), seconds)
+        self.updates_per_second.add(record.updates_per_second, seconds, seconds)
+        self.busy.add(record.busy, seconds, seconds)
+        self.last = record

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-NOTHING = "–"
-"""Shown if there is no number."""
+NOTHING = "–"  # shown if there is no number
 
 
 def number(value: float | None) -> str:
@@ -31,10 +30,7 @@ def with_error(mean: float | None, error: float | None) -> str:
 
 
 def to_width(values: Sequence[float], width: float) -> tuple[str, ...]:
-    """Return numbers with the digits that show an interval of this width to two digits.
-
-    If the width is 0 or not known, the digits are as of `number`.
-    """
+    """Return numbers with the digits that show an interval of this width to two digits."""
     known = [abs(value) for value in values if math.isfinite(value)]
     if not known or not math.isfinite(width) or width <= 0.0:
         return tuple(number(value) for value in values)

@@ -1,11 +1,12 @@
-"""`remuda play`: an episode in the terminal, or as a GIF or film."""
+"""`remuda play`: the game that is played, in the terminal, or as a GIF or film."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +20,29 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text
 
+from remuda.config import by_leaf
+from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, RemudaError
+from remuda.saved import Reference
+from remuda.saved_games import check_not_both, game_of_runs, open_runs, unmeasured
 from remuda.types import Array, Bools
-from remuda.ui.interrupts import ends_in_order
+from remuda.ui.commands.options import PlayOptions
 from remuda.ui.numbers import number
-from remuda.ui.played_game import PlayedGame, game_of
+from remuda.ui.program import ends_in_order
 from remuda.ui.recording import check_format, write_recording
 from remuda.ui.seated import (
+    ME,
     HumanPlayer,
     LeftError,
-    StatefulPlayer,
+    is_policy_of_run,
     names_of,
     picture_of,
     take_seats,
 )
 
-LOWER_HALF = "\u2584"
-"""A character whose lower half is ink: two pixels, one above the other."""
+LOWER_HALF = "\u2584"  # a character whose lower half is ink: two pixels, one above the other
 
 
 @dataclass
@@ -45,64 +50,43 @@ class Moment:
     """A game at the end of a turn."""
 
     turn: int
-    actions: dict[str, Any]
-    """The actions of agents that acted."""
-    returns: dict[str, float | None]
-    """The return of each agent so far in this episode; None: it has not acted yet."""
-    picture: Array | None
-    """[height, width, 3] uint8; None: the game draws none."""
+    actions: dict[str, Any]  # the actions of agents that acted
+    returns: dict[str, float | None]  # so far; None: it has not acted
+    picture: Array | None  # [height, width, 3] uint8; None: the game draws none
     over: bool = False
 
 
-def play(
-    game: str | None,
-    policy: str | None,
-    *,
-    turns: int,
-    seed: int,
-    frames_per_second: int,
-    out: Path | None,
-    options: dict[str, Any],
-    console: Console | None = None,
-    seats: Mapping[str, str] | None = None,
-    sampled: bool = False,
-) -> None:
-    """Show one episode, or its first turns, in the terminal or in the file `out`.
-
-    Without `game`, the game and options are those of the runs in `seats`. Each seat has a player:
-    `me`, `RUN:policy`, or a scripted policy; `policy` plays the other seats (default: `random`).
-
-    Raises:
-        ConfigError: there is no such agent or policy, no picture to write, or no terminal to play
-            in.
-        UsageError: a policy of a run cannot play there.
-    """
-    console, seats = console or Console(), seats or {}
-    played = game_of(game, options, seats, policy is not None)
+def play(options: PlayOptions, console: Console | None = None) -> None:
+    """Show one episode, or its first turns, in the terminal or in a file."""
+    console, seats, out = console or Console(), options.seat, options.out
+    policy = options.policy if "policy" in options.model_fields_set else None
+    played = game_of(options.game, options.env.options, seats, policy is not None)
     env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)
     scripted = played.scripted if policy is None else {}
-    taken = take_seats(played.game, env, seats, policy, sampled, console, scripted)
+    policies, human = take_seats(
+        played.game, env, seats, policy, options.sampled, console, scripted
+    )
     agents = [each.name for each in env.agents]
     as_in_run = [name for name in agents if name in scripted and name not in seats]
     notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
-    if taken.human is None:  # a person sees them above each question
+    if human is None:  # a person sees them above each question
         for note in notes:
             console.print(note, soft_wrap=True)
-    moments = episode(env, taken.policies, turns, seed)
-    if taken.human is not None:
-        moments = _with_human(env, moments, taken.human, console, notes)
+    moments = episode(env, policies, options.turns, options.seed)
+    if human is not None:
+        moments = _with_human(env, moments, human, console, notes)
     if out is not None:
-        write(played, moments, out, frames_per_second, console)
-    elif taken.human is not None:
+        write(played, moments, out, options.frames_per_second, console)
+    elif human is not None:
         for _ in moments:
             pass
     elif console.is_terminal:
         with ends_in_order(), Live(console=console, auto_refresh=False) as live:
             for moment in moments:
                 live.update(_shown(moment, console), refresh=True)
-                time.sleep(1.0 / frames_per_second)
+                time.sleep(1.0 / options.frames_per_second)
     else:
         for moment in moments:
             if moment.turn:
@@ -111,11 +95,7 @@ def play(
 
 
 def write(
-    game: PlayedGame,
-    moments: Iterator[Moment],
-    out: Path,
-    frames_per_second: int,
-    console: Console,
+    game: PlayedGame, moments: Iterator[Moment], out: Path, frames_per_second: int, console: Console
 ) -> None:
     """Write the recording of an episode, and print its last turn."""
     played = list(moments)
@@ -138,7 +118,7 @@ def _with_human(
     console: Console,
     notes: list[Text],
 ) -> Iterator[Moment]:
-    """Yield the moments of an episode; show notes, picture and last turn above each question."""
+    """Yield the moments of an episode; set what is shown above each question."""
     last: Moment | None = None
 
     def above() -> list[RenderableType]:
@@ -160,10 +140,7 @@ def _with_human(
 
 
 def episode(
-    env: VectorEnv,
-    policy: ScriptedPolicy | Sequence[ScriptedPolicy],
-    turns: int,
-    seed: int,
+    env: VectorEnv, policy: ScriptedPolicy | Sequence[ScriptedPolicy], turns: int, seed: int
 ) -> Iterator[Moment]:
     """Yield the start of an episode of one copy, and the end of each turn."""
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
@@ -193,9 +170,8 @@ def episode(
         result = env.end_turn()
         returns += result.rewards[0]
         for agent in np.flatnonzero((result.terminated | result.truncated)[0]).tolist():
-            player: object = policies[agent]
-            if isinstance(player, StatefulPlayer):
-                player.begin()
+            if begin := getattr(policies[agent], "begin", None):
+                begin()
         over = not env.active.any()
         yield Moment(turn, actions, _returns(names, returns, has_acted), picture_of(env), over)
         if over or turn >= turns:
@@ -208,7 +184,6 @@ def _returns(names: Sequence[str], returns: Array, has_acted: Bools) -> dict[str
 
 
 def _action_name(env: VectorEnv, agent: int, action: Array) -> Any:
-    """Return the name of an action, or its number if the game has no names."""
     space = env.agents[agent].action_space
     if isinstance(space, Discrete) and env.action_names:
         return names_of(env, agent)[int(action) - int(space.start)]
@@ -250,3 +225,74 @@ def blocks(picture: Array, columns: int, rows: int) -> Segments:
             segments.append(Segment(LOWER_HALF, style))
         segments.append(Segment.line())
     return Segments(segments)
+
+
+DEFAULT_GAME = "treasure_hunt"
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """The game that is played, and its options."""
+
+    game: Game
+    options: Mapping[str, Any]  # the arguments of `Game.make`
+    run: str = ""  # the run that the game is from; empty: the user named it, or it is the default
+    of_run: Mapping[str, Any] = field(default_factory=dict)  # by dotted key, those of the run
+    scripted: Mapping[str, str] = field(default_factory=dict)  # of that run, by agent
+    others: tuple[str, ...] = ()  # a line for each other run that learned in another game
+
+    def notes(self, seats: Sequence[str]) -> list[str]:
+        """Return lines about options, and players of these seats, that are from the run."""
+        if not self.run:
+            return []
+        taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]
+        settings = [*(f"{key} {value}" for key, value in self.of_run.items()), *taken]
+        head = ", with ".join(filter(None, (f"as in {self.run}", ", ".join(settings))))
+        return [f"{self.game.name} {head}", *self.others]
+
+
+def game_of(
+    name: str | None,
+    options: Mapping[str, Any],
+    seats: Mapping[str, str],
+    are_all_seated: bool = False,
+) -> PlayedGame:
+    """Return the named game, or that of the first run in the seats; options override the run's."""
+    words = [player for player in seats.values() if is_policy_of_run(player)]
+    if name is not None:
+        game = find_game(name)
+        check_not_both(words, game)
+        return PlayedGame(game, options)
+    if not words:
+        _check_scripted(seats)
+        return PlayedGame(find_game(DEFAULT_GAME), options)
+    theirs = game_of_runs(open_runs(words), options, None if are_all_seated else seats)
+    check_not_both(words, theirs.game)
+    made, explicit = unmeasured(theirs.options), by_leaf(options)
+    return PlayedGame(
+        theirs.game,
+        made,
+        str(Reference.parse(words[0]).run),
+        {key: value for key, value in by_leaf(made).items() if key not in explicit},
+        theirs.scripted,
+        theirs.notes,
+    )
+
+
+def _check_scripted(seats: Mapping[str, str]) -> None:
+    """Refuse players that are neither a policy of a run nor one of the default game."""
+    game = find_game(DEFAULT_GAME)
+    for agent, player in seats.items():
+        if player == ME:
+            continue
+        try:
+            game.policy(player)
+        except RemudaError as error:
+            reference = Reference.parse(player)
+            if os.path.isdir(reference.run):
+                reference.open()  # raises an error about the run
+            raise ConfigError(
+                f"--seat {agent}={player}: there is no run {reference.run} (a policy of one is "
+                f"RUN:policy, or RUN:policy@best); and where no game is named, {game.name} is "
+                f"played: {error}"
+            ) from None

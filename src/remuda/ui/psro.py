@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,20 +33,16 @@ from remuda.ui.live import make_view
 from remuda.ui.tables import table_of
 from remuda.user_code import naming_user_code
 
-PSRO_DIRECTORY = Path("runs/psro")
-"""The parent of directories that are not named."""
-SHOWN = 8
-"""Policies of a mixture that the closing table lists."""
+PSRO_DIRECTORY = Path("runs/psro")  # the parent of directories that are not named
+SHOWN = 8  # policies of a mixture that the closing table lists
 ITERATIONS = 20
 
-TRAINED = (
+TRAINED = (  # arguments of trained oracles
     *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
     *("schedule", "seed"),
 )
-"""Arguments of trained oracles."""
 RESUMED = ("resume", "iterations", "enough", "view", "on_iteration")
-"""Arguments that are allowed with `resume`."""
-TYPES: tuple[tuple[str, Any, str], ...] = (
+TYPES: tuple[tuple[str, Any, str], ...] = (  # arguments, their type, and the type in words
     ("oracle", str, '"exact", or the name of an algorithm'),
     ("options", Mapping, "a dictionary"),
     ("policy", Mapping | PolicyConfig, "a dictionary, or a PolicyConfig"),
@@ -54,7 +50,6 @@ TYPES: tuple[tuple[str, Any, str], ...] = (
     ("resume", str | Path, "a path"),
     ("on_iteration", Callable, "a function that takes an iteration"),
 )
-"""Arguments, their type, and the type in words."""
 
 
 @naming_user_code()
@@ -86,30 +81,16 @@ def psro(
     response of each player to the others' mixture. `resume` continues an interrupted run; finished
     iterations are not repeated.
 
-    Args:
-        game: its name; exact oracles need one that can be enumerated: `kuhn_poker`, `leduc_poker`,
-            `tic_tac_toe`, a matrix game of one round, or `open_spiel:NAME`.
-        meta_solver: `nash`, `max-entropy-nash`, `uniform`, `alpha-rank`, `projected-replicator` or
-            `rectified-nash`.
-        oracle: `exact`, or the algorithm that trains best responses, such as `ppo`.
-        iterations: the most iterations, not counting that of the first policies, which play at
-            random; None: 20, or as before with `resume`.
-        options: of the game.
-        directory: of the results; None: with exact oracles none, else a new one under `runs/psro/`.
-        resume: a directory to continue; only `iterations`, `enough`, `view` and `on_iteration` may
-            be passed with it.
-        enough: stop once NashConv is known exactly and is at most this.
-        seconds: of training in each iteration; None: by `turns` alone.
-        turns: of training in each iteration, over all copies.
-        candidates: oracles of each player, of which the best is used.
-        matches: of each pair of policies, before more are played where the mixtures depend on them.
-        trials: matches of each candidate, by which the best is chosen.
-        policy: settings of the oracles, as for `train`, over the preset of `exploit`.
-        num_envs: copies of the environment in training; None: 64 for each candidate of a player.
-        schedule: of training.
-        seed: of all random numbers.
-        view: shows training; None: the live view in a terminal, else plain lines.
-        on_iteration: called with each iteration, those before an interruption too.
+    Arguments are the options of `remuda psro` (docs/commands.md), and:
+
+    - `iterations`: the most of them; None: 20, or as before with `resume`.
+    - `options`: of the game.
+    - `directory`: of the results; None: with exact oracles none, else a new one under `runs/psro/`.
+    - `resume`: a directory to continue; only `iterations`, `enough`, `view` and `on_iteration` may
+      be passed with it.
+    - `policy`: settings of the oracles, as for `train`, over the preset of `exploit`.
+    - `view`: shows training; None: the live view in a terminal, else plain lines.
+    - `on_iteration`: called with each iteration, those before an interruption too.
 
     Returns:
         `iterations`, each with `mixtures`, `payoffs`, `gains`, `nash_conv` and whether that
@@ -147,13 +128,12 @@ def psro(
     with ExitStack() as stack:
         place = None if directory is None else Path(directory).expanduser()
         if place is None and oracle != ORACLE:
-            place = stack.enter_context(directory_for(name))
+            place = stack.enter_context(claimed_directory(PSRO_DIRECTORY, name))
         most = ITERATIONS if iterations is None else iterations
         return _run(setup, most, place, False, enough or 0.0, view, on_iteration)
 
 
 def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` if an argument of `psro` has the wrong type, or would be ignored."""
     for name, kind, words in TYPES:
         value = arguments[name]
         if value is not None and not isinstance(value, kind):
@@ -164,25 +144,21 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items()
         if value != defaults[name] and not (value == {} and defaults[name] is None)
     ]
-    if arguments["resume"] is not None:
-        if "game" in given or "directory" in given:
-            raise UsageError("resume uses its own game and directory; leave both out")
-        for name in given:
-            if name not in RESUMED:
-                raise UsageError(
-                    f"{name} is fixed by {arguments['resume']}; leave it out with resume"
-                )
-    elif arguments["oracle"] == ORACLE:
-        for name in given:
-            if name in TRAINED:
-                raise UsageError(
-                    f'{name} is for trained oracles; add oracle="ppo", or leave it out'
-                )
+    check_used(given, arguments["resume"], arguments["oracle"])
 
 
-def directory_for(game: str) -> AbstractContextManager[Path]:
-    """Return a new directory under `runs/psro/`, named by game and time."""
-    return claimed_directory(PSRO_DIRECTORY, game)
+def check_used(
+    given: Iterable[str], resume: Path | str | None, oracle: str, are_flags: bool = False
+) -> None:
+    """Raise an error if one of the arguments of `psro`, or flags of the command, has no effect."""
+    error, dashes = (ConfigError, "--") if are_flags else (UsageError, "")
+    for name in sorted(given):
+        word = f"{dashes}{name.replace('_', '-')}" if are_flags else name
+        if resume is not None and name not in RESUMED:
+            raise error(f"{word} is fixed by {resume}; leave it out with {dashes}resume")
+        if resume is None and oracle == ORACLE and name in TRAINED:
+            how = "--oracle ppo" if are_flags else 'oracle="ppo"'
+            raise error(f"{word} is for trained oracles; add {how}, or leave it out")
 
 
 def _run(
@@ -272,7 +248,6 @@ def _bound(found: Iteration) -> str:
 
 
 def _shares(mixture: np.ndarray[Any, np.dtype[np.float64]]) -> str:
-    """Return the policies with the largest shares of a mixture in words."""
     played = np.flatnonzero(mixture > SUPPORT)
     shown = np.sort(played[np.argsort(-mixture[played], kind="stable")[:SHOWN]])
     words = [f"{policy}: {mixture[policy]:.3f}" for policy in shown.tolist()]

@@ -1,8 +1,10 @@
-"""Recordings: frames of play as a small GIF, or as a film."""
+"""Recordings of play: a small GIF or a film, and the histories of OpenSpiel games."""
 
 from __future__ import annotations
 
 import io
+import json
+import math
 import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,26 +13,21 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from remuda.config import Config
 from remuda.coordinator.run_directory import write_file
+from remuda.envs.registry import make_env
 from remuda.errors import UsageError
+from remuda.evaluation import Evaluation
 from remuda.types import Array
 
 FILM = ".mp4"
 FORMATS = (".gif", FILM)
-COLOURS = 255
-"""Colours of the palette that all frames share; the 256th means `as in the frame before`."""
-SAMPLES = 16
-"""Frames from which the palette is made."""
+COLOURS = 255  # of the common palette; the 256th means `as in the frame before`
+SAMPLES = 16  # frames from which the palette is made
 
 
 def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
-    """Write frames, [height, width, 3] uint8 of one size, as `.gif` or `.mp4`, whole or not at all.
-
-    Raises:
-        UsageError: there is no such format, or its library is not installed.
-        ValueError: no frames, or frames of different kinds.
-        RunDirectoryError: the disk is full or not writable; an older file is unchanged.
-    """
+    """Write frames, [height, width, 3] uint8, as `.gif` or `.mp4`, whole or not at all."""
     check_format(path)
     _check(frames)
     write = write_gif if path.suffix.lower() == ".gif" else _write_film
@@ -38,11 +35,7 @@ def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int 
 
 
 def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
-    """Write a GIF that repeats for ever, as `write_recording`.
-
-    All frames share one palette, and of each frame only changes are stored. Equal consecutive
-    frames become one that is shown for longer.
-    """
+    """Write a GIF that repeats for ever; all frames share one palette."""
     _check(frames)
     palette = _palette(frames)
     images = [
@@ -76,7 +69,6 @@ def check_format(path: Path) -> None:
 
 
 def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> None:
-    """Write an MP4 that any browser plays; its codec needs even sizes, so a row may be added."""
     import imageio.v3 as iio
 
     height, width = frames[0].shape[:2]
@@ -101,7 +93,6 @@ def _check(frames: Sequence[Array]) -> None:
 
 
 def _palette(frames: Sequence[Array]) -> Image.Image:
-    """Make a palette from frames of the whole recording."""
     chosen = np.unique(np.linspace(0, len(frames) - 1, SAMPLES).astype(int))
     found = [Image.fromarray(frames[i]).getcolors(COLOURS) for i in chosen]
     colours = {colour for one in found for _, colour in one or ()}
@@ -110,3 +101,38 @@ def _palette(frames: Sequence[Array]) -> Image.Image:
     else:
         pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])[None]
     return Image.fromarray(pixels).quantize(COLOURS, Image.Quantize.MEDIANCUT)
+
+
+def check_histories(config: Config) -> None:
+    """Raise a `UsageError` if the episodes of the game have no histories."""
+    env = make_env(config.game, 1, **config.env.made_with)
+    known = env.history() is not None
+    env.close()
+    if not known:
+        raise UsageError(
+            f"--histories: {config.game} is no game of OpenSpiel, and only these have histories of "
+            "all moves; games of Remuda's own are watched with `remuda watch`"
+        )
+
+
+def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
+    """Write one line of JSON for each episode; the file is complete or absent.
+
+    To replay a line, apply the moves of `history` (chance included) to the `new_initial_state()` of
+    `pyspiel.load_game(game)`. `returns` are by agent; null: it took no part.
+    """
+    game = config.game.partition(":")[2]
+    lines = [
+        json.dumps(
+            {
+                "game": game,
+                "history": list(history),
+                "returns": {
+                    agent: None if math.isnan(value) else float(value)
+                    for agent, value in zip(evaluation.agents, returns, strict=True)
+                },
+            }
+        )
+        for history, returns in zip(evaluation.histories, evaluation.filled_returns, strict=True)
+    ]
+    write_file(path, ("\n".join(lines) + "\n").encode())

@@ -17,30 +17,13 @@ from pydantic.fields import FieldInfo
 from remuda.config import Config, Section
 from remuda.ui.cli import COMMANDS, EXIT_CODES
 
-CONFIGURATION = """# The configuration
-
-One tree holds everything about a run. A key is a flag (`--policy.learning_rate 1e-3`), a line of a
-YAML file (`--config FILE`), and an argument of Python (`remuda.train(..., policy={"learning_rate":
-1e-3})`). Settings of a single policy are keys of `policies`
-(`--policies.agent_0.learning_rate 1e-4`). A key that contradicts another is refused; a key without
-effect is reported when the run begins. The defaults here are those of IQN; see also
-[the defaults of PPO](tuning.md#defaults-by-algorithm). This page is generated from the declarations
-of the keys:
-
-    python -m remuda.ui.reference docs
-"""
-COMMAND_PAGE = """# Commands
-
-Generated from the declarations of the options, like the `--help` of each command:
-
-    python -m remuda.ui.reference docs
-"""
+TEXTS = Path(__file__).with_name("templates")
 CONSTRAINTS = {"Gt": "above {}", "Ge": "at least {}", "Lt": "below {}", "Le": "at most {}"}
 
 
 def configuration_page() -> str:
     """Return docs/configuration.md."""
-    parts = [CONFIGURATION, "## At the top\n", *_table(Config, "")]
+    parts = [(TEXTS / "configuration.md").read_text(), "## At the top\n", *_table(Config, "")]
     for key, section in _sections(Config, ""):
         parts += [f"\n## {key}\n", *_table(section, f"{key}.")]
     return "\n".join(parts) + "\n"
@@ -48,7 +31,7 @@ def configuration_page() -> str:
 
 def commands_page() -> str:
     """Return docs/commands.md."""
-    parts = [COMMAND_PAGE]
+    parts = [(TEXTS / "commands.md").read_text()]
     for name, command in COMMANDS.items():
         parts += [f"## remuda {name}\n", f"{command.summary}\n"]
         if command.options is Config:
@@ -85,7 +68,8 @@ def _table(model: type[BaseModel], prefix: str, flags: bool = False) -> list[str
             else f"`{_plain(info.get_default(call_default_factory=True, validated_data={}))}`"
         )
         meaning = " ".join((info.description or "").split())
-        rows.append(f"| `{key}` | {_cell(_type(info))} | {_cell(default)} | {_cell(meaning)} |")
+        kind = ", ".join([_words(info.annotation), *_bounds(info.metadata)])
+        rows.append(f"| `{key}` | {_cell(kind)} | {_cell(default)} | {_cell(meaning)} |")
     if not rows:
         return []
     return ["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows]
@@ -93,10 +77,6 @@ def _table(model: type[BaseModel], prefix: str, flags: bool = False) -> list[str
 
 def _without_marks(kind: Any) -> Any:
     return _without_marks(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
-
-
-def _type(info: FieldInfo) -> str:
-    return ", ".join([_words(info.annotation), *_bounds(info.metadata)])
 
 
 def _words(kind: Any) -> str:

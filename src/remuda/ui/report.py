@@ -10,19 +10,14 @@ from remuda.coordinator.metrics import with_all_members
 from remuda.coordinator.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
 from remuda.ui.html import render, with_pictures
-from remuda.ui.numbers import clock, number, percent, rate, restarted, waited
+from remuda.ui.numbers import number, percent
 from remuda.ui.pictures.drawing import write_pictures
-from remuda.ui.remarks import remarks
-from remuda.ui.results import cells_of, columns_of, population_words
+from remuda.ui.results import cells_of, columns_of, population_words, remarks
 from remuda.ui.summary import RunSummary, read_run
 
 
 def write_report(run: Path) -> Path:
-    """Write `report.html` and its charts into a run's directory; return the page's path.
-
-    Raises:
-        RunDirectoryError: the run's files are missing or damaged, or cannot be written.
-    """
+    """Write `report.html` and its charts into a run's directory; return the page's path."""
     summary = read_run(run)
     charts = draw_charts(summary)
     write_pictures(tuple(charts.values()), run, ("png",))
@@ -40,48 +35,28 @@ def write_report(run: Path) -> Path:
 
 
 def _page(summary: RunSummary, sections: dict[str, Any]) -> str:
-    ending, columns = summary.ending, columns_of(summary)
-    colours = colours_of(summary)
+    columns, colours = columns_of(summary), colours_of(summary)
     return render(
         "report.html",
-        ending=ending,
-        duration=clock(ending["seconds"]),
-        terms=_terms(ending),
+        summary=summary,
+        ending=summary.ending,
         columns=[heading for heading, _ in columns],
         policies=[
             (colours[policy.name], policy.title, list(cells_of(policy, columns)))
             for policy in summary.policies
         ],
         remarks=remarks(summary),
-        episodes=summary.episodes_evaluated,
-        way=summary.way,
         metrics=[
             ("", title_of(metric), [metric.evaluated_words, number(metric.training)])
             for metric in summary.episode_metrics
         ],
-        has_recording=summary.files.recording.is_file(),
         config=read_file(summary.files.config).decode(errors="replace"),
         **_population(summary),
         **sections,
     )
 
 
-def _terms(ending: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "schedule": ending["schedule"],
-        "seed": ending["seed"],
-        "turns": f"{ending['turns']:,}",
-        "agent-steps": f"{ending['agent_steps']:,}",
-        "duration": clock(ending["seconds"]),
-        "agent-steps per second": rate(ending["agent_steps_per_second"]),
-        "the actor": waited(ending["waits"]),
-        "restarts": restarted(ending.get("restarts", {})),
-        "Remuda": ending["version"],
-    }
-
-
 def _population(summary: RunSummary) -> dict[str, Any]:
-    """Return the size of the population and the ratings of members that do not learn."""
     if not summary.records or not summary.records[-1].members:
         return {"population": "", "frozen": [], "has_scripted": False}
     record = summary.records[-1]

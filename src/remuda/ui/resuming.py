@@ -11,14 +11,10 @@ from remuda.config import Config
 from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.run_directory import RunDirectory, can_continue, continues
 from remuda.errors import RemudaError
-from remuda.ui.commands.configuration import AUTO
 
 
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
-    """Return the newest unfinished run of this configuration if the user wants to resume it.
-
-    Without a terminal it prints how to resume the run, and returns None.
-    """
+    """Return the newest unfinished run of this configuration if the user wants to resume it."""
     path = find_unfinished(config, base)
     if path is None:
         return None
@@ -26,7 +22,7 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(
             f"{found}; to resume it: remuda train --resume {path}, or the same command with "
-            f"--resume {AUTO}"
+            "--resume auto"
         )
         return None
     try:
@@ -38,13 +34,7 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
 
 
 def resume_at_once(config: Config, base: Path = Path("runs")) -> Path | None:
-    """Return the run that `--resume auto` continues; None: begin a new one.
-
-    It is that of `run.directory`, else the newest unfinished run of this configuration.
-
-    Raises:
-        RunDirectoryError: another process is running it.
-    """
+    """Return the run that `--resume auto` continues; None: begin a new one."""
     named = config.run.directory
     if named is not None:
         return named if continues(RunDirectory(named), print) else None

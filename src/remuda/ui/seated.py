@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,33 +23,21 @@ from remuda.trained import Policy
 from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 
-ME = "me"
-"""The player that is the person at the keyboard."""
-MOST_SHOWN = 40
-"""Numbers of an observation that are printed if a game has neither picture nor words."""
-SINGLE_KEYS = 10
-"""Actions up to which one digit chooses; of more, a number and Enter."""
+ME = "me"  # the player that is the person at the keyboard
+MOST_SHOWN = 40  # numbers of an observation that are printed without a picture or words
+SINGLE_KEYS = 10  # actions up to which one digit chooses; of more, a number and Enter
 
 
 class LeftError(Exception):
     """The person at the keyboard leaves."""
 
 
-class StatefulPlayer(ABC):
-    """A player that may have a state."""
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Reset the state at the end of its agent's episode."""
-
-
 @dataclass
-class TrainedPlayer(StatefulPlayer):
+class TrainedPlayer:
     """A policy of a run, as a `ScriptedPolicy` of one copy."""
 
     policy: Policy
-    sampled: bool
-    """True: explore as at the end of training; False: play greedily."""
+    sampled: bool  # True: explore as at the end of training; False: play greedily
 
     def begin(self) -> None:
         """Reset the recurrent state and the frame stack."""
@@ -76,8 +63,7 @@ class HumanPlayer:
 
     console: Console
     keyboard: Keyboard
-    above: Callable[[], list[RenderableType]] = list
-    """Returns what is shown above a question."""
+    above: Callable[[], list[RenderableType]] = list  # returns what is shown above a question
 
     def __call__(
         self,
@@ -115,7 +101,6 @@ class HumanPlayer:
             self.console.print(Text(f"{env.agents[agent].name}: {words}"))
 
     def _ask(self, agent: str, names: list[str], allowed: Bools) -> int:
-        """Return the index of an allowed action."""
         there = [i for i, may in enumerate(allowed.tolist()) if may]
         many = len(names) > SINGLE_KEYS
         how = "a number and Enter" if many else "a key"
@@ -160,16 +145,6 @@ def names_of(env: VectorEnv, agent: int) -> list[str]:
     return [str(i) for i in range(int(space.n))]
 
 
-@dataclass(frozen=True)
-class Players:
-    """The players of all seats."""
-
-    policies: tuple[ScriptedPolicy, ...]
-    """One for each agent."""
-    human: HumanPlayer | None
-    """The person at the keyboard, on all of their seats."""
-
-
 def take_seats(
     game: Game,
     env: VectorEnv,
@@ -178,13 +153,8 @@ def take_seats(
     sampled: bool,
     console: Console,
     scripted: Mapping[str, str] | None = None,
-) -> Players:
-    """Find the player of each agent: that of `seats`, else `policy`, else `scripted`, or `random`.
-
-    Raises:
-        ConfigError: there is no such agent or policy, or no terminal for a person.
-        UsageError: a policy cannot play there.
-    """
+) -> tuple[list[ScriptedPolicy], HumanPlayer | None]:
+    """Find the player of each agent: that of `seats`, else `policy`, `scripted`, or `random`."""
     agents = [agent.name for agent in env.agents]
     for agent in seats:
         if agent not in agents:
@@ -211,7 +181,7 @@ def take_seats(
             found.append(_scripted(game, spec.name, player, named))
     if sampled and not any(isinstance(each, TrainedPlayer) for each in found):
         raise ConfigError("--sampled is for policies of runs, and --seat names none; leave it out")
-    return Players(tuple(found), human)
+    return found, human
 
 
 def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Console) -> HumanPlayer:

@@ -23,13 +23,12 @@ from remuda.coordinator.run_directory import RunDirectory, continues
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.evaluation import WAYS, way_of
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
-from remuda.ui.interrupts import HALTED, set_exit_hints
+from remuda.ui.program import HALTED, set_exit_hints
 from remuda.ui.resuming import without_directory
 
 MEASURED_BY = ("evaluate_episodes", "evaluate_sampled", "evaluate_seconds")
 """Keys of `run` that determine the evaluation after training."""
-POLL_SECONDS = 0.1
-"""Seconds between two checks of processes that train."""
+POLL_SECONDS = 0.1  # seconds between two checks of processes that train
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class Seeds:
     """Runs that differ by their seed, in one directory; some may not have begun."""
 
     directory: Path
-    config: Config
-    """The configuration of each, but for the seed and the directory."""
+    config: Config  # the configuration of each, but for the seed and the directory
     seeds: tuple[int, ...]
 
     @staticmethod
@@ -56,10 +54,7 @@ class Seeds:
 
     @staticmethod
     def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
-        """Return the same seeds if the same command began them, and not all are done.
-
-        They are in `run.directory`, else in the newest directory of this configuration.
-        """
+        """Return the seeds that the same command began, unless all are done."""
         wanted = tuple(range(config.seed, config.seed + count))
         if config.run.directory is not None:
             if not (config.run.directory / SEEDS).is_file():
@@ -113,11 +108,7 @@ class Seeds:
         return (was.turns, was.seconds) == (wanted.turns, wanted.seconds)
 
     def is_measured(self, seed: int) -> bool:
-        """Return whether a finished run was evaluated as it is configured now.
-
-        That is greedily or not, in as many episodes or more. An evaluation that was cut or failed
-        is repeated only if its limits have changed.
-        """
+        """Return whether a finished run was evaluated as it is configured now, or tried to be."""
         run = RunDirectory(self.path(seed))
         was, wanted = run.read_config().run, self.config.run
         found = run.summary_so_far().get("evaluation")
@@ -139,14 +130,6 @@ class Seeds:
         tree = self.config.model_dump(mode="json")
         return load_config(overlay(tree, {"seed": seed, "run": {"directory": self.path(seed)}}))
 
-    def prepare(self, seed: int) -> bool:
-        """Return whether the run of a seed can continue; one without a checkpoint begins again.
-
-        Raises:
-            RunDirectoryError: it is running elsewhere, or its old directory cannot be moved aside.
-        """
-        return continues(RunDirectory(self.path(seed)), print)
-
 
 def number_of(words: str, option: str) -> int:
     """Return a whole number of at least 1, or raise a `ConfigError`."""
@@ -158,10 +141,7 @@ def number_of(words: str, option: str) -> int:
 def train_seeds(
     seeds: Seeds, jobs: int, explicit_keys: Collection[str], flags: Sequence[str]
 ) -> int:
-    """Train the seeds that are not done, `jobs` at a time; returns the exit code.
-
-    `explicit_keys` are the keys that the user wrote, `flags` the words of the command line.
-    """
+    """Train the seeds that are not done, `jobs` at a time; returns the exit code."""
     left = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
     resume = f"remuda train --resume {seeds.directory}"
     print(f"{len(seeds.seeds)} seeds of {seeds.config.game} in {seeds.directory}")
@@ -206,12 +186,11 @@ def _one_by_one(
     """Train in this process; returns the signal that ended it, and whether a policy stopped."""
     from remuda.finish import FinishHooks
     from remuda.training import train
-    from remuda.ui.live import make_view
-    from remuda.ui.progress import PlayProgress
+    from remuda.ui.live import PlayProgress, make_view
 
     halted = False
     for seed in left:
-        resumed = seeds.prepare(seed)
+        resumed = continues(RunDirectory(seeds.path(seed)), print)
         print(f"seed {seed}: {left.index(seed) + 1} of {len(left)}", flush=True)
         progress = PlayProgress()
         try:
@@ -265,7 +244,7 @@ def _in_parallel(
 
 
 def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[bytes]:
-    resumed = seeds.prepare(seed)
+    resumed = continues(RunDirectory(seeds.path(seed)), print)
     file = seeds.directory / f"seed_{seed}.json"
     file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
     words = ["--config", str(file)]
@@ -293,8 +272,7 @@ stop_with_parent()
 from remuda.__main__ import main
 main()
 """
-PR_SET_PDEATHSIG = 1
-"""The option of `prctl` for the signal that a process gets when its parent dies."""
+PR_SET_PDEATHSIG = 1  # `prctl`: the signal that a process gets when its parent dies
 
 
 def _stop(processes: Iterable[subprocess.Popen[bytes]], number: int) -> None:

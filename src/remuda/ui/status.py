@@ -15,24 +15,16 @@ from remuda.coordinator.status import read_status
 from remuda.errors import RunDirectoryError
 from remuda.evaluation import way_of
 from remuda.ui.numbers import clock, number, percent, rate
-from remuda.ui.population_line import population_line
-from remuda.ui.tables import open_table
+from remuda.ui.tables import open_table, population_line
 
-LATE = 5.0
-"""Seconds without a heartbeat after which a role is shown as late."""
-WIDEST = 24
-"""Characters of a name that is not broken."""
+LATE = 5.0  # seconds without a heartbeat after which a role is shown as late
+WIDEST = 24  # characters of a name that is not broken
 STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
-TEXTS = ("role", "policy", "member", "parent", "state", "last problem")
-"""Columns of texts."""
+TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # columns of texts
 
 
 def current_status(run: RunDirectory) -> dict[str, Any]:
-    """Return the newest status of a run, with its `age` in seconds and whether it is `running`.
-
-    Raises:
-        RunDirectoryError: the run has not begun, or ended before its first status.
-    """
+    """Return the newest status of a run, with its `age` in seconds and whether it is `running`."""
     if not run.status.exists() and not run.is_running():
         raise RunDirectoryError(f"{run.path} ended before its first status; {way_on(run)}")
     status = read_status(run.status)

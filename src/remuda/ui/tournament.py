@@ -22,12 +22,10 @@ from rich.text import Text
 from remuda.crossplay import Tournament
 from remuda.tournaments.sequential_test import in_words
 from remuda.tournaments.until import Look
-from remuda.types import Integers
-from remuda.ui.progress import PlayProgress
+from remuda.ui.live import PlayProgress
 from remuda.ui.tables import table_of
 
-POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])
-"""Background colours of the smallest and the largest mean."""
+POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])  # smallest and largest mean
 
 
 class MatchProgress:
@@ -36,9 +34,7 @@ class MatchProgress:
     def __init__(
         self, game: str, stopped: Callable[[], bool], console: Console | None = None
     ) -> None:
-        """Prepare; `stopped` returns whether the running matches are the last."""
-        self.done = self.wanted = 0
-        """Matches that are over, and that are to be played."""
+        self.done = self.wanted = 0  # matches that are over, and that are to be played
         self._game, self._stopped = game, stopped
         self._description = game
         self._console = console or Console(stderr=True)
@@ -132,7 +128,8 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
     if found.matches is not None and (found.cut or not found.episodes):
         why = f"{found.cut}: " if found.cut else ""
         apart = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
-        count = f"{why}{_range(found.matches[apart])} matches in each cell"
+        ends = dict.fromkeys(f"{end(found.matches[apart]):,}" for end in (np.min, np.max))
+        count = f"{why}{' to '.join(ends)} matches in each cell"
     count += "; ± standard error" if with_errors else "; standard errors with --format json"
     console.print(f"[dim]{count}[/]")
     if found.until is not None:
@@ -142,7 +139,6 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
 
 
 def _known(look: Look) -> str:
-    """Return the answer, or that it is not certain enough, in a line."""
     wanted = f"{100.0 * look.wanted:g}%"
     if look.reached:
         return f"{look.words}: {wanted} sure after {look.matches:,} matches"
@@ -152,17 +148,13 @@ def _known(look: Look) -> str:
     )
 
 
-GAP = 3
-"""Characters between two columns."""
+GAP = 3  # characters between two columns
 
 
 def _columns(
     found: Tournament, decimals: int, width: int
 ) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return headings and row labels that fit, and whether there is room for standard errors.
-
-    If names are too long, the columns are numbered, and each row's label begins with its number.
-    """
+    """Return headings and labels that fit (numbers, if names are too long), and if errors do."""
     means = [f"{mean:.{decimals}f}" for mean in found.means.flat]
     errors = [f"±{error:.{decimals}f}" for error in found.errors.flat]
     names = list(found.entrants)
@@ -182,14 +174,12 @@ def _columns(
 
 
 def _widest(words: Sequence[str]) -> int:
-    """Return the width of the widest word in a terminal, where some letters take two columns."""
     return max(map(cell_len, words))
 
 
 def _folded(
     heads: Sequence[str], labels: Sequence[str], cells: Sequence[Sequence[Text]], width: int
 ) -> list[list[int]]:
-    """Split the columns among tables that fit into the terminal."""
     free = width - _widest(labels)
     tables: list[list[int]] = []
     left = 0
@@ -207,14 +197,5 @@ def _cell(mean: float, error: float | None, decimals: int, share: float) -> Text
     if np.isnan(mean):
         return Text("-", "dim")
     words = f"{mean:.{decimals}f}" + ("" if error is None else f"±{error:.{decimals}f}")
-    return Text(words, f"white on {_shade(share)}")
-
-
-def _range(matches: Integers) -> str:
-    least, most = int(matches.min()), int(matches.max())
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def _shade(share: float) -> str:
     red, green, blue = (POOR + share * (GOOD - POOR)).round().astype(int).tolist()
-    return f"rgb({red},{green},{blue})"
+    return Text(words, f"white on rgb({red},{green},{blue})")

@@ -16,8 +16,7 @@ import remuda
 from dashboard_client import OWN, Client
 from dashboard_runs import fixed_run, made_run, place, population_run
 from remuda.requests import ask as ask_run
-from remuda.ui.dashboard.security import COOKIE, names_of
-from remuda.ui.dashboard.server import ANSWERS, make_app
+from remuda.ui.dashboard.server import ANSWERS, COOKIE, make_app, names_of
 
 
 def client_of(base, host="127.0.0.1", token="", address="127.0.0.1:8700"):

@@ -7,7 +7,8 @@ import pytest
 import remuda
 from dashboard_runs import QUICK
 from remuda.errors import RunDirectoryError
-from remuda.ui.dashboard.spans import MOST, SpanCache
+from remuda.ui.dashboard.curves import MOST_SPANS as MOST
+from remuda.ui.dashboard.curves import SpanCache
 
 
 def test_the_trace_of_a_run(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,24 +10,17 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.errors import RemudaError, RunDirectoryError
-from remuda.ui.commands.options import PictureOptions, PrintOptions, RunOptions
+from remuda.ui.commands.options import PictureOptions, PrintOptions, RunOptions, needs
 
 if TYPE_CHECKING:
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluation import Evaluation
 
 
-def needs_run(what: str, command: str) -> Mapping[str, str]:
-    """Return the message for a missing run."""
-    return {
-        "run": f"name the run to {what}, as in `remuda {command} RUN`; `remuda runs` lists runs"
-    }
-
-
 class EvaluateOptions(PrintOptions, RunOptions):
     """Evaluate a run's policies: the mean return of each agent, and its standard error."""
 
-    NEEDED = needs_run("evaluate", "evaluate")
+    NEEDED = needs("run", "name the run to evaluate, as in `remuda evaluate RUN`")
 
     episodes: PositiveInt = 200
     """Episodes to play."""
@@ -53,7 +45,7 @@ class EvaluateOptions(PrintOptions, RunOptions):
 class WatchOptions(PictureOptions, RunOptions):
     """Write a GIF of a run's policies at play."""
 
-    NEEDED = needs_run("watch", "watch")
+    NEEDED = needs("run", "name the run to watch, as in `remuda watch RUN`")
 
     sampled: bool | None = None
     """As for `remuda evaluate`."""
@@ -64,13 +56,13 @@ class WatchOptions(PictureOptions, RunOptions):
 class StatusOptions(PrintOptions, RunOptions):
     """Show what a run is doing, from another terminal."""
 
-    NEEDED = needs_run("look at", "status")
+    NEEDED = needs("run", "name the run to look at, as in `remuda status RUN`")
 
 
 class ReportOptions(RunOptions):
     """Show the results of a run, and make its picture and its report again."""
 
-    NEEDED = needs_run("report on", "report")
+    NEEDED = needs("run", "name the run to report on, as in `remuda report RUN`")
 
 
 def status(options: StatusOptions) -> int:
@@ -90,8 +82,8 @@ def evaluate(options: EvaluateOptions) -> int:
     from remuda.evaluate import evaluate as play
     from remuda.evaluation import Limits
     from remuda.saved_weights import load_run
-    from remuda.ui.histories import check_histories, write_histories
-    from remuda.ui.progress import PlayProgress
+    from remuda.ui.live import PlayProgress
+    from remuda.ui.recording import check_histories, write_histories
 
     run = RunDirectory.open(options.run)
     _note_best(run, options.checkpoint)
@@ -191,7 +183,6 @@ def report(options: ReportOptions) -> int:
 
 
 def _note_best(run: RunDirectory, checkpoint: int | str) -> None:
-    """Say that the newest checkpoint replaces the best if none was evaluated."""
     numbers = run.checkpoints.numbers()
     if checkpoint == "best" and numbers and run.checkpoints.best() is None:
         print(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from remuda.config import PolicyConfig, Section
+from remuda.config import Section
+
+
+def needs(key: str, words: str) -> Mapping[str, str]:
+    """Return the message for a missing option."""
+    return {key: f"{words}; `remuda runs` lists runs"}
 
 
 class RunOptions(Section):
@@ -57,17 +62,19 @@ class GameOptions(Section):
     override those of the run."""
 
 
-class ResponseOptions(Section):
-    """A command that trains best responses."""
+class PlayOptions(PictureOptions):
+    """Show a game, or play in it yourself, without any learning."""
 
+    game: str | None = None
+    """The game; `remuda games` lists them. None: that of the first run whose policy has a seat,
+    with its options and wrappers; or treasure_hunt."""
+    policy: str = "random"
+    """The policy of all seats that `seat` does not name: `random`, or one that `remuda games GAME`
+    lists."""
+    seat: dict[str, str] = Field(default_factory=dict)
+    """For each agent its policy, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard;
+    a policy of a run (`RUN:policy@best`, or another version; `RUN:policy@live`: with the weights
+    that the live run plays with now); or a scripted policy."""
+    sampled: bool = False
+    """Let policies of runs explore as at the end of training; else they are greedy."""
     env: GameOptions = GameOptions()
-    policy: PolicyConfig = PolicyConfig()
-    """Settings of the trained policies, over a PPO preset for best responses."""
-    num_envs: PositiveInt | None = None
-    """Copies of the environment in training. None: 64 for each policy of a seat."""
-    schedule: Literal["async", "lockstep", "sequential"] = "async"
-    """How the roles take turns in training."""
-    seed: NonNegativeInt = 0
-    """Seed of training and of matches."""
-    out: Path | None = None
-    """The directory for the results. None: a new one under `runs/`, named by game and time."""

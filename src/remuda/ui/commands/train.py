@@ -1,24 +1,27 @@
-"""The command `remuda train`."""
+"""The command `remuda train`, and the configuration that its words describe."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from remuda.config import Config
-from remuda.errors import ConfigError, RunDirectoryError
-from remuda.ui.arguments import parse_flags, take_option
-from remuda.ui.commands.configuration import (
-    AUTO,
-    read_arguments,
-    read_resumed,
-    take_configs,
-    without_configs,
+from remuda.config import (
+    Config,
+    check_presets,
+    load_config,
+    over_presets,
+    overlay,
+    preset_tree,
+    read_config,
 )
+from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.ui.arguments import flags_with_several, parse_flags, take_option, take_options
 from remuda.ui.commands.several_runs import SEEDS
-from remuda.ui.interrupts import HALTED, set_exit_hints
+from remuda.ui.program import HALTED, set_exit_hints
 
 
 def train(words: Sequence[str]) -> int:
@@ -42,7 +45,6 @@ def train_one_of_seeds(words: Sequence[str]) -> int:
 
 
 def _train_or_resume(words: Sequence[str], count: str, jobs: str) -> int:
-    """Continue the run that the same command began, or begin one."""
     if count or jobs:
         return _train_seeds(words, "", count, jobs, is_auto=True)
     config = read_arguments(words)
@@ -68,10 +70,8 @@ def _train_run(
     from remuda.finish import FinishHooks, missing_words
     from remuda.result import Result
     from remuda.training import train as run_training
-    from remuda.ui.ending import show_files, show_results
-    from remuda.ui.live import make_view
-    from remuda.ui.preparing import Preparation
-    from remuda.ui.progress import PlayProgress
+    from remuda.ui.ending import Preparation, show_files, show_results
+    from remuda.ui.live import PlayProgress, make_view
     from remuda.ui.resuming import offer_to_resume
 
     if not resumed and not is_auto and config.run.directory is None:
@@ -121,7 +121,6 @@ def _train_run(
 
 
 def _begin_processes(config: Config) -> None:
-    """Start to load libraries in the fork server, if the run has child processes."""
     if config.schedule != "sequential" or config.env.workers > 1:
         from remuda.forkserver.server import load_and_begin
 
@@ -131,7 +130,6 @@ def _begin_processes(config: Config) -> None:
 def _train_seeds(
     words: Sequence[str], resumed: str, count: str, jobs: str, is_auto: bool = False
 ) -> int:
-    """Train several seeds of one run; `resumed` is their directory."""
     from remuda.config import by_leaf
     from remuda.ui.seeds import Seeds, number_of, train_seeds
 
@@ -158,3 +156,95 @@ def _train_seeds(
     if at_once == 1:
         _begin_processes(seeds.config)
     return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), without_config)
+
+
+AUTO = "auto"  # `--resume auto`: continue what the same command began, else begin
+
+
+def read_arguments(words: Sequence[str]) -> Config:
+    """Return the configuration: flags override YAML files, which override presets and defaults."""
+    words, sources = take_configs(words)
+    base = _read_sources(sources)
+    flags = parse_flags(words, Config, positional="game")
+    config = load_config(overlay(base, flags))
+    from remuda.envs.registry import find_game
+
+    find_game(config.game)
+    check_presets(sources.presets, config.game)
+    if "game" not in flags:
+        _check_last_words(words, config.game)
+    return config
+
+
+OWN_GAME = re.compile(r"[\w./]+:\w+")  # the form of the name of a user's game
+
+
+def _check_last_words(words: Sequence[str], game: str) -> None:
+    """Raise a `ConfigError` if a game is read as a value of an option, and `game` is trained."""
+    from remuda.envs.registry import is_known
+
+    for name, (*others, last) in flags_with_several(words, Config):
+        own = OWN_GAME.fullmatch(last) and not any(":" in other for other in others)
+        if last != game and (is_known(last) or own):
+            raise ConfigError(
+                f"{last!r} is read as a value of --{name}, and the game would be {game}: name the "
+                "game before the options"
+            )
+
+
+class Sources(NamedTuple):
+    """Names of presets, and paths of YAML files that override them, in order."""
+
+    presets: list[str]
+    files: list[str]
+
+
+def take_configs(words: Sequence[str]) -> tuple[list[str], Sources]:
+    """Return the words without any `--preset NAME` and `--config FILE`, and these."""
+    words, presets = take_options(words, "--preset", "the name of a preset")
+    words, files = take_options(words, "--config", "the path of a YAML file")
+    return words, Sources(presets, files)
+
+
+def without_configs(words: Sequence[str], directory: Path) -> Sequence[str]:
+    """Return the words behind `--resume`; a `--preset` or `--config` is a `ConfigError`."""
+    words, sources = take_configs(words)
+    if sources.presets or sources.files:
+        raise ConfigError(
+            f"--preset and --config are for new runs; --resume continues with the settings of "
+            f"{directory}, and flags override them"
+        )
+    return words
+
+
+def _read_sources(sources: Sources) -> dict[str, Any]:
+    """Return the tree of presets and files, each over those before it."""
+    own: dict[str, Any] = {}
+    trees = []
+    for source in sources.files:
+        own = overlay(own, read_config(Path(source)))
+        trees.append(overlay(preset_tree(sources.presets), own))
+    base = over_presets(sources.presets, own, " and ".join(sources.files))
+    try:
+        load_config(base)
+    except ConfigError:
+        # Not before: a setting that this file needs may be in the next.
+        for tree, source in zip(trees, sources.files, strict=True):
+            load_config(tree, source)
+    return base
+
+
+def read_resumed(words: Sequence[str], directory: Path) -> Config:
+    """Return the configuration of the run in `directory`, with flags over it."""
+    from remuda.coordinator.run_directory import RunDirectory
+
+    saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
+    flags = parse_flags(without_configs(words, directory), Config, positional="game")
+    named = flags.get("run", {}).get("directory")
+    if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
+        raise UsageError(
+            f"--run.directory is {named}, and --resume continues in {directory}: leave one of them "
+            "out"
+        )
+    tree = overlay(saved, flags)
+    return load_config(overlay(tree, {"run": {"directory": directory}}))

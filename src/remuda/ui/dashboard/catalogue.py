@@ -17,25 +17,19 @@ from remuda.config import by_leaf, load_config, read_tree
 from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
 from remuda.ui.comparison import ASIDE
-from remuda.ui.found_runs import FoundRun, find_runs, summarise
+from remuda.ui.summary import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 1.0
-"""Seconds between two scans if the last one took no time..."""
-SHARE = 0.05
-"""...the most of all time that scans may take..."""
-REST = 15.0
-"""...and the most seconds between two scans: the first one takes longest."""
-FILES = (
+INTERVAL = 1.0  # seconds between two scans if the last one took no time...
+SHARE = 0.05  # ...the most of all time that scans may take...
+REST = 15.0  # ...and the most seconds between two scans: the first one takes longest
+FILES = (  # the files of a run that the dashboard reads
     *("config.yaml", "status.json", "summary.json", "metrics.jsonl", "ledger.bin", "logs", "lock"),
     *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
 )
-"""The files of a run that the dashboard reads."""
-MOST_POLICIES = 200
-"""Policies of a run up to which its configuration is validated, which takes 0.1 s."""
-LONGEST = 200
-"""Letters of a setting's value that are shown."""
+MOST_POLICIES = 200  # up to so many, its configuration is validated, which takes 0.1 s
+LONGEST = 200  # letters of a setting's value that are shown
 
 
 class UnknownRunError(RemudaError):
@@ -46,27 +40,19 @@ class UnknownRunError(RemudaError):
 class CataloguedRun:
     """A run of the directory."""
 
-    id: str
-    """Its path below the directory, with slashes; `.` is the directory itself."""
+    id: str  # its path below the directory, with slashes; `.` is the directory itself
     found: FoundRun
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Its configuration by dotted key, resolved where that runs no code of the user's."""
-    group: str = ""
-    """Equal for runs that differ only by their seed."""
+    settings: Mapping[str, Any] = field(default_factory=dict)  # by dotted key
+    group: str = ""  # equal for runs that differ only by their seed
 
     def row(self) -> dict[str, Any]:
         """Return its line in the table of runs."""
         policy = self.settings.get("policy.algorithm")
-        return {
+        names = ("game", "turns", "best", "last", "state", "damaged")
+        return {name: getattr(self.found, name) for name in names} | {
             "id": self.id,
-            "game": self.found.game,
             "algorithm": policy if isinstance(policy, str) else None,
             "seed": self.settings.get("seed"),
-            "turns": self.found.turns,
-            "best": self.found.best,
-            "last": self.found.last,
-            "state": self.found.state,
-            "damaged": self.found.damaged,
             "group": self.group,
         }
 
@@ -80,10 +66,8 @@ class Catalogue:
         self._real = base.resolve()
         self._runs: dict[str, CataloguedRun] = {}
         self._signatures: dict[str, tuple[Any, ...]] = {}
-        self.changes = 0
-        """Grows with every change of the catalogue."""
-        self.complete = False
-        """True once all runs were scanned."""
+        self.changes = 0  # grows with every change of the catalogue
+        self.complete = False  # True once all runs were scanned
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._scan, daemon=True, name="catalogue")
 
@@ -172,7 +156,6 @@ def _read_run(run: str, path: Path) -> CataloguedRun:
 
 
 def _signature(path: Path) -> tuple[Any, ...]:
-    """Return a value that changes with the files of a run."""
     found: list[Any] = []
     for name in ("config.yaml", "status.json", "summary.json", "checkpoints"):
         try:
@@ -184,7 +167,6 @@ def _signature(path: Path) -> tuple[Any, ...]:
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """Return the configuration by dotted key, with its defaults if it can be resolved."""
     try:
         tree = read_tree(path / "config.yaml")
     except Exception:  # YAML's own constructors raise anything
@@ -205,7 +187,6 @@ def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as JSON has it, shortened."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else repr(value)
@@ -213,6 +194,5 @@ def _shown(value: Any) -> Any:
 
 
 def _group(settings: Mapping[str, Any]) -> str:
-    """Return a digest of all settings but the seed."""
     known = sorted((key, repr(value)) for key, value in settings.items() if key not in ASIDE)
     return hashlib.sha256(repr(known).encode()).hexdigest()[:12] if known else ""

@@ -1,4 +1,4 @@
-"""Curves of runs for the screen: metrics files by column, read while they grow, and thinned."""
+"""Curves and timelines of runs for the screen, from files that may grow meanwhile."""
 
 from __future__ import annotations
 
@@ -10,31 +10,26 @@ import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.opening import open_stream
+from remuda.checkpoint.opening import open_stream, read_json
 from remuda.coordinator.metrics import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
+from remuda.errors import RunDirectoryError
 
 Numbers = npt.NDArray[np.float64]
 
-PIECE = 1 << 20
-"""Bytes of one read."""
-PATIENCE = 0.25
-"""Seconds that a request waits for unread records; then it is answered by those that are known."""
-SEAM = 512
-"""The last bytes before the unread ones, by which a file is recognised."""
-MOST = 3_000_000
-"""Numbers of one run that are kept; beyond it every second record is dropped, and so on."""
-MOST_OF_ALL = 8_000_000
-"""Numbers of all runs that are kept; the least recently used run is dropped first."""
-POINTS = 400
-"""Points of a curve on the screen."""
-MEAN_RETURN = "mean_return"
-"""A column: the mean over all policies of their `mean_return`."""
+PIECE = 1 << 20  # bytes of one read
+PATIENCE = 0.25  # seconds that a request waits for unread records
+SEAM = 512  # the last bytes before the unread ones, by which a file is recognised
+MOST = 3_000_000  # kept numbers of a run; beyond it every second record is dropped
+MOST_OF_ALL = 8_000_000  # the least recently used run is dropped first
+POINTS = 400  # points of a curve on the screen
+MEAN_RETURN = "mean_return"  # a column: the mean over all policies of their `mean_return`
 
 
 class RunCurves:
@@ -49,16 +44,12 @@ class RunCurves:
     def _forget(self) -> None:
         self._columns.clear()
         self._rows = self._lines = 0
-        self.every = 1
-        """The number of records of which one is kept."""
-        self.read_bytes = 0
-        """The bytes read so far: equal bytes, equal curves."""
+        self.every = 1  # the number of records of which one is kept
+        self.read_bytes = 0  # the bytes read so far: equal bytes, equal curves
         self._file: tuple[int, int] | None = None
         self._seam = b""
-        self.damaged = 0
-        """Lines that are no records."""
-        self.complete = False
-        """True if the last read reached the end of the file."""
+        self.damaged = 0  # lines that are no records
+        self.complete = False  # True if the last read reached the end of the file
 
     @property
     def size(self) -> int:
@@ -94,7 +85,6 @@ class RunCurves:
         self._file = file
 
     def _take(self, data: bytes, file: Any) -> bool:
-        """Add the whole lines of a piece; return False if there are none."""
         end = data.rfind(b"\n") + 1
         while not end and len(data) and len(data) % PIECE == 0:  # a line of many policies
             more = file.read(PIECE)
@@ -182,10 +172,7 @@ class Curves:
 
 
 def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
-    """Yield the numbers in a line of `metrics.jsonl`, by the names of `remuda.Run.metrics`.
-
-    Anything else is skipped. A line that is no record raises an `AttributeError`.
-    """
+    """Yield the numbers in a line of `metrics.jsonl`, by the names of `remuda.Run.metrics`."""
     for name, axis in AXES.items():
         yield from _number(axis, record.get(name))
     for name in SHOWN_OF_RUN:
@@ -209,7 +196,6 @@ def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
 
 
 def _is_return(name: str) -> bool:
-    """Return whether a column is the return of a policy, and no metric of the environment."""
     group, _, column = name.rpartition("/")
     return column == MEAN_RETURN and group not in ("run", "actor", "game", "population")
 
@@ -229,10 +215,7 @@ def _mean(values: Numbers) -> Numbers:
 
 
 def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[float]]:
-    """Thin a curve: the mean, minimum and maximum of stretches of equally many records.
-
-    `x` is the end of each stretch.
-    """
+    """Thin a curve: the mean, minimum and maximum of stretches of equally many records."""
     if len(x) <= points:
         return {"x": rounded(x), "y": rounded(y)}
     edges = np.linspace(0, len(x), points + 1).astype(int)
@@ -249,10 +232,7 @@ def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[f
 def band_of(
     curves: Sequence[tuple[Numbers, Numbers]], points: int
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return places, the mean of curves and its standard error, each [points].
-
-    Only where all curves are known: a mean over some of them would jump where one ends.
-    """
+    """Return places, the mean of curves and its standard error, where all curves are known."""
     first = max((x[0] for x, _ in curves), default=0.0)
     last = min((x[-1] for x, _ in curves), default=-1.0)
     if last < first:
@@ -280,3 +260,78 @@ def band(curves: list[tuple[Numbers, Numbers]], points: int = POINTS) -> Mapping
 def rounded(values: Numbers) -> list[float]:
     """Round to six digits; NaN and infinity become None."""
     return [float(f"{v:.6g}") if math.isfinite(v) else None for v in values.tolist()]  # type: ignore[misc]
+
+
+LARGEST = 256 * 2**20  # bytes of the largest trace that is shown; Perfetto shows larger ones
+MOST_SPANS = 3000  # spans on the screen; of more, the longest
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of one trace."""
+
+    roles: tuple[str, ...]  # a row for each
+    kinds: tuple[str, ...]  # the activities of roles
+    spans: npt.NDArray[np.float64]  # [S, 4]: row, kind, begin and end in seconds
+
+    def window(self, begin: float | None, end: float | None) -> dict[str, Any]:
+        """Return the spans between two times in seconds."""
+        begins, ends = self.spans[:, 2], self.spans[:, 3]
+        last = float(ends.max(initial=0.0))
+        low, high = begin or 0.0, last if end is None else end
+        chosen = np.flatnonzero((begins < high) & (ends > low))
+        left_out = max(len(chosen) - MOST_SPANS, 0)
+        if left_out:
+            longest = np.argpartition((begins - ends)[chosen], MOST_SPANS)[:MOST_SPANS]
+            chosen = np.sort(chosen[longest])
+        return {
+            "roles": self.roles,
+            "kinds": self.kinds,
+            "spans": [
+                [int(row), int(kind), round(start, 6), round(stop, 6)]
+                for row, kind, start, stop in self.spans[chosen].tolist()
+            ],
+            "left_out": left_out,
+            "seconds": last,
+        }
+
+
+class SpanCache:
+    """A cache of the last trace; they are large."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: tuple[Path, int, int] | None = None
+        self._trace: Spans | None = None
+
+    def of(self, path: Path) -> Spans:
+        """Return the trace in a file."""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise RunDirectoryError(f"cannot read {path.name}: {error.strerror}") from None
+        key = path, status.st_mtime_ns, status.st_size
+        with self._lock:
+            if self._key != key or self._trace is None:
+                self._trace, self._key = _read_trace(path, status.st_size), key
+            return self._trace
+
+
+def _read_trace(path: Path, size: int) -> Spans:
+    if size > LARGEST:
+        raise RunDirectoryError(
+            f"{path.name} has {size / 2**20:.0f} MiB, and up to {LARGEST / 2**20:.0f} MiB are "
+            "shown here; open it in Perfetto"
+        )
+    try:
+        events = read_json(path)["traceEvents"]
+        names = {e["tid"]: str(e["args"]["name"]) for e in events if e["ph"] == "M"}
+        rows = {tid: row for row, tid in enumerate(names)}
+        found = [e for e in events if e["ph"] == "X"]
+        kinds = {str(name): i for i, name in enumerate(dict.fromkeys(e["name"] for e in found))}
+        spans = [(rows[e["tid"]], kinds[e["name"]], e["ts"], e["ts"] + e["dur"]) for e in found]
+        array = np.array(spans, np.float64).reshape(-1, 4)
+        array[:, 2:] /= 1e6
+        return Spans(tuple(names.values()), tuple(kinds), array)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise RunDirectoryError(f"{path.name} is no trace, or it is still being written") from None

@@ -17,23 +17,20 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.requests import ask
-from remuda.ui.comparison import ASIDE
+from remuda.ui.comparison import ASIDE, group_names
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
-from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, band, thinned
+from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, SpanCache, band, thinned
 from remuda.ui.dashboard.population import PopulationPages
-from remuda.ui.dashboard.spans import SpanCache
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
 
-LOG_BYTES = 64 * 1024
-"""The bytes of a log that are shown, from its end."""
+LOG_BYTES = 64 * 1024  # the bytes of a log that are shown, from its end
 LOCAL_TRACE = "trace.json"
 T = TypeVar("T")
-Several = Annotated[
+Several = Annotated[  # a parameter that may occur several times in a query
     Sequence[str],
     BeforeValidator(lambda found: found if isinstance(found, list) else [found]),
     Field(max_length=60),
 ]
-"""A parameter that may occur several times in a query."""
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -107,7 +104,7 @@ class Pages:
             known = self.catalogue.find(name)
             curves = self._curves.of(self.catalogue.files(name).metrics)
             groups.setdefault(known.group or name, []).append((known, curves))
-        names = group_names([each[0][0] for each in groups.values()])
+        names = group_names([_compared(each[0][0]) for each in groups.values()])
         members = [member for each in groups.values() for member in each]
         columns = dict.fromkeys(name for _, curves in members for name in curves.names())
         return {
@@ -210,7 +207,6 @@ def _check_axis(axis: str) -> None:
 
 
 def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
-    """Return the newest status with its age, and its fault."""
     if not files.status.exists():
         return None, ""
     try:
@@ -255,21 +251,15 @@ def _trace_of(known: CataloguedRun, files: RunDirectory, base: Path) -> Path | N
     return None
 
 
+def _compared(run: CataloguedRun) -> dict[str, Any]:
+    return {key: value for key, value in run.settings.items() if key not in ASIDE}
+
+
 def differences(runs: Sequence[CataloguedRun]) -> dict[str, list[Any]]:
     """Return the settings that differ between runs: by dotted key, a value for each run."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings)
-    found = {key: [run.settings.get(key) for run in runs] for key in keys if key not in ASIDE}
+    keys = dict.fromkeys(key for run in runs for key in _compared(run))
+    found = {key: [run.settings.get(key) for run in runs] for key in keys}
     return {key: values for key, values in found.items() if len(set(map(repr, values))) > 1}
-
-
-def group_names(first: Sequence[CataloguedRun]) -> list[str]:
-    """Name groups of runs by three settings in which they differ, or by the paths of the first."""
-    different = list(differences(first).items())[:3]
-    names = []
-    for place, run in enumerate(first):
-        parts = [f"{key.rpartition('.')[2]} {values[place]}" for key, values in different]
-        names.append(", ".join(parts) or run.id)
-    return names if len(set(names)) == len(names) else [run.id for run in first]
 
 
 def as_json(data: Any) -> bytes:

@@ -35,19 +35,17 @@ from remuda.saved import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.playing import Moment, episode
-from remuda.ui.seated import StatefulPlayer, TrainedPlayer, names_of, take_seats
+from remuda.ui.seated import TrainedPlayer, names_of, take_seats
 
-MOST_ACTIONS = 64
-"""Actions up to which probabilities or values are shown."""
+MOST_ACTIONS = 64  # actions up to which probabilities or values are shown
 
 
 @dataclass
-class Explained(StatefulPlayer):
+class Explained:
     """A trained policy on a seat that explains its last choice."""
 
     seat: TrainedPlayer
-    values_are_known: bool
-    """True if state values can be shown in rewards: the scale of rewards is known."""
+    values_are_known: bool  # the scale of rewards is known
     explanation: dict[str, Any] = field(default_factory=dict)
     """`names` of the actions, their `probabilities` or `values`, and the state value as `expects`:
     the discounted return from there."""
@@ -127,13 +125,7 @@ def main() -> None:
 
 
 def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the players, and then each turn, as plain data.
-
-    The request has `run`, its path; `seats`, by agent a policy of the run, `policy@version` or a
-    scripted one (default: each agent's own); `seed`; `turns`, the most of them; `sampled`, whether
-    policies explore; `live`, whether policies without a version play with the weights of this
-    moment; `may_ask`, whether the run may be sent a request for these.
-    """
+    """Yield the players, and then each turn, as plain data; `Pages.watch` makes the request."""
     run = RunDirectory.open(Path(request["run"]))
     config = run.read_config()
     game = find_game(config.game)
@@ -145,22 +137,23 @@ def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     seats, scripted = _seats(request, config, game, agents, known)
     sampled, silent = bool(request["sampled"]) and bool(seats), Console(file=sys.stderr)
     references = {agent: f"{run.path}:{policy}" for agent, policy in seats.items()}
-    taken = take_seats(game, env, references, None, sampled, silent, scripted)
+    players, _ = take_seats(game, env, references, None, sampled, silent, scripted)
+    evolves = "reward_scale" in config.population.evolution.numbers
     policies: list[Callable[..., Array]] = [
-        Explained(policy, _values_are_known(config, policy))
+        Explained(policy, not (evolves or policy.policy.player.spec.config.ppo.normalise_rewards))
         if isinstance(policy, TrainedPlayer)
         else policy
-        for policy in taken.policies
+        for policy in players
     ]
-    players = seats | scripted
+    named = seats | scripted
     yield {
         "agents": agents,
         "policies": known,
         "scripted": sorted(game.scripted),
-        "seats": {agent: players[agent].removesuffix(f"@{LIVE}") for agent in agents},
+        "seats": {agent: named[agent].removesuffix(f"@{LIVE}") for agent in agents},
         "versions": {
             agent: seat.policy.version
-            for agent, seat in zip(agents, taken.policies, strict=True)
+            for agent, seat in zip(agents, players, strict=True)
             if isinstance(seat, TrainedPlayer)
         },
         "live": request["live"],
@@ -200,12 +193,10 @@ def _seats(
     return seats, scripted
 
 
-def _values_are_known(config: Config, seat: TrainedPlayer) -> bool:
-    evolves = "reward_scale" in config.population.evolution.numbers
-    return not evolves and not seat.policy.player.spec.config.ppo.normalise_rewards
-
-
 def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[str, Any]:
+    file = io.BytesIO()
+    if moment.picture is not None:
+        Image.fromarray(moment.picture).save(file, "PNG")
     return {
         "turn": moment.turn,
         "actions": moment.actions,
@@ -213,7 +204,7 @@ def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[
             name: None if value is None else float(f"{value:.6g}")
             for name, value in moment.returns.items()
         },
-        "picture": None if moment.picture is None else _png(moment.picture),
+        "picture": base64.b64encode(file.getvalue()).decode() or None,
         "over": moment.over,
         "chose_by": {
             agent: policy.explanation
@@ -221,12 +212,6 @@ def _turn(moment: Moment, policies: Mapping[str, Callable[..., Array]]) -> dict[
             if isinstance(policy, Explained) and policy.explanation and agent in moment.actions
         },
     }
-
-
-def _png(picture: Array) -> str:
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG")
-    return base64.b64encode(file.getvalue()).decode()
 
 
 if __name__ == "__main__":

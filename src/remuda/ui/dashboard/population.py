@@ -25,17 +25,12 @@ from remuda.ui.dashboard.curves import rounded
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs
 
-MEMBERS = 60
-"""The most members that are shown: the live ones, then the newest copies."""
-PATIENCE = 10.0
-"""An answer is reused for so many times the seconds that it took."""
-DRAWS, SECONDS = 20, 2.0
-"""Draws of the payoffs, and time of the solver; `remuda analyse` takes more."""
-KEPT = 8
-"""Answers that are kept."""
+MEMBERS = 60  # the most members that are shown: the live ones, then the newest copies
+PATIENCE = 10.0  # an answer is reused for so many times the seconds that it took
+DRAWS, SECONDS = 20, 2.0  # of the payoffs, of the solver; `remuda analyse` takes more
+KEPT = 8  # answers that are kept
 NO_LEDGER = "There is no ledger of matches: each agent of this run always has the same policy."
-LONGEST = 300.0
-"""Seconds that the child process may take."""
+LONGEST = 300.0  # seconds that the child process may take
 
 
 class PopulationPages:
@@ -71,7 +66,6 @@ class PopulationPages:
             return kept.answer
 
     def _compute(self, files: RunDirectory) -> dict[str, Any]:
-        """Return the answer of a child process."""
         if not files.ledger.exists():
             return {"none": NO_LEDGER}
         program = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
@@ -109,8 +103,6 @@ class PopulationPages:
 
 @dataclass
 class _Kept:
-    """An answer, and the state of the ledger that it is of."""
-
     lock: threading.Lock = field(default_factory=threading.Lock)
     answer: dict[str, Any] = field(default_factory=dict)
     mark: object = None
@@ -118,7 +110,6 @@ class _Kept:
 
 
 def _mark(path: Path) -> object:
-    """Return a value that changes with a ledger."""
     try:
         status = os.stat(path)
     except OSError:
@@ -151,10 +142,7 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
 
 
 def _read_payoffs(files: RunDirectory) -> Payoffs:
-    """Read payoffs without meetings of team mates or scripted seats.
-
-    Only if there may be such seats, the environment is made to find them.
-    """
+    """Read payoffs; only if team mates or scripted seats may meet, the environment is made."""
     from remuda.analysis.from_ledger import read_payoffs
     from remuda.config import read_tree
     from remuda.matches import payoffs_of
@@ -171,7 +159,6 @@ def _table(values: Any) -> list[list[float]]:
 
 
 def _mixture(payoffs: Payoffs) -> dict[str, Any]:
-    """Return the mixture of the equilibrium, or why there is none."""
     import numpy as np
 
     from remuda.analysis.uncertain_equilibrium import nash

@@ -1,59 +1,57 @@
-"""The web server of the dashboard."""
+"""The web server of the dashboard, open to this machine only, or with a secret token."""
 
 from __future__ import annotations
 
+import hmac
 import inspect
+import ipaddress
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import uvicorn
 from pydantic import ValidationError, validate_call
 from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from remuda.errors import RemudaError, UsageError
 from remuda.ui.dashboard.catalogue import UnknownRunError
 from remuda.ui.dashboard.pages import Pages, as_json
-from remuda.ui.dashboard.security import Guard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from starlette.types import ASGIApp
+
+    from remuda.ui.dashboard.pages import Pages
 
 ANSWERS = (
     *(("GET", name) for name in ("runs", "run", "curves", "compare", "log")),
     *(("GET", name) for name in ("population", "timeline", "watched")),
     *(("POST", name) for name in ("control", "watch")),
-)
-"""HTTP method and path below `/api/`. Each is a method of `Pages`; its arguments are the query."""
+)  # HTTP method and path below `/api/`. Each is a method of `Pages`; its arguments are the query.
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-LARGEST = 64 * 1024
-"""The most bytes of a request's body."""
+LARGEST = 64 * 1024  # the most bytes of a request's body
 
 
 def make_app(
     base: Path, host: str = "127.0.0.1", token: str = "", *, control: bool = False
 ) -> Guard:
-    """Make the application.
-
-    Args:
-        base: the directory whose runs are shown; nothing outside it is.
-        host: the address that the server is bound to.
-        token: the secret that clients must know; empty: every client may send requests.
-        control: whether pages may send requests to runs.
-    """
+    """Make the application; with a `token` it is open only to clients that know it."""
     pages = Pages(base, control)
 
     @asynccontextmanager
@@ -138,7 +136,6 @@ def _refused(status: int, words: str) -> Response:
 
 
 def _asset_routes() -> Iterator[Route]:
-    """Serve the files of the page itself, which stay in memory."""
     for file in (resources.files("remuda.ui.dashboard") / "assets").iterdir():
         if kind := KINDS.get(Path(file.name).suffix):
             path = "/" if file.name == "index.html" else f"/assets/{file.name}"
@@ -148,3 +145,118 @@ def _asset_routes() -> Iterator[Route]:
 
 def _constant(data: bytes, headers: Mapping[str, str]) -> Callable[[Request], Response]:
     return lambda _: Response(data, headers=headers)
+
+
+COOKIE = "remuda_token"
+LOCAL = ("127.0.0.1", "localhost", "::1")  # names by which this machine knows itself
+POLICY = (  # only scripts of this server run, and they talk to it alone. Charts set styles.
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+
+class Guard(BaseHTTPMiddleware):
+    """The outermost layer of the server.
+
+    A page of another site that is open in the same browser must neither read nor drive the server:
+
+    1. No answer allows other origins, so that page cannot read it.
+    2. Every request below `/api/` must come from a page of this server, so that page cannot send
+       one.
+    3. Only known host names are answered, so DNS rebinding gives it no name for this server.
+    """
+
+    def __init__(self, app: ASGIApp, pages: Pages, host: str, token: str = "") -> None:
+        super().__init__(app)
+        self.pages = pages
+        self._names, self._token = names_of(host), token
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """Refuse, set the cookie, or let the application answer."""
+        response = self._refusal(request)
+        if response is None and self._token and "token" in request.query_params:
+            response = self._set_cookie(request)
+        if response is None:
+            response = await call_next(request)
+        response.headers.update(HEADERS)
+        return response
+
+    def _refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        if self._names is not None and _without_port(host) not in self._names:
+            return PlainTextResponse("this server is not known by that name", 421)
+        starts_work = request.scope["path"].startswith("/api/")
+        changes = request.method not in ("GET", "HEAD")
+        if (starts_work or changes) and not _is_own(request, host):
+            return PlainTextResponse("only pages of this server may send it requests", 403)
+        if self._token and not self._knows_token(request):
+            words = "the address that `remuda dashboard` printed has a token; open that"
+            return PlainTextResponse(words, 401)
+        return None
+
+    def _knows_token(self, request: Request) -> bool:
+        cookie = request.cookies.get(_cookie_name(request))
+        return any(
+            found is not None and hmac.compare_digest(found.encode(), self._token.encode())
+            for found in (request.query_params.get("token"), cookie)
+        )
+
+    def _set_cookie(self, request: Request) -> Response:
+        """Keep the token as a cookie, and out of the address and the history."""
+        cookie = f"{_cookie_name(request)}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        # Browsers take `//host` and `/\\host` for the address of another host.
+        path = "/" + request.scope["path"].lstrip("/\\")
+        headers = {"location": quote(path, safe="/%"), "set-cookie": cookie}
+        return PlainTextResponse("", 303, headers)
+
+
+def names_of(host: str) -> Collection[str] | None:
+    """Return the names of a server bound to this host; None: any, the token protects it."""
+    try:
+        if ipaddress.ip_address(host).is_unspecified:
+            return None
+    except ValueError:
+        pass
+    return {host.lower(), *LOCAL} if host in LOCAL else {host.lower()}
+
+
+def _cookie_name(request: Request) -> str:
+    """Add the port: browsers share cookies among all ports of a host."""
+    try:
+        port = urlsplit(f"//{request.headers.get('host', '')}").port or 80
+    except ValueError:
+        port = 80
+    return f"{COOKIE}_{port}"
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine reaches a server bound to this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _without_port(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_own(request: Request, host: str) -> bool:
+    origin = request.headers.get("origin")
+    try:
+        same = origin is None or urlsplit(origin).netloc == host
+    except ValueError:
+        same = False
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    return same and "x-remuda" in request.headers and site == "same-origin"

@@ -16,12 +16,9 @@ from typing import IO, Any
 
 from remuda.errors import UsageError
 
-MOST = 3
-"""Episodes at once; one more ends the least recently watched."""
-IDLE = 120.0
-"""Seconds after which an unwatched episode is ended."""
-TURNS = 1000
-"""The most turns of an episode."""
+MOST = 3  # episodes at once; one more ends the least recently watched
+IDLE = 120.0  # seconds after which an unwatched episode is ended
+TURNS = 1000  # the most turns of an episode
 READ_ONLY = (
     "these weights are not saved, so the run must send them, and this dashboard is read-only; "
     "start it with --control, or watch saved weights"

@@ -1,1 +1,1 @@
-"""The pictures of an analysis: `gallery` draws all of them, each other module one kind."""
+"""The pictures of an analysis: `page` draws all of them, each other module some."""

@@ -30,37 +30,9 @@ BLUE, ORANGE = "#3366b0", "#d9722e"
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#5b6470")
 """Colours that the colour-blind can tell apart (Okabe and Ito 2008, "Color universal design")."""
 
-LOOK: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 8.5,
-    "text.color": INK,
-    "text.parse_math": False,  # a policy may be called $
-    "axes.edgecolor": "#c9cdd2",
-    "axes.labelcolor": QUIET,
-    "axes.labelsize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 9.5,
-    "axes.titleweight": "bold",
-    "axes.titlepad": 8.0,
-    "axes.formatter.limits": (-3, 5),
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.7,
-    "xtick.color": "#c9cdd2",
-    "ytick.color": "#c9cdd2",
-    "xtick.labelcolor": QUIET,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-    "lines.solid_capstyle": "round",
-    # Text stays text: it can be searched, and edited for a paper.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "remuda",  # equal pictures are equal files
-    "pdf.fonttype": 42,
-}
-"""matplotlib's settings."""
+LOOK = mpl.rc_params_from_file(
+    Path(__file__).with_name("plots.mplstyle"), use_default_template=False
+)
 
 
 @contextmanager
@@ -72,25 +44,19 @@ def look() -> Iterator[None]:
 
 
 FORMATS = ("png", "svg", "pdf")
-DOTS = 160
-"""Dots an inch of a PNG."""
-FEW = 24
-"""Policies up to which uncertainty is drawn: more of it would hide the points."""
-LONGEST = 22
-"""The most characters of a name."""
-SMALLEST = 4.5
-"""Points of the smallest names; beyond it only every nth row is named."""
+DOTS = 160  # dots an inch of a PNG
+FEW = 24  # policies up to which uncertainty is drawn: more of it would hide the points
+LONGEST = 22  # the most characters of a name
+SMALLEST = 4.5  # points of the smallest names; beyond it only every nth row is named
 
 
 @dataclass(frozen=True)
 class Picture:
     """A picture of an analysis, or the reason why there is none."""
 
-    name: str
-    """The stem of its files."""
+    name: str  # the stem of its files
     heading: str
-    caption: str
-    """A sentence on its content and the number of matches, or why it is not drawn."""
+    caption: str  # a sentence on its content and the number of matches, or why it is not drawn
     figure: Figure | None = None
 
     @property
@@ -114,10 +80,7 @@ class Picture:
 
 
 def write_pictures(
-    pictures: Sequence[Picture],
-    directory: Path,
-    formats: Sequence[str] = FORMATS,
-    prefix: str = "",
+    pictures: Sequence[Picture], directory: Path, formats: Sequence[str] = FORMATS, prefix: str = ""
 ) -> tuple[Path, ...]:
     """Write pictures into a directory, and return the paths; remove those that are not drawn."""
     written = []
@@ -154,8 +117,7 @@ def _cut(name: str, longest: int) -> str:
     return f"{name[:begin]}…{name[len(name) - (longest - 1 - begin) :]}"
 
 
-_RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)
-"""Measures text at ten dots a point, so that rounding adds nothing."""
+_RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)  # ten dots a point: no rounding
 
 
 def extent(words: str, size: float) -> tuple[float, float]:
@@ -230,8 +192,7 @@ def mark_points(axes: Axes, points: Numbers, colour: str, count: int, shape: str
     )
 
 
-SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
-"""Directions from a point to its name, the best to read first."""
+SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # the best first
 
 
 def name_points(

@@ -12,29 +12,22 @@ from markupsafe import Markup
 from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.coordinator.run_directory import RunDirectory, write_file
-from remuda.envs.registry import agents_of
 from remuda.errors import RemudaError
 from remuda.population.lineage import read_lineage, read_matches
-from remuda.population.ratings import sides_of
-from remuda.population.roster import Roster
+from remuda.ui.analysis_sources import sides_of_seats
 from remuda.ui.html import render, with_pictures
 from remuda.ui.pictures.drawing import Picture, look, matches_in_words, write_pictures
-from remuda.ui.pictures.lineage import lineage_picture
-from remuda.ui.pictures.maps import diversity_picture, structure_picture
-from remuda.ui.pictures.pareto import analysis_pareto_picture
-from remuda.ui.pictures.ratings import Ratings, ratings_picture, read_ratings
+from remuda.ui.pictures.over_time import Ratings, lineage_picture, ratings_picture, read_ratings
+from remuda.ui.pictures.points import analysis_pareto_picture, diversity_picture, structure_picture
 from remuda.ui.pictures.rows import equilibrium_picture, payoffs_picture, ranking_picture
 
 log = logging.getLogger(__name__)
 
-PREFIX = "report_"
-"""Begins the names of a report's pictures, to tell them from those of `remuda analyse`."""
+PREFIX = "report_"  # of a report's pictures; those of `remuda analyse` have none
 HEADING = "Strengths and exploitation"
 NOTE = "Each picture is here as PNG, SVG and PDF; all numbers are in analysis.json."
-SAMPLES = 100
-"""Draws of the payoffs in a report; `remuda analyse` makes more and takes longer."""
-MOST = 64
-"""The most policies that a report analyses."""
+SAMPLES = 100  # draws of the payoffs in a report; `remuda analyse` makes more and takes longer
+MOST = 64  # the most policies that a report analyses
 IN_TRAINING = Markup(
     "These matches were played in training; a policy is one member, whatever its version. "
     f"At most {MOST} policies. <code>remuda tournament</code> compares the final policies, and "
@@ -66,14 +59,7 @@ def draw_pictures(
 def draw_into(
     directory: Path, found: Analysis, ledger: Path | None = None, sides: Sequence[int] = ()
 ) -> Path:
-    """Write all pictures of an analysis and a page of them into a directory; return its path.
-
-    Ratings over time are those of the ledger, whose seats play for these sides.
-
-    Raises:
-        RunDirectoryError: the disk is full or not writable, or the ledger is damaged.
-        UsageError: no match of the ledger is over.
-    """
+    """Write all pictures of an analysis and a page of them into a directory; return its path."""
     pictures = draw_pictures(found, None if ledger is None else read_ratings(ledger, sides))
     write_pictures(pictures, directory)
     page = directory / "analysis.html"
@@ -95,7 +81,7 @@ def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
 def write_section(run: RunDirectory) -> Markup:
     """Analyse the ledger of a run, write the pictures, and return the section of its report."""
     try:
-        meeting, rated = _sides_of(run)
+        meeting, rated = sides_of_seats(run.read_config())
     except Exception as error:  # the user's environment knows the sides
         log.error("no analysis", exc_info=error)
         words = " ".join(f"the game cannot be made: {type(error).__name__}: {error}".split())
@@ -128,15 +114,6 @@ def draw_lineage(run: RunDirectory) -> Picture | None:
     return picture
 
 
-def _sides_of(run: RunDirectory) -> tuple[list[int], list[int]]:
-    """Return the team of each seat: of those that meet others, and of all that are rated."""
-    config = run.read_config()
-    agents = agents_of(config.game, config.env.made_with)
-    roster, count = Roster.of(config, agents), len(agents)
-    meeting, rated = sides_of(roster.teams, count, roster.taken), sides_of(roster.teams, count)
-    return meeting.tolist(), rated.tolist()
-
-
 def _section(
     found: Analysis | None,
     pictures: Sequence[Picture],
@@ -144,7 +121,6 @@ def _section(
     note: str = IN_TRAINING,
     prefix: str = "",
 ) -> Markup:
-    """Return sentences and pictures as HTML, or why there is no analysis."""
     return render(
         "section.html",
         heading=HEADING,

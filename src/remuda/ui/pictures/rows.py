@@ -32,14 +32,10 @@ from remuda.ui.pictures.drawing import (
     widest,
 )
 
-NUMBERED = 12
-"""Policies up to which cells contain numbers."""
-BARS = 40
-"""Bars of an equilibrium."""
-PLAYED = 0.005
-"""The least probability with a bar, in nearly all draws."""
-TOP, BOTTOM = 0.34, 0.5
-"""Inches for a title above panels and for an axis below."""
+NUMBERED = 12  # policies up to which cells contain numbers
+BARS = 40  # bars of an equilibrium
+PLAYED = 0.005  # the least probability with a bar, in nearly all draws
+TOP, BOTTOM = 0.34, 0.5  # inches for a title above panels and for an axis below
 
 
 def payoffs_picture(found: Analysis) -> Picture:
@@ -140,7 +136,6 @@ def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
 
 
 def _on(colour: Any) -> str:
-    """Return black or white, to be readable on a colour."""
     red, green, blue = colour[:3]
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
 
@@ -182,7 +177,6 @@ def ranking_picture(found: Analysis) -> Picture:
 
 
 def _rows_of(names: list[str]) -> tuple[Figure, Axes, float]:
-    """Make a figure with a named row for each policy; return the height of a row, too."""
     high = float(np.clip(5.6 / len(names), 0.06, 0.27))
     names = shorten(names)
     left = 0.2 + widest(names, row_size(high)[0])
@@ -196,7 +190,6 @@ def _rows_of(names: list[str]) -> tuple[Figure, Axes, float]:
 
 
 def _beside(axes: Axes, heading: str, words: list[str], high: float) -> None:
-    """Write words to the right of each named row."""
     size, step = row_size(high)
     place = axes.get_yaxis_transform()
     title = axes.set_title(heading, loc="right", fontsize=8.0, fontweight="normal", color=QUIET)

@@ -1,14 +1,24 @@
-"""The picture of evolution: lineages, and the hyperparameters along them."""
+"""The pictures over the matches of a run: ratings, and lineages with hyperparameters."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from remuda.analysis.from_ledger import LedgerReader
+from remuda.analysis.ratings import RatingHistory, ledger_history
+from remuda.checkpoint.opening import open_stream
+from remuda.errors import RunDirectoryError
+from remuda.population.ledger import FREEZE
 from remuda.population.lineage import Born
+from remuda.population.records import PolicyRef
+from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
     INK,
     KINDS,
@@ -16,23 +26,124 @@ from remuda.ui.pictures.drawing import (
     Picture,
     add_panel,
     count_along_x,
+    mark_points,
     name_rows,
     new_figure,
     shorten,
     widest,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+MOST_MATCHES = 5_000_000  # matches that are rated one after another; more would take too long
+BANDS = 3  # policies up to which intervals are drawn as bands
+WHISKERS = 30  # frozen copies up to which intervals are drawn
+COPIES = 150  # the most frozen copies that are drawn, evenly over the run
 
-Life = tuple[str, int]
-"""A policy: its place in the population, and its generation."""
-MOST_ROWS = 64
-"""Places that are drawn: those with most births."""
-MOST_NUMBERS = 6
-"""Hyperparameters that are drawn."""
-DECADES = 10.0
-"""The ratio of the greatest to the least value from which an axis is logarithmic."""
+
+@dataclass(frozen=True)
+class Ratings:
+    """Ratings over the matches of a run."""
+
+    history: RatingHistory  # the ratings of live policies and their frozen copies
+    frozen: dict[str, int]  # the number of matches played before each freeze, by frozen copy
+
+
+def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
+    """Rate the matches of a ledger in their order, or return why not; seats play for `sides`."""
+    reader = LedgerReader.open(ledger)
+    records = (reader.end - reader.begin) // reader.kind.itemsize
+    if records > MOST_MATCHES:
+        return (
+            f"There are {records:,} matches, and up to {MOST_MATCHES:,} are rated one after "
+            "another; see `remuda.analysis.ratings.ledger_history`."
+        )
+    return Ratings(ledger_history(ledger, sides=sides), _frozen_at(reader, records))
+
+
+def _frozen_at(reader: LedgerReader, count: int) -> dict[str, int]:
+    with open_stream(reader.path) as file:
+        records = np.memmap(file, reader.kind, "r", offset=reader.begin, shape=(count,))
+    found = records[records["kind"] == FREEZE]
+    policies, versions = found["policy"][:, 0], found["version"][:, 0]
+    if policies.size and not (policies.min() >= 0 and policies.max() < len(reader.policies)):
+        raise RunDirectoryError(f"{reader.path} is damaged: it names policies that do not exist")
+    return {
+        str(PolicyRef(reader.policies[policy], int(version))): int(number)
+        for policy, version, number in zip(policies, versions, found["number"], strict=True)
+    }
+
+
+def ratings_picture(found: Ratings | str) -> Picture:
+    """Draw ratings over matches: live policies as lines, frozen copies as points."""
+    name, heading = "ratings", "Ratings over time"
+    if isinstance(found, str):
+        return Picture(name, heading, found)
+    history = found.history
+    copies = np.array(["@" in each for each in history.names])
+    live = np.flatnonzero(~copies)
+    if not len(live):
+        return Picture(name, heading, "No policy learned in these matches: ratings do not change.")
+    if len(history.matches) < 2 or not history.played[-1].any():
+        words = "No policy met another one often enough: a rating compares policies that met."
+        return Picture(name, heading, words)
+    best = live[np.argsort(-history.ratings[-1, live], kind="stable")]
+    colours = dict(zip(best.tolist(), KINDS, strict=False))
+    names = shorten([history.names[place] for place in colours])
+    figure = new_figure(0.65 + 5.4 + 0.55 + widest(names, 8.0), 0.38 + 3.2 + 0.55)
+    axes = add_panel(figure, 0.65, 0.38, 5.4, 3.2)
+    # The rating of a policy is unknown before its first match with another.
+    known = np.where(history.played > 0, history.ratings, np.nan)
+    bands = np.where(history.played > 0, history.intervals(), np.nan)
+    for place in best[len(colours) :]:
+        axes.plot(history.matches, known[:, place], color=QUIET, lw=0.6, alpha=0.4)
+    width = 1.5 if len(live) <= BANDS else 1.1
+    for (place, colour), label in zip(colours.items(), names, strict=True):
+        if len(live) <= BANDS:
+            axes.fill_between(history.matches, *bands[:, :, place], color=colour, alpha=0.15, lw=0)
+        axes.plot(history.matches, known[:, place], color=colour, lw=width, label=label)
+    drawn = _draw_copies(axes, found, np.flatnonzero(copies), colours)
+    axes.margins(y=0.06)
+    axes.autoscale(axis="y")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0)
+    axes.grid()
+    count_along_x(axes, int(history.matches[-1]))
+    axes.set_title("Ratings over the run")
+    axes.set_xlabel("matches played")
+    axes.set_ylabel("rating (openskill)")
+    return Picture(name, heading, _caption(history, len(live), len(colours), drawn), figure)
+
+
+def _caption(history: RatingHistory, live: int, coloured: int, drawn: int) -> str:
+    words = "Ratings after each match, in openskill's units, which begin at 25"
+    if live <= BANDS:
+        words += ", with intervals of 95%"
+    if coloured < live:
+        words += f"; the {coloured} best of {live} policies in colours"
+    if drawn:
+        words += "; points are frozen copies, at their freezing and with their final rating"
+    return f"{words}; of {int(history.matches[-1]):,} matches."
+
+
+def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int, str]) -> int:
+    history = found.history
+    if len(copies) > COPIES:
+        copies = copies[np.linspace(0, len(copies) - 1, COPIES).round().astype(np.int64)]
+    by_name = {history.names[place]: colour for place, colour in colours.items()}
+    for place in copies.tolist():
+        name = history.names[place]
+        first_match = int(history.matches[int((history.played[:, place] > 0).argmax())])
+        when = found.frozen.get(name, first_match)
+        point = np.array([[when, history.ratings[-1, place]]], np.float64)
+        mark_points(axes, point, by_name.get(name.rpartition("@")[0], QUIET), COPIES)
+        if len(copies) <= WHISKERS:
+            ends = history.intervals()[:, -1, place]
+            axes.plot([when, when], ends, color=QUIET, lw=0.6, alpha=0.5, zorder=1.5)
+    return len(copies)
+
+
+Life = tuple[str, int]  # a policy: its place in the population, and its generation
+MOST_ROWS = 64  # places that are drawn: those with most births
+MOST_NUMBERS = 6  # hyperparameters that are drawn
+DECADES = 10.0  # the ratio of the greatest to the least value from which an axis is logarithmic
 
 
 def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
@@ -64,11 +175,10 @@ def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
     for panel in (axes, *panels):
         count_along_x(panel, matches)
     (panels[-1] if panels else axes).set_xlabel("matches played")
-    return Picture(name, heading, _caption(births, rows, families, matches), figure)
+    return Picture(name, heading, _lineage_caption(births, rows, families, matches), figure)
 
 
 def _lives(births: Sequence[Born]) -> dict[Life, Born]:
-    """Return the policies that were born, by place and generation."""
     return {(born.policy, born.generation): born for born in births}
 
 
@@ -77,7 +187,6 @@ def _parent(born: Born) -> Life | None:
 
 
 def _rows(births: Sequence[Born]) -> list[str]:
-    """Return the places that are drawn, in the order of their first policies."""
     count = Counter(born.policy for born in births)
     rest = [_parent(born) for born in births]
     places = list(dict.fromkeys([b.policy for b in births] + [p[0] for p in rest if p]))
@@ -86,7 +195,6 @@ def _rows(births: Sequence[Born]) -> list[str]:
 
 
 def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
-    """Return for each policy the matches played when it was replaced, or in the end."""
     found = dict.fromkeys(_lives(births), matches)
     for born in births:
         before = (born.policy, born.generation - 1)
@@ -96,7 +204,6 @@ def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
 
 
 def _roots(births: Sequence[Born]) -> dict[Life, Life]:
-    """Return for each policy its initial ancestor."""
     found: dict[Life, Life] = {}
     for born in births:  # parents come before those that are copies of them
         parent = _parent(born)
@@ -116,7 +223,6 @@ def _colours(births: Sequence[Born]) -> tuple[dict[Life, str], int]:
 
 
 def _numbers(births: Sequence[Born]) -> list[str]:
-    """Return the hyperparameters that differ between policies."""
     pairs = dict.fromkeys(pair for born in births for pair in born.hyperparameters.items())
     values = Counter(number for number, _ in pairs)
     return [number for number, count in values.items() if count > 1][:MOST_NUMBERS]
@@ -130,7 +236,6 @@ def _draw_lives(
     matches: int,
     width: float,
 ) -> None:
-    """Draw a line at the height of each policy while it is alive, and one from its parent."""
     ends = _ends(births, matches)
     for life, born in _lives(births).items():
         y, parent = height(life), _parent(born)
@@ -155,7 +260,6 @@ def _draw_lives(
 def _draw_number(
     axes: Axes, births: Sequence[Born], number: str, colours: dict[Life, str], matches: int
 ) -> None:
-    """Draw the value of a hyperparameter of each policy while it is alive."""
     values = {
         life: born.hyperparameters[number]
         for life, born in _lives(births).items()
@@ -173,7 +277,9 @@ def _draw_number(
     axes.grid(axis="y")
 
 
-def _caption(births: Sequence[Born], rows: Sequence[str], families: int, matches: int) -> str:
+def _lineage_caption(
+    births: Sequence[Born], rows: Sequence[str], families: int, matches: int
+) -> str:
     later = sum(born.generation > 0 for born in births)
     places = len({born.policy for born in births})
     count = "1 birth" if later == 1 else f"{later:,} births"

@@ -1,0 +1,171 @@
+"""The program's process: its streams, the signals that end it, and a quick end."""
+
+from __future__ import annotations
+
+import _io
+import atexit
+import gc
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+from remuda import output
+from remuda.forkserver.child import STOPPING_SIGNALS
+
+
+def leave(code: str | int | None) -> NoReturn:
+    """End the process as `sys.exit(code)` does, without freeing the memory of libraries."""
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    failed = _flush_outputs()
+    _end_files()
+    if _flush_outputs() or failed:  # the output was closed, or the disk is full
+        code = code or 120  # the interpreter's exit code for this
+    os._exit((code or 0) & 0xFF)
+
+
+def output_is_gone() -> bool:
+    """Return whether nothing reads standard output any more."""
+    output = select.poll()
+    output.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
+
+
+def _flush_outputs() -> bool:
+    failed = False
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except Exception:  # a game may have put anything there
+            failed = True
+    return failed
+
+
+def _end_files() -> None:
+    # The concrete base class of all files: a check against `io.IOBase`, which is abstract, takes a
+    # tenth of a millisecond for each type.
+    kinds: tuple[type, ...] = (_io._IOBase,)
+    if "tempfile" in sys.modules:
+        from tempfile import _TemporaryFileCloser, _TemporaryFileWrapper  # type: ignore[attr-defined]
+
+        kinds += (_TemporaryFileCloser, _TemporaryFileWrapper)
+    if "zipfile" in sys.modules:
+        from zipfile import ZipFile
+
+        kinds += (ZipFile,)
+    gc.unfreeze()  # frozen objects are not among `get_objects`
+    objects = gc.get_objects()
+    # Each type is checked once: there are some thousand of them, and a million objects.
+    file_types = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
+    left = [found for found in objects if type(found) in file_types]
+    for file in _inwards(left, kinds):
+        # `__del__` closes it, as the interpreter would. Plain files stay open, since others may
+        # write into them when they are closed.
+        closes = type(file).__module__ != "_io" and hasattr(file, "__del__")
+        with suppress(BaseException):
+            file.__del__() if closes else file.flush()
+
+
+def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
+    """Return these files and those that they write to, each before those that it writes to."""
+    found: list[Any] = []
+    seen: set[int] = set()
+
+    def visit(file: Any) -> None:
+        seen.add(id(file))
+        for held in gc.get_referents(file, getattr(file, "__dict__", None)):
+            if issubclass(type(held), kinds) and id(held) not in seen:
+                visit(held)
+        found.append(file)
+
+    for file in files:
+        if id(file) not in seen:
+            with suppress(Exception):
+                visit(file)
+    return found[::-1]
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null for a closed standard stream: no later file may get its descriptor."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # It gets the smallest free descriptor: those below are open by now.
+            os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            stream = open(  # noqa: SIM115
+                number, mode, encoding="utf-8", errors="backslashreplace", closefd=False
+            )
+            setattr(sys, name, stream)
+
+
+INTERRUPTED = 130
+HALTED = 3  # a policy stopped learning: too many updates were not finite
+
+AFTER_A_PICTURE = b"\x1b[?25h\r\n"  # show the cursor, and move below the live view
+
+_hints: list[str] = []  # printed at the end
+before_end: list[Callable[[], None]] = []  # called before a signal ends the process
+
+
+def end_at_once() -> None:
+    """Make Ctrl-C, SIGTERM and SIGHUP print one line and end the process (codes 130, 143, 129).
+
+    An exception would have to pass through the native code of a library that is halfway loaded, or
+    through a callback or finalizer: some abort, some swallow it, and some are broken from then on.
+    The program survives an end at any moment anyway, as by `kill -9`. A run (`Signals`) and a
+    picture in the terminal (`ends_in_order`) handle signals themselves. For the main thread; a
+    signal that is ignored, as SIGINT in the background of a shell, stays ignored.
+    """
+    for number in STOPPING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+
+
+def set_exit_hints(*words: str) -> None:
+    """Set what is printed, besides the signal, when a signal ends the process."""
+    _hints[:] = words
+
+
+def exit_message(number: int = signal.SIGINT) -> str:
+    """Return the line printed when a signal ends the process."""
+    what = "interrupted" if number == signal.SIGINT else f"stopped by {signal.Signals(number).name}"
+    return "; ".join([f"remuda: {what}", *_hints])
+
+
+@contextmanager
+def ends_in_order() -> Iterator[None]:
+    """Make Ctrl-C a `KeyboardInterrupt` inside the `with`, so that cleanup runs first."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    for restore in before_end:
+        restore()
+    # A write may be interrupted, or the outputs may be closed.
+    output.never_fail()
+    with suppress(RuntimeError, OSError, ValueError):
+        sys.stdout.flush()
+    with suppress(OSError):
+        if os.isatty(1):
+            output.write_at_once(1, AFTER_A_PICTURE)
+    output.write_at_once(2, f"{exit_message(number)}\n".encode())
+    os._exit(128 + number)
