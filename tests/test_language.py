@@ -1,7 +1,8 @@
 """The project's language: plain English in the words of the field.
 
-Docstrings, comments, strings and pages are read. `python tests/test_language.py PATH...` lists the
-faults of files or folders; `--count` prints numbers alone.
+Docstrings, comments, strings, pages and the scripts of the dashboard are read.
+`python tests/test_language.py PATH...` lists the faults of files or folders; `--count` prints only
+their number.
 """
 
 import ast
@@ -17,6 +18,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 SOURCE = "src"
 PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs")
+KINDS = (".py", ".md", ".js", ".html")
+LIBRARIES = ("echarts.min.js",)
 GENERATED = ("docs/configuration.md", "docs/commands.md")
 """Made from docstrings, where each fault would count a second time."""
 
@@ -98,7 +101,7 @@ def of_source(path: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def of_page(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield line, text and False, for each line of prose of a page: not of blocks of code."""
+    """Yield line, text and False, for each line of a script, or of a page outside its code."""
     code = False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line.lstrip().startswith(("```", "~~~")):
@@ -125,7 +128,8 @@ def files(*names: str) -> list[Path]:
     found = []
     for name in names:
         path = ROOT / name
-        found += [path] if path.is_file() else sorted((*path.rglob("*.py"), *path.rglob("*.md")))
+        found += [path] if path.is_file() else sorted(path.rglob("*"))
+    found = [p for p in found if p.suffix in KINDS and p.name not in LIBRARIES]
     return [p for p in found if p.relative_to(ROOT).as_posix() not in GENERATED]
 
 

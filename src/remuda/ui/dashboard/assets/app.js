@@ -1,4 +1,4 @@
-// The frame of the page: which view is shown, and when it asks again.
+// The frame of the page: the view that is shown, and the polling of the server.
 
 import { address, fill, h, leave, waitedSoFar } from "./dom.js";
 import * as runs from "./runs.js";
@@ -10,8 +10,8 @@ import * as timeline from "./timeline.js";
 const VIEWS = { runs, run, population, watch, timeline };
 const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
 const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
-// A page may be looked at on the machine that trains: it works a fiftieth of its time, but asks every
-// ten seconds at least. What is soon over (such as reading a long file) is requested as it comes.
+// The browser may run on the machine that trains: the page works at most a fiftieth of the time, but
+// polls at least every ten seconds. A view that waits less than a second (a long file is being read) is exempt.
 const REST = 50, LONGEST = 10000;
 let view = null, timer = null;
 
@@ -44,7 +44,7 @@ async function open() {
   await again(mine);
 }
 
-// Asks again as often as the view wishes, and not while nobody looks.
+// Polls at the interval that the view returns, and only while the page is visible.
 async function again(mine) {
   clearTimeout(timer);
   let wait = 1000;
@@ -58,10 +58,10 @@ async function again(mine) {
       alive.className = "";
     } catch (error) {
       if (mine !== view) return;
-      const gone = error instanceof TypeError;
-      fill(alive, gone ? "The server does not answer" : error.message);
+      const unreachable = error instanceof TypeError;
+      fill(alive, unreachable ? "The server does not answer" : error.message);
       alive.className = "bad";
-      if (!gone && !mine.shown) fill(main, h("h1", {}, "That is not there"), h("p", { class: "note" }, error.message), h("p", {}, h("a", { href: "#/", class: "link" }, "All runs")));
+      if (!unreachable && !mine.shown) fill(main, h("h1", {}, "Not found"), h("p", { class: "note" }, error.message), h("p", {}, h("a", { href: "#/", class: "link" }, "All runs")));
       wait = 3000;
     }
   }

@@ -1,4 +1,4 @@
-// Charts, by ECharts. Their tooltips are drawn on the canvas, so that no name can be HTML.
+// Charts drawn with ECharts. Tooltips are drawn on the canvas, so that no name is read as HTML.
 
 import { number, rate, span } from "./dom.js";
 
@@ -30,7 +30,7 @@ export class Chart {
     alive.add(this);
   }
 
-  // Draws, or, where it was drawn before and nobody sees it now, as soon as somebody does or prints it.
+  // Draws at once the first time; later redraws wait until the chart is visible or printed.
   show(options) {
     this.isLate = this.options !== null && !this.isVisible;
     this.options = options;
@@ -40,9 +40,9 @@ export class Chart {
   draw() {
     this.isLate = false;
     const quiet = variable("--quiet"), line = variable("--line"), ink = variable("--ink");
-    const axis = (given) => ({
+    const axis = (extra) => ({
       axisLine: { lineStyle: { color: line } }, splitLine: { lineStyle: { color: line, opacity: 0.6 } },
-      nameTextStyle: { color: quiet }, ...given, axisLabel: { color: quiet, hideOverlap: true, ...given.axisLabel },
+      nameTextStyle: { color: quiet }, ...extra, axisLabel: { color: quiet, hideOverlap: true, ...extra.axisLabel },
     });
     const found = this.options();
     for (const which of ["xAxis", "yAxis"]) {
@@ -80,33 +80,33 @@ window.addEventListener("beforeprint", () => {
 
 export const shown = (axis, value) => (axis === "seconds" ? span(value) : rate(value));
 
-// What lies between two curves, as one shape.
+// The area between two curves as one polygon.
 function region(name, x, low, high, colour, opacity) {
   const known = x.map((_, k) => k).filter((k) => low[k] !== null && high[k] !== null);
   const shape = (_, api) => ({ type: "polygon", silent: true, style: { fill: colour, opacity },
     shape: { points: [...known.map((k) => api.coord([x[k], high[k]])), ...known.toReversed().map((k) => api.coord([x[k], low[k]]))] } });
-  // One item draws all; the points are told so that the axes reach them.
+  // The first item draws the polygon; the other points only make the axes cover it.
   return { type: "custom", name, silent: true, clip: true, tooltip: { show: false }, z: 1,
     renderItem: (params, api) => (params.dataIndex === 0 ? shape(params, api) : null),
     data: known.flatMap((k) => [[x[k], low[k]], [x[k], high[k]]]) };
 }
 
 // Curves with bands: [{name, curve: {x, y, low?, high?}}].
-export function lines(chart, curves, axis, given = {}) {
+export function lines(chart, curves, axis, extra = {}) {
   chart.show(() => {
     const palette = colours(), series = [];
     let below = null;
     curves.forEach(({ name, curve }, i) => {
       const colour = palette[i % palette.length];
       let { x, y, low, high } = curve;
-      if (given.area) {  // each on top of those before it
+      if (extra.area) {  // each on top of those before it
         low = below ?? y.map(() => 0);
         high = below = y.map((value, k) => (low[k] ?? 0) + (value ?? 0));
       }
-      if (low) series.push(region(`${name}\u200b`, x, low, high, colour, given.area ? 0.75 : 0.15));
+      if (low) series.push(region(`${name}\u200b`, x, low, high, colour, extra.area ? 0.75 : 0.15));
       series.push({ type: "line", name, symbol: x.length < 3 ? "circle" : "none", symbolSize: 5,
-        data: x.map((at, k) => [at, given.area ? high[k] : y[k], y[k]]),
-        lineStyle: { width: given.area ? 0.5 : 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true } });
+        data: x.map((at, k) => [at, extra.area ? high[k] : y[k], y[k]]),
+        lineStyle: { width: extra.area ? 0.5 : 1.6, color: colour }, itemStyle: { color: colour }, emphasis: { disabled: true } });
     });
     return {
       grid: { left: 8, right: 18, top: curves.length > 1 ? 34 : 14, bottom: 4, containLabel: true },
@@ -119,7 +119,7 @@ export function lines(chart, curves, axis, given = {}) {
       },
       xAxis: { type: "value", min: "dataMin", max: "dataMax", splitLine: { show: false },
         axisLabel: { formatter: (value) => shown(axis, value) } },
-      yAxis: { type: "value", scale: !given.area, max: given.most, axisLabel: { formatter: (value) => number(value, 3) } },
+      yAxis: { type: "value", scale: !extra.area, max: extra.most, axisLabel: { formatter: (value) => number(value, 3) } },
       series,
     };
   });

@@ -1,4 +1,4 @@
-// Elements, made from data: texts are texts, never HTML, wherever they come from.
+// Elements made from data. Strings are always inserted as text, never as HTML.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -19,7 +19,7 @@ function append(element, children) {
   }
 }
 
-// Links lead within the page only.
+// Only links within the page are allowed.
 const safe = (address) => (String(address).startsWith("#") ? address : "#/");
 
 export function fill(element, ...children) {
@@ -27,11 +27,11 @@ export function fill(element, ...children) {
   append(element, children);
 }
 
-// Milliseconds in which this page did nothing but wait for answers; not what it sent.
+// Milliseconds that this page spent waiting for replies to its GET requests.
 let waited = 0, asking = 0, since = 0;
 export const waitedSoFar = () => waited + (asking ? performance.now() - since : 0);
 
-// Who asked for a view that was left gets no answer, so that nothing is drawn over the view after it.
+// A request of a view that was left never resolves, so that nothing is drawn over the next view.
 let visit = 0;
 export const leave = () => { visit += 1; };
 

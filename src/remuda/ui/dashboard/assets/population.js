@@ -1,4 +1,4 @@
-// A population: who earns what against whom, ratings, the equilibrium, and who descends from whom.
+// A population: payoffs, ratings, the equilibrium and the lineage of its policies.
 
 import { Chart, colours, heat, lines } from "./charts.js";
 import { ask, fill, h, number, percent, table } from "./dom.js";
@@ -23,40 +23,40 @@ export function make(main, id) {
   }
 
   async function update() {
-    const [told, run] = await Promise.all([ask("population", { run: id }), ask("run", { run: id })]);
+    const [data, run] = await Promise.all([ask("population", { run: id }), ask("run", { run: id })]);
     if (!here.shown) {
       fill(main, h("h1", {}, `Population of ${id}`), notes, grid, h("section", { class: "card" }, h("h2", {}, "Members"), members));
       here.shown = true;
     }
-    fill(notes, told.none && h("p", { class: "note" }, told.none), told.mixture_none && h("p", { class: "quiet" }, `Equilibrium: ${told.mixture_none}`));
-    drawMembers(run, told);
-    if (told.payoffs) {
-      const { names, means, errors, matches } = told.payoffs;
-      heat(chart("Payoffs", "What the row earns a match against the column, on the mean.", "chart tall"), names, means, errors, matches);
-      if (told.map) drawMap(names, told.map, means);
-      if (told.mixture) drawMixture(names, told.mixture);
+    fill(notes, data.none && h("p", { class: "note" }, data.none), data.mixture_none && h("p", { class: "quiet" }, `Equilibrium: ${data.mixture_none}`));
+    drawMembers(run, data);
+    if (data.payoffs) {
+      const { names, means, errors, matches } = data.payoffs;
+      heat(chart("Payoffs", "Mean return per match of the row's policy against the column's.", "chart tall"), names, means, errors, matches);
+      if (data.map) drawMap(names, data.map, means);
+      if (data.mixture) drawMixture(names, data.mixture);
     }
-    if (told.lineage?.length) drawLineage(told.lineage);
+    if (data.lineage?.length) drawLineage(data.lineage);
     await drawCurves(run);
     return run.running ? 3000 : 15000;
   }
 
-  function drawMembers(run, told) {
+  function drawMembers(run, data) {
     const found = Object.entries(run.status?.members ?? {});
     found.sort((one, other) => other[1].rating - one[1].rating);
-    const mixture = new Map((told.payoffs?.names ?? []).map((name, i) => [name, told.mixture?.[i]]));
+    const mixture = new Map((data.payoffs?.names ?? []).map((name, i) => [name, data.mixture?.[i]]));
     fill(members, found.length
       ? table(["member", ["rating", "num"], ["wins", "num"], ["seats", "num"], ["mean return", "num"], ["total reward", "num"], ["in the equilibrium", "num"], "parent"],
         found.slice(0, 300).map(([name, each]) => [each.learns ? h("b", {}, name) : name, `${number(each.rating, 3)} ± ${number(each.uncertainty, 2)}`,
           percent(each.win_rate), number(each.games), number(each.mean_return), number(each.total_reward), percent(mixture.get(name)), each.parent ?? ""]), { label: "Members" })
-      : h("p", { class: "quiet" }, "The seats of this run are not dealt, so it has no members."));
+      : h("p", { class: "quiet" }, "Every policy of this run keeps its own seat, so there is no population."));
   }
 
   function drawMap(names, positions, means) {
     const score = means.map((row) => { const known = row.filter((v) => v !== null); return known.reduce((a, b) => a + b, 0) / Math.max(known.length, 1); });
-    chart("Map", "Near each other are members that fare alike against all (multidimensional scaling of payoffs). Larger ones earn more.").show(() => ({
+    chart("Map", "Members with similar payoffs are close together (multidimensional scaling). Larger points earn more.").show(() => ({
       grid: { left: 10, right: 20, top: 14, bottom: 10, containLabel: true },
-      tooltip: { formatter: ({ dataIndex: i }) => `${names[i]}\n${number(score[i])} a match on the mean` },
+      tooltip: { formatter: ({ dataIndex: i }) => `${names[i]}\n${number(score[i])} per match on average` },
       xAxis: { type: "value", scale: true, axisLabel: { show: false } }, yAxis: { type: "value", scale: true, axisLabel: { show: false } },
       series: [{ type: "scatter", data: positions.map((at) => at.slice(0, 2)),
         symbolSize: (_, { dataIndex: i }) => { const low = Math.min(...score), high = Math.max(...score); return 8 + 16 * ((score[i] - low) / (high - low || 1)); },
@@ -67,14 +67,14 @@ export function make(main, id) {
 
   function drawMixture(names, mixture) {
     const played = names.map((name, i) => [name, mixture[i] ?? 0]).filter(([, share]) => share > 1e-4).sort((one, other) => one[1] - other[1]);
-    chart("Equilibrium", "How often rational players would choose each member, by the mean payoffs.").show(() => ({
+    chart("Equilibrium", "The share of each member in the Nash equilibrium of the mean payoffs.").show(() => ({
       grid: { left: 8, right: 40, top: 8, bottom: 8, containLabel: true }, tooltip: { formatter: ({ name, value }) => `${name}: ${percent(value)}` },
       xAxis: { type: "value", max: 1, axisLabel: { formatter: percent } }, yAxis: { type: "category", data: played.map(([name]) => name), axisLabel: { width: 110, overflow: "truncate" } },
       series: [{ type: "bar", data: played.map(([, share]) => share), barMaxWidth: 18, label: { show: true, position: "right", formatter: ({ value }) => percent(value) } }],
     }));
   }
 
-  // Each life is a line from its birth to the next birth in its place; an arrow leads from its parent.
+  // Each policy is a line from its birth to the next birth in its slot; an arrow comes from its parent.
   function drawLineage(births) {
     const rows = [...new Set(births.map((born) => born.policy))], last = Math.max(...births.map((born) => born.matches), 1) * 1.05;
     const lives = births.map((born) => {
@@ -85,9 +85,9 @@ export function make(main, id) {
     const links = lives.filter((born) => born.parent !== null && rows.includes(born.parent))
       .map((born) => ({ coords: [[born.matches, rows.indexOf(born.parent)], [born.matches, rows.indexOf(born.policy)]] }));
     const words = (born) => [`${born.policy}, generation ${born.generation}`, `born after ${number(born.matches)} matches`,
-      born.parent === null ? "its weights were drawn" : `of ${born.parent} (generation ${born.parent_generation})` + (born.second ? ` and ${born.second}` : ""),
+      born.parent === null ? "initialised at random" : `of ${born.parent} (generation ${born.parent_generation})` + (born.second ? ` and ${born.second}` : ""),
       ...Object.entries(born.hyperparameters).slice(0, 10).map(([name, value]) => `${name}: ${number(value)}`)].join("\n");
-    chart("Lineage", "A line for each place of the population, by matches that were over; where a policy was replaced, an arrow comes from its parent. Point at a birth for what it began with.", rows.length > 10 ? "chart tall" : "chart").show(() => ({
+    chart("Lineage", "One row per slot of the population, over finished matches. When a policy is replaced, an arrow comes from its parent. Hover over a birth to see its initial hyperparameters.", rows.length > 10 ? "chart tall" : "chart").show(() => ({
       grid: { left: 8, right: 20, top: 10, bottom: 8, containLabel: true },
       tooltip: { trigger: "item", formatter: ({ seriesId, dataIndex }) => (seriesId === "births" ? words(lives[dataIndex]) : "") },
       xAxis: { type: "value", max: last, axisLabel: { formatter: (value) => number(value, 3) } },
@@ -102,11 +102,11 @@ export function make(main, id) {
 
   async function drawCurves(run) {
     const ending = (word) => run.columns.filter((name) => name.endsWith(`/${word}`)).sort(natural);
-    const groups = [["Ratings", "What is believed of each learner's skill.", ending("rating"), "/rating"]];
+    const groups = [["Ratings", "The estimated skill of each learner.", ending("rating"), "/rating"]];
     const genes = [...new Set(run.columns.filter((name) => name.includes("/hyperparameters/")).map((name) => name.split("/hyperparameters/")[1]))];
-    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "By policy, as evolution sets it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
+    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "Its value for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
     const measures = MEASURES.map((name) => `population/${name}`).filter((name) => run.columns.includes(name));
-    for (const name of measures) groups.push([name.slice(11).replaceAll("_", " "), "Of the newest analysis while the run went on.", [name], null]);
+    for (const name of measures) groups.push([name.slice(11).replaceAll("_", " "), "From the analyses made during the run.", [name], null]);
     const columns = groups.flatMap(([, , names]) => names.slice(0, 10)).slice(0, 60);
     if (!columns.length) return;
     const found = await ask("curves", { run: id, axis: "turns", column: columns });

@@ -1,4 +1,4 @@
-// One run: how it goes, its curves, its roles and their logs, its configuration.
+// One run: its progress, curves, processes, logs and configuration.
 
 import { Chart, lines } from "./charts.js";
 import { address, ask, fill, h, number, percent, rate, span, stateOf, table, tile } from "./dom.js";
@@ -13,9 +13,9 @@ const natural = new Intl.Collator("en", { numeric: true }).compare;
 export function make(main, id) {
   const here = { end, update, shown: false };
   const charts = new Map();
-  let told = null, axis = "turns", drawn = -1, question = 0, offered = false, log = null, own = [];
+  let data = null, axis = "turns", drawn = -1, question = 0, offered = false, log = null, own = [];
   const head = h("div", {}), tiles = h("div", { class: "tiles" }), notes = h("div", {}), grid = h("div", { class: "grid" });
-  const control = h("section", { class: "card", hidden: true, "aria-label": "Control" }), said = h("span", { role: "status" });
+  const control = h("section", { class: "card", hidden: true, "aria-label": "Control" }), message = h("span", { role: "status" });
   const roles = h("div", {}), policies = h("div", {}), logs = h("div", {}), rest = h("div", {});
   const over = h("select", { "aria-label": "Curves over", onchange: (event) => { axis = event.target.value; redraw(); } },
     ["turns", "seconds", "steps"].map((each) => h("option", {}, each)));
@@ -26,7 +26,7 @@ export function make(main, id) {
   } });
 
   async function update() {
-    told = await ask("run", { run: id });
+    data = await ask("run", { run: id });
     if (!here.shown) {
       fill(main, head, notes, tiles, control, h("div", { class: "bar" }, "Curves over", over, add), grid,
         h("div", { class: "grid" }, h("section", { class: "card wide" }, h("h2", {}, "Policies"), policies),
@@ -36,13 +36,13 @@ export function make(main, id) {
     }
     draw();
     offer();
-    if (told.read_bytes !== drawn) await curves();
-    return told.running ? 1000 : told.complete ? 5000 : 300;
+    if (data.read_bytes !== drawn) await curves();
+    return data.running ? 1000 : data.complete ? 5000 : 300;
   }
 
-  // A run that begins, or has trained to its end, takes no requests: then it is asked again.
+  // A run that is starting or has finished training refuses requests; the next poll tries again.
   function offer() {
-    const may = told.control && told.running;
+    const may = data.control && data.running;
     if (may && !offered) {
       offered = true;
       controls().catch(() => { offered = false; });
@@ -51,35 +51,35 @@ export function make(main, id) {
   }
 
   function drawOnce() {
-    const settings = Object.entries(told.settings);
+    const settings = Object.entries(data.settings);
     const find = h("input", { type: "search", placeholder: "Find a key", "aria-label": "Find a key of the configuration", oninput: () => list() });
     const place = h("div", {});
     const list = () => fill(place, table(["key", "value"], settings.filter(([key]) => key.includes(find.value)).slice(0, 400)
       .map(([key, value]) => [key, value === null ? "null" : String(value)]), { label: "Configuration" }));
     fill(rest, h("details", {}, h("summary", {}, `${settings.length} settings`), h("div", { class: "bar" }, find), place));
     list();
-    fill(add, h("option", { value: "" }, "Draw another column…"), told.columns.map((name) => h("option", { value: name }, name)));
+    fill(add, h("option", { value: "" }, "Draw another column…"), data.columns.map((name) => h("option", { value: name }, name)));
   }
 
   function draw() {
-    const status = told.status, summary = told.summary;
-    fill(head, h("h1", {}, id), h("p", { class: "quiet" }, stateOf(told.run), ` · ${told.run.game} · seed ${number(told.run.seed)}`,
+    const status = data.status, summary = data.summary;
+    fill(head, h("h1", {}, id), h("p", { class: "quiet" }, stateOf(data.run), ` · ${data.run.game} · seed ${number(data.run.seed)}`,
       status ? ` · ${status.schedule}` : "", summary ? ` · ${summary.layout}` : "",
-      told.ledger && [" · ", h("a", { href: address("population", id), class: "link" }, "its population")],
-      told.trace && [" · ", h("a", { href: address("timeline", id), class: "link" }, "its timeline")]));
+      data.ledger && [" · ", h("a", { href: address("population", id), class: "link" }, "its population")],
+      data.trace && [" · ", h("a", { href: address("timeline", id), class: "link" }, "its timeline")]));
     fill(notes,
-      told.damaged && h("p", { class: "note" }, `Damaged: ${told.damaged}`),
-      told.damaged_lines > 0 && h("p", { class: "note" }, `${told.damaged_lines} lines of metrics.jsonl are no records, and are left out`),
-      !told.complete && h("p", { class: "quiet" }, "Its metrics are still being read: curves go as far as that."),
-      told.every > 1 && h("p", { class: "quiet" }, `The run is long: of ${told.every} records one is drawn.`),
+      data.damaged && h("p", { class: "note" }, `Damaged: ${data.damaged}`),
+      data.damaged_lines > 0 && h("p", { class: "note" }, `${data.damaged_lines} lines of metrics.jsonl are damaged and were skipped`),
+      !data.complete && h("p", { class: "quiet" }, "Its metrics are still being read; the curves are incomplete."),
+      data.every > 1 && h("p", { class: "quiet" }, `The run is long: one of every ${data.every} records is drawn.`),
       (status?.errors ?? []).slice(-3).map((error) => h("p", { class: "note" }, error.message)));
-    const late = status && told.running && status.age > 5 ? h("span", { class: "bad" }, ` (${span(status.age)} ago)`) : "";
+    const late = status && data.running && status.age > 5 ? h("span", { class: "bad" }, ` (${span(status.age)} ago)`) : "";
     fill(tiles, status
       ? [tile(number(status.turns), ["turns", late]), tile(span(status.seconds), "running time"), tile(rate(status.agent_steps_per_second), "agent-steps/s"),
-        tile(percent(status.shares?.wait), "of the actors' time is waiting"), tile(number(status.wait_seconds), "seconds waited in all"),
+        tile(percent(status.shares?.wait), "of the actors' time spent waiting"), tile(number(status.wait_seconds), "seconds waited in total"),
         status.matches > 0 && tile(number(status.matches), "matches"),
-        tile(number(told.checkpoints), "checkpoints"), tile(told.best ? number(told.best.mean_return) : "–", `best ${told.best?.sampled ? "sampled" : "greedy"} return`)]
-      : h("p", { class: "note" }, "It has no status: it did not begin, or it is damaged."));
+        tile(number(data.checkpoints), "checkpoints"), tile(data.best ? number(data.best.mean_return) : "–", `best ${data.best?.sampled ? "sampled" : "greedy"} return`)]
+      : h("p", { class: "note" }, "There is no status: the run has not started, or its files are damaged."));
     if (!status) return;
     const names = Object.keys(status.policies);
     fill(policies, names.length > 0 && table(["policy", ["return", "num"], ["updates", "num"], ["version", "num"], ["staleness", "num"], ["replay ratio", "num"], ["busy", "num"], ["not finite", "num"]],
@@ -88,40 +88,40 @@ export function make(main, id) {
         return [name, number(each.mean_return), number(each.updates), number(each.version), number(each.staleness), number(each.replay_ratio),
           percent(each.busy), each.halted ? h("span", { class: "bad" }, "stopped") : number(each.nonfinite)];
       }), { label: "Policies" }), names.length > 200 && h("p", { class: "quiet" }, `and ${names.length - 200} more`));
-    const over = !told.running || Boolean(status.ended);
-    fill(roles, table(["role", ["process", "num"], "state", ["last sign", "num"], ["processors", "num"], ["restarts", "num"], "last problem", "log"],
+    const over = !data.running || Boolean(status.ended);
+    fill(roles, table(["role", ["process", "num"], "state", ["last heartbeat", "num"], ["processors", "num"], ["restarts", "num"], "last problem", "log"],
       status.roles.map((role) => [role.name, over ? "" : role.pid ?? "", over ? "ended" : role.state,
         h("span", { class: !over && role.heartbeat_age > 5 ? "bad" : "" }, !over ? span(role.heartbeat_age) : "–"),
         role.processor === null || role.processor === undefined ? "–" : role.processor.toFixed(2), role.restarts, role.problem,
-        told.logs.includes(role.log) && h("button", { onclick: () => openLog(role.log), "aria-label": `Log of ${role.name}` }, "log")]), { label: "Roles" }));
+        data.logs.includes(role.log) && h("button", { onclick: () => openLog(role.log), "aria-label": `Log of ${role.name}` }, "log")]), { label: "Roles" }));
   }
 
-  // What the run may be told; stopping asks twice.
+  // The requests that a run accepts. Stopping needs a second click.
   async function controls() {
-    const tell = async (words, request) => {
-      fill(said, `${words}…`);
+    const send = async (words, request) => {
+      fill(message, `${words}…`);
       try {
         const { done } = await ask("control", {}, { run: id, ...request });
-        fill(said, String(done));
-      } catch (error) { fill(said, error.message); }
+        fill(message, String(done));
+      } catch (error) { fill(message, error.message); }
     };
     const known = (await ask("control", {}, { run: id, do: "list" })).done;
-    const who = h("select", { "aria-label": "Whose hyperparameter", onchange: () => names() }, h("option", { value: "" }, "all policies"), Object.keys(known).map((name) => h("option", { value: name }, name)));
-    const what = h("select", { "aria-label": "Which hyperparameter", onchange: () => value() });
-    const to = h("input", { type: "number", step: "any", "aria-label": "Its new value", style: "width: 9rem" });
-    const of = () => known[who.value] ?? Object.values(known)[0] ?? {};
+    const policy = h("select", { "aria-label": "Policy", onchange: () => names() }, h("option", { value: "" }, "all policies"), Object.keys(known).map((name) => h("option", { value: name }, name)));
+    const what = h("select", { "aria-label": "Hyperparameter", onchange: () => value() });
+    const to = h("input", { type: "number", step: "any", "aria-label": "New value", style: "width: 9rem" });
+    const of = () => known[policy.value] ?? Object.values(known)[0] ?? {};
     const value = () => { to.value = of()[what.value] ?? ""; };
     const names = () => { fill(what, Object.keys(of()).map((name) => h("option", { value: name }, name))); value(); };
     const stop = h("button", { onclick: () => {
-      if (stop.dataset.sure) tell("Stop requested", { do: "stop" });
-      else { stop.dataset.sure = "yes"; fill(stop, "Stop: sure?"); setTimeout(() => { delete stop.dataset.sure; fill(stop, "Stop in order"); }, 4000); }
-    } }, "Stop in order");
+      if (stop.dataset.sure) send("Stop requested", { do: "stop" });
+      else { stop.dataset.sure = "yes"; fill(stop, "Stop: sure?"); setTimeout(() => { delete stop.dataset.sure; fill(stop, "Stop the run"); }, 4000); }
+    } }, "Stop the run");
     names();
-    fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => tell("Checkpoint requested", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
-      who, what, to, h("button", { onclick: () => {
-        if (to.value === "") fill(said, "Give a number: nothing was set");  // what is half typed is empty too
-        else tell("It is set", { do: "set", policy: who.value || null, values: { [what.value]: Number(to.value) } });
-      } }, "Set"), said));
+    fill(control, h("div", { class: "bar" }, h("h2", {}, "Control"), h("button", { onclick: () => send("Checkpoint requested", { do: "checkpoint" }) }, "Save a checkpoint"), stop,
+      policy, what, to, h("button", { onclick: () => {
+        if (to.value === "") fill(message, "Enter a number; nothing was changed");  // a half-typed number is empty, too
+        else send("Change requested", { do: "set", policy: policy.value || null, values: { [what.value]: Number(to.value) } });
+      } }, "Set"), message));
   }
 
   async function openLog(name) {
@@ -133,33 +133,33 @@ export function make(main, id) {
     text.scrollTop = text.scrollHeight;
   }
 
-  // What is drawn: for each column all policies that have it, a few columns of the run, and what was asked for.
-  function wanted() {
-    const has = new Set(told.columns), found = [];
+  // The charts: each column for all policies that have it, a few columns of the run, and the columns that the user added.
+  function groupsToDraw() {
+    const has = new Set(data.columns), found = [];
     for (const [column, words] of COLUMNS) {
-      const every = told.columns.filter((name) => name.endsWith(`/${column}`) && !/^(run|actor|game|population)\//.test(name)).sort(natural);
+      const every = data.columns.filter((name) => name.endsWith(`/${column}`) && !/^(run|actor|game|population)\//.test(name)).sort(natural);
       if (every.length) found.push([words, every.slice(0, FEW), (name) => name.slice(0, -column.length - 1)]);
     }
     const speed = ["run/agent_steps_per_second", "run/turns_per_second"].filter((name) => has.has(name));
     if (speed.length) found.push(["Throughput, 1/s", speed.slice(0, 1), () => "agent-steps/s"]);
-    const shares = told.columns.filter((name) => name.startsWith("actor/"));
+    const shares = data.columns.filter((name) => name.startsWith("actor/"));
     if (shares.length) found.push(["Where the actors' time goes", shares, (name) => name.slice(6), { area: true, most: 1 }]);
-    const game = told.columns.filter((name) => name.startsWith("game/"));
-    if (game.length) found.push(["What the game tells", game.slice(0, FEW), (name) => name.slice(5).replaceAll("_", " ")]);
+    const game = data.columns.filter((name) => name.startsWith("game/"));
+    if (game.length) found.push(["Episode metrics", game.slice(0, FEW), (name) => name.slice(5).replaceAll("_", " ")]);
     for (const name of own) found.push([name, [name], () => name]);
     return found;
   }
 
-  // The query has changed; if no answer comes, the next poll asks again.
+  // The query has changed; if there is no reply, the next poll tries again.
   function redraw() {
     drawn = -1;
     curves().catch(() => {});
   }
 
   async function curves() {
-    const along = axis, mine = ++question;
-    const read = told.read_bytes;
-    const groups = wanted();
+    const shownAxis = axis, mine = ++question;
+    const read = data.read_bytes;
+    const groups = groupsToDraw();
     const columns = [...new Set(groups.flatMap(([, names]) => names))].slice(0, 60);
     if (!columns.length) {
       clear();
@@ -167,10 +167,10 @@ export function make(main, id) {
       drawn = read;
       return;
     }
-    const found = await ask("curves", { run: id, axis: along, column: columns });
-    if (mine !== question) return;  // something else was asked for meanwhile
+    const found = await ask("curves", { run: id, axis: shownAxis, column: columns });
+    if (mine !== question) return;  // a newer query replaces this one
     drawn = read;
-    for (const [title, names, short, given] of groups) {
+    for (const [title, names, short, extra] of groups) {
       const known = names.filter((name) => found.columns[name]?.x.length);
       if (!known.length) continue;
       if (!charts.has(title)) {
@@ -180,12 +180,12 @@ export function make(main, id) {
         charts.set(title, new Chart(place, title));
       }
       const alone = known.length === 1;
-      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found.columns[name] : { x: found.columns[name].x, y: found.columns[name].y } })), along, given);
+      lines(charts.get(title), known.map((name) => ({ name: short(name), curve: alone ? found.columns[name] : { x: found.columns[name].x, y: found.columns[name].y } })), shownAxis, extra);
     }
   }
 
   function end() {
-    offered = true;  // nothing is asked any more
+    offered = true;  // no more requests
     clear();
   }
 

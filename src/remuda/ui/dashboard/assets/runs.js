@@ -1,4 +1,4 @@
-// All runs: a table to filter and to sort, and the curves of those that are chosen.
+// All runs: a table to filter and sort, and the curves of the selected runs.
 
 import { Chart, lines } from "./charts.js";
 import { address, ask, fill, h, number, rate, stateOf, table, when } from "./dom.js";
@@ -11,19 +11,19 @@ const MOST = 60, SHOWN = 200;
 
 export function make(main) {
   const here = { end, update, shown: false };
-  let found = null, changes = -1, sort = ["last", -1], words = "", chosen = new Set(), chart = null;
+  let found = null, changes = -1, sort = ["last", -1], words = "", selected = new Set(), chart = null;
   let axis = "turns", column = "mean_return", more = SHOWN, dirty = true, compared = 0;
 
   const filter = h("input", { type: "search", placeholder: "Filter: game, path, state, algorithm", "aria-label": "Filter runs", size: 34,
     oninput: (event) => { words = event.target.value.toLowerCase(); more = SHOWN; draw(); } });
   const count = h("span", { class: "quiet", role: "status" });
   const body = h("div", {}), plot = h("div", { class: "chart tall" }), differ = h("div", {}), about = h("p", { class: "quiet" });
-  const pick = h("select", { "aria-label": "What is drawn", onchange: (event) => { column = event.target.value; dirty = true; compare(); } });
-  const over = h("select", { "aria-label": "Over what", onchange: (event) => { axis = event.target.value; dirty = true; compare(); } },
+  const pick = h("select", { "aria-label": "Column to draw", onchange: (event) => { column = event.target.value; dirty = true; compare(); } });
+  const over = h("select", { "aria-label": "Horizontal axis", onchange: (event) => { axis = event.target.value; dirty = true; compare(); } },
     ["turns", "seconds", "steps"].map((each) => h("option", {}, each)));
-  const panel = h("section", { class: "card", hidden: true, "aria-label": "Curves of the chosen runs" },
-    h("div", { class: "bar" }, h("h2", {}, "Chosen runs"), pick, "over", over,
-      h("button", { onclick: () => { chosen.clear(); draw(); compare(); } }, "Choose none")),
+  const panel = h("section", { class: "card", hidden: true, "aria-label": "Curves of the selected runs" },
+    h("div", { class: "bar" }, h("h2", {}, "Selected runs"), pick, "over", over,
+      h("button", { onclick: () => { selected.clear(); draw(); compare(); } }, "Clear selection")),
     about, plot, differ);
   const title = h("h1", {}, "Runs");
 
@@ -34,7 +34,7 @@ export function make(main) {
       found = news;
       draw();
     }
-    if (chosen.size && (news.runs || Date.now() - compared > 5000)) await compare();
+    if (selected.size && (news.runs || Date.now() - compared > 5000)) await compare();
     return found && found.complete ? 2000 : 250;
   }
 
@@ -60,13 +60,13 @@ export function make(main) {
     const kept = matching();
     fill(title, "Runs ", h("span", { class: "quiet" }, `in ${found.directory}`));
     fill(count, found.complete ? `${kept.length} of ${found.runs.length} runs` : `${found.runs.length} runs so far…`);
-    const heads = [h("span", { class: "quiet", title: "Choose runs to compare their curves" }, "✓"), ...HEADS.map(([text, by]) =>
+    const heads = [h("span", { class: "quiet", title: "Select runs to compare their curves" }, "✓"), ...HEADS.map(([text, by]) =>
       h("button", { onclick: () => { sort = [by, sort[0] === by ? -sort[1] : by === "id" || by === "game" ? 1 : -1]; draw(); },
         "aria-label": `Sort by ${text}` }, text, sort[0] === by ? (sort[1] > 0 ? " ▲" : " ▼") : ""))];
     const rows = kept.slice(0, more).map((run) => [
-      h("input", { type: "checkbox", "aria-label": `Compare ${run.id}`, checked: chosen.has(run.id), onchange: (event) => {
-        if (event.target.checked && chosen.size < MOST) chosen.add(run.id); else chosen.delete(run.id);
-        event.target.checked = chosen.has(run.id);
+      h("input", { type: "checkbox", "aria-label": `Compare ${run.id}`, checked: selected.has(run.id), onchange: (event) => {
+        if (event.target.checked && selected.size < MOST) selected.add(run.id); else selected.delete(run.id);
+        event.target.checked = selected.has(run.id);
         compare();
       } }),
       h("a", { href: address("run", run.id) }, run.id), run.game, stateOf(run), number(run.turns), run.algorithm ?? "–",
@@ -75,9 +75,9 @@ export function make(main) {
     const focused = document.activeElement?.getAttribute("aria-label");
     fill(body, found.runs.length
       ? table(heads.map((head, i) => [head, i ? HEADS[i - 1][2] : ""]), rows, { class: "runs", label: "Runs" })
-      : h("p", { class: "note" }, found.complete ? "There is no run here yet. Begin one with: remuda train treasure_hunt" : "Looking…"),
+      : h("p", { class: "note" }, found.complete ? "There is no run here yet. Start one with: remuda train treasure_hunt" : "Looking…"),
     kept.length > more && h("button", { onclick: () => { more += 1000; draw(); } }, `Show ${kept.length - more} more`),
-    found.runs.some((run) => run.damaged) && h("details", {}, h("summary", {}, "What is damaged"),
+    found.runs.some((run) => run.damaged) && h("details", {}, h("summary", {}, "Damaged runs"),
       found.runs.filter((run) => run.damaged).slice(0, 100).map((run) => h("p", { class: "note" }, `${run.id}: ${run.damaged}`))));
     if (focused && body.contains(document.activeElement) === false) {
       body.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
@@ -85,21 +85,21 @@ export function make(main) {
   }
 
   async function compare() {
-    panel.hidden = !chosen.size;
-    if (!chosen.size) return;
+    panel.hidden = !selected.size;
+    if (!selected.size) return;
     compared = Date.now();
-    const told = await ask("compare", { run: [...chosen], axis, column });
-    const names = told.columns.includes(column) ? told.columns : [column, ...told.columns];
+    const data = await ask("compare", { run: [...selected], axis, column });
+    const names = data.columns.includes(column) ? data.columns : [column, ...data.columns];
     if (dirty || pick.options.length !== names.length) {
       fill(pick, names.map((name) => h("option", { value: name, selected: name === column }, name.replaceAll("_", " "))));
       dirty = false;
     }
-    chart ??= new Chart(plot, "Curves of the chosen runs");
-    lines(chart, told.groups.map((group) => ({ name: group.runs.length > 1 ? `${group.name} (${group.runs.length} seeds)` : group.name, curve: group.curve })), axis);
-    fill(about, "Bands are standard errors over runs that differ by their seed alone; of a single run, the least and the greatest in each stretch.");
-    const different = Object.entries(told.different);
-    fill(differ, different.length > 0 && h("details", { open: different.length < 8 }, h("summary", {}, "What differs in their configurations"),
-      table(["key", ...[...told.groups.flatMap((group) => group.runs)]], different.map(([key, values]) => [key, ...values.map((value) => number(value))]),
+    chart ??= new Chart(plot, "Curves of the selected runs");
+    lines(chart, data.groups.map((group) => ({ name: group.runs.length > 1 ? `${group.name} (${group.runs.length} seeds)` : group.name, curve: group.curve })), axis);
+    fill(about, "Bands are standard errors over runs that differ only in their seed; for a single run, the minimum and maximum within each interval.");
+    const different = Object.entries(data.different);
+    fill(differ, different.length > 0 && h("details", { open: different.length < 8 }, h("summary", {}, "Settings that differ"),
+      table(["key", ...[...data.groups.flatMap((group) => group.runs)]], different.map(([key, values]) => [key, ...values.map((value) => number(value))]),
         { label: "Settings that differ" })));
   }
 

@@ -1,29 +1,29 @@
-// What each process did when, from a run's trace; without one, where the actors' time went.
+// The timeline of each process, from a run's trace.
 
 import { Chart, colours } from "./charts.js";
 import { ask, fill, h, number } from "./dom.js";
 
 export function make(main, id) {
   const here = { end, update, shown: false };
-  let chart = null, begin = null, stop = null, told = null;
+  let chart = null, begin = null, stop = null, trace = null;
   const note = h("p", { class: "quiet" }), place = h("div", { class: "chart tall" });
-  const move = (share) => { if (!told) return; const width = stop - begin; begin = Math.max(begin + share * width, 0); stop = begin + width; load(); };
-  const zoom = (by) => { if (!told) return; const middle = (begin + stop) / 2, half = ((stop - begin) / 2) * by; begin = Math.max(middle - half, 0); stop = Math.min(middle + half, told.seconds); load(); };
+  const move = (share) => { if (!trace) return; const width = stop - begin; begin = Math.max(begin + share * width, 0); stop = begin + width; load(); };
+  const zoom = (by) => { if (!trace) return; const middle = (begin + stop) / 2, half = ((stop - begin) / 2) * by; begin = Math.max(middle - half, 0); stop = Math.min(middle + half, trace.seconds); load(); };
   const keys = h("div", { class: "bar", role: "group", "aria-label": "Move through time" },
     h("button", { onclick: () => move(-0.5) }, "◀ earlier"), h("button", { onclick: () => move(0.5) }, "later ▶"),
-    h("button", { onclick: () => zoom(0.25) }, "closer"), h("button", { onclick: () => zoom(4) }, "further"),
+    h("button", { onclick: () => zoom(0.25) }, "zoom in"), h("button", { onclick: () => zoom(4) }, "zoom out"),
     h("button", { onclick: () => { begin = stop = null; load(); } }, "all"));
 
   async function load() {
-    told = await ask("timeline", { run: id, begin, end: stop });
-    if (told.none) {
-      fill(main, h("h1", {}, `Timeline of ${id}`), h("p", { class: "note" }, told.none),
-        h("p", {}, h("a", { href: `#/run/${encodeURIComponent(id)}`, class: "link" }, "Where the actors' time goes is on the run's page.")));
+    trace = await ask("timeline", { run: id, begin, end: stop });
+    if (trace.none) {
+      fill(main, h("h1", {}, `Timeline of ${id}`), h("p", { class: "note" }, trace.none),
+        h("p", {}, h("a", { href: `#/run/${encodeURIComponent(id)}`, class: "link" }, "The run's page shows how the actors spend their time.")));
       return;
     }
     begin ??= 0;
-    stop ??= told.seconds;
-    fill(note, `${number(begin)} to ${number(stop)} s of ${number(told.seconds)} s`, told.left_out ? `; ${number(told.left_out)} short spans are not drawn, come closer to see them` : "");
+    stop ??= trace.seconds;
+    fill(note, `${number(begin)} to ${number(stop)} s of ${number(trace.seconds)} s`, trace.left_out ? `; ${number(trace.left_out)} short spans are not drawn, zoom in to see them` : "");
     chart ??= new Chart(place, "Timeline");
     chart.show(draw);
   }
@@ -39,12 +39,12 @@ export function make(main, id) {
     };
     return {
       grid: { left: 8, right: 16, top: 36, bottom: 8, containLabel: true },
-      legend: { data: told.kinds.map((name) => ({ name, icon: "rect" })) },
-      tooltip: { formatter: ({ value }) => `${told.roles[value[0]]}: ${told.kinds[value[1]]}\n${((value[3] - value[2]) * 1000).toFixed(3)} ms, from ${value[2].toFixed(4)} s` },
+      legend: { data: trace.kinds.map((name) => ({ name, icon: "rect" })) },
+      tooltip: { formatter: ({ value }) => `${trace.roles[value[0]]}: ${trace.kinds[value[1]]}\n${((value[3] - value[2]) * 1000).toFixed(3)} ms, from ${value[2].toFixed(4)} s` },
       xAxis: { type: "value", min: begin, max: stop, axisLabel: { formatter: (value) => `${number(value)} s` } },
-      yAxis: { type: "category", data: told.roles, inverse: true, axisLabel: { width: 150, overflow: "truncate" } },
-      series: told.kinds.map((name, k) => ({ type: "custom", name, renderItem: bar, encode: { x: [2, 3], y: 0 }, itemStyle: { color: palette[k % palette.length] },
-        data: told.spans.filter((each) => each[1] === k) })),
+      yAxis: { type: "category", data: trace.roles, inverse: true, axisLabel: { width: 150, overflow: "truncate" } },
+      series: trace.kinds.map((name, k) => ({ type: "custom", name, renderItem: bar, encode: { x: [2, 3], y: 0 }, itemStyle: { color: palette[k % palette.length] },
+        data: trace.spans.filter((each) => each[1] === k) })),
     };
   }
 

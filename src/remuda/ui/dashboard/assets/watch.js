@@ -1,4 +1,4 @@
-// Episodes of a run's policies, played by the server as fast as they are watched.
+// Episodes of a run's policies, played by the server at the pace at which they are watched.
 
 import { Chart, colours } from "./charts.js";
 import { ask, fill, h, number, table } from "./dom.js";
@@ -10,7 +10,7 @@ export function make(main, id) {
   let name = null, about = null, turns = [], over = false, at = 0, playing = true, speed = 5, agent = null, loading = false, timer = null, chart = null, seed = 0, mayAsk = false;
   const seats = new Map();
   const picture = h("img", { alt: "", hidden: true }), words = h("p", { class: "quiet", role: "status" }), earned = h("div", {}), chose = h("div", { class: "chart" });
-  const fault = h("div", {}), places = h("div", { class: "bar", role: "group", "aria-label": "Who plays" }), who = h("select", { "aria-label": "Whose choice is explained", onchange: (event) => { agent = event.target.value; draw(); } });
+  const fault = h("div", {}), places = h("div", { class: "bar", role: "group", "aria-label": "Policies by agent" }), explained = h("select", { "aria-label": "Agent whose choice is explained", onchange: (event) => { agent = event.target.value; draw(); } });
   const pause = h("button", { class: "main", onclick: () => { playing = !playing; control(); } }, "Pause");
   const slide = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Turn", oninput: (event) => { playing = false; at = Number(event.target.value); control(); draw(); } });
   const pace = h("select", { "aria-label": "Turns a second", onchange: (event) => { speed = Number(event.target.value); control(); } }, [1, 2, 5, 10, 20].map((each) => h("option", { selected: each === 5, value: each }, `${each} turns/s`)));
@@ -21,12 +21,12 @@ export function make(main, id) {
 
   function layout() {
     fill(main, h("h1", {}, `Watch ${id}`), weights, fault, places,
-      h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), mayAsk ? [live, h("label", { for: "live" }, "as it plays at this moment")] : [], h("button", { onclick: begin }, "Play from the start")),
+      h("div", { class: "bar" }, "seed", number_, draws, h("label", { for: "sampled" }, "explore as in training"), mayAsk ? [live, h("label", { for: "live" }, "use the current weights")] : [], h("button", { onclick: begin }, "Play from the start")),
       h("div", { class: "stage" },
         h("section", { class: "card", "aria-label": "The game" }, picture, words,
           h("div", { class: "bar", role: "group", "aria-label": "Playback" }, h("button", { onclick: () => step(-1), "aria-label": "One turn back" }, "◀"), pause,
-            h("button", { onclick: () => step(1), "aria-label": "One turn on" }, "▶"), pace, slide)),
-        h("section", { class: "card", "aria-label": "Choices" }, h("div", { class: "bar" }, h("h2", {}, "What it chose by"), who), chose, earned)));
+            h("button", { onclick: () => step(1), "aria-label": "One turn forward" }, "▶"), pace, slide)),
+        h("section", { class: "card", "aria-label": "Choices" }, h("div", { class: "bar" }, h("h2", {}, "How it chose"), explained), chose, earned)));
     here.shown = true;
   }
 
@@ -35,7 +35,7 @@ export function make(main, id) {
     name = null;
     turns = []; over = false; at = 0; playing = true;
     fill(fault);
-    fill(words, "The policies are loaded…");
+    fill(words, "Loading the policies…");
     try {
       name = (await ask("watch", {}, { run: id, seats: Object.fromEntries(seats), seed, sampled: draws.checked, live: live.checked })).watch;
     } catch (error) {
@@ -50,11 +50,11 @@ export function make(main, id) {
   async function more() {
     if (!name || loading || over || turns.length > at + AHEAD) return;
     loading = true;
-    const asked = name;
+    const requested = name;
     try {
       const first = about === null ? 0 : turns.length + 1;
       const found = await ask("watched", { watch: name, first, count: about === null ? 2 : 10 });
-      if (asked !== name) return;
+      if (requested !== name) return;
       for (const line of found.lines) {
         if (line.error) fill(fault, h("p", { class: "note" }, line.error));
         else if (line.agents) settle(line);
@@ -63,7 +63,7 @@ export function make(main, id) {
       over = found.over;
       draw();
     } catch (error) {
-      if (asked === name) { fill(fault, h("p", { class: "note" }, error.message)); over = true; }
+      if (requested === name) { fill(fault, h("p", { class: "note" }, error.message)); over = true; }
     } finally {
       loading = false;
     }
@@ -73,13 +73,13 @@ export function make(main, id) {
     const first = about === null;
     about = line;
     if (!first) return;
-    fill(weights, line.live ? "An episode played now, as the run played at that moment." : "An episode played now, with the newest weights that the run has saved.");
+    fill(weights, line.live ? "Played with the weights that the run was using." : "Played with the newest weights that the run has saved.");
     agent = line.agents.includes(agent) ? agent : line.agents[0];
-    fill(who, line.agents.map((each) => h("option", { value: each, selected: each === agent }, each)));
+    fill(explained, line.agents.map((each) => h("option", { value: each, selected: each === agent }, each)));
     const choices = [...line.policies, ...line.scripted, "random"];
     fill(places, line.agents.slice(0, 24).map((each) => {
       const list = [...new Set([line.seats[each], ...choices])];
-      return h("label", {}, `${each} `, h("select", { "aria-label": `Who plays ${each}`, onchange: (event) => { seats.set(each, event.target.value); begin(); } },
+      return h("label", {}, `${each} `, h("select", { "aria-label": `Policy of ${each}`, onchange: (event) => { seats.set(each, event.target.value); begin(); } },
         list.map((choice) => h("option", { value: choice, selected: choice === line.seats[each] }, choice))),
         each in line.versions && h("span", { class: "quiet" }, ` version ${number(line.versions[each])}`));
     }));
@@ -104,8 +104,8 @@ export function make(main, id) {
     picture.hidden = !turn.picture;
     if (turn.picture) picture.src = `data:image/png;base64,${turn.picture}`;
     picture.alt = `The game after turn ${turn.turn}`;
-    fill(words, `turn ${turn.turn}`, turn.over ? " · the episode is over" : "", turn.picture ? "" : " · this game draws no pictures");
-    fill(earned, table(["agent", "did", ["return so far", "num"]], about.agents.slice(0, 40).map((each) => {
+    fill(words, `turn ${turn.turn}`, turn.over ? " · the episode is over" : "", turn.picture ? "" : " · this environment draws no pictures");
+    fill(earned, table(["agent", "action", ["return so far", "num"]], about.agents.slice(0, 40).map((each) => {
       const did = turn.actions[each];
       return [each, did === undefined ? "–" : Array.isArray(did) ? did.map((value) => number(value, 3)).join(", ") : String(did), number(turn.returns[each])];
     }), { label: "Agents" }));
@@ -114,9 +114,9 @@ export function make(main, id) {
     if (!by) return;
     const kind = by.probabilities ? "probabilities" : "values", values = by[kind];
     const known = values.filter((value) => value !== null), low = kind === "values" ? Math.min(...known) : 0;
-    const room = kind === "values" ? 0.1 * (Math.max(...known) - low) || 1 : 0;  // the least has a bar, too
+    const room = kind === "values" ? 0.1 * (Math.max(...known) - low) || 1 : 0;  // the smallest value has a bar, too
     const order = values.map((value, i) => [by.names[i], value]).reverse();
-    chart ??= new Chart(chose, "What each action was worth to the policy");
+    chart ??= new Chart(chose, "The policy's value of each action");
     chart.show(() => ({
       grid: { left: 8, right: 54, top: 24, bottom: 8, containLabel: true },
       title: { text: by.expects === undefined ? kind : `${kind} · expects ${number(by.expects, 3)} (discounted)`, textStyle: { fontSize: 12, fontWeight: "normal", color: "gray" } },
@@ -129,9 +129,9 @@ export function make(main, id) {
 
   async function update() {
     if (!here.shown) {
-      const found = await ask("run", { run: id });  // whether it is there at all
+      const found = await ask("run", { run: id });  // fails if the run does not exist
       mayAsk = found.control && found.running;
-      draws.checked = found.settings["run.evaluate_sampled"] === true;  // as the run itself measures
+      draws.checked = found.settings["run.evaluate_sampled"] === true;  // as the run evaluates
       layout();
       await begin();
     }
