@@ -329,7 +329,7 @@ def test_what_is_known_better_of_a_seed_stays(two_seeds, jobs, capfd):
     assert two_seeds.resume("--run.evaluate_episodes", "5", run=two_seeds.runs / "seed_0") == 0
     capfd.readouterr()
     assert two_seeds.resume("--jobs", jobs) == 0
-    assert "done already: 2" in capfd.readouterr().out
+    assert "already done: 2" in capfd.readouterr().out
     assert two_seeds.measured() == [(False, 5), (False, 2)]
 
 
@@ -343,7 +343,7 @@ def test_seeds_that_were_not_measured_in_time_are_measured_later(two_seeds, jobs
     assert two_seeds.measured() == [(True, 2)] * 2
     capfd.readouterr()
     assert two_seeds.resume("--jobs", jobs) == 0
-    assert "done already: 2" in capfd.readouterr().out
+    assert "already done: 2" in capfd.readouterr().out
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def test_a_bad_argument_is_one_clear_line(asked, words, tmp_path):
 
 def test_settings_that_a_directory_cannot_keep_are_told_before_it_is_made(tmp_path):
     options = {"rounds": np.int64(1)}
-    with pytest.raises(UsageError, match="what a directory can keep"):
+    with pytest.raises(UsageError, match="must be JSON data"):
         remuda.psro("rock_paper_scissors", options=options, directory="x")
     assert not list(tmp_path.iterdir())
     assert remuda.psro("rock_paper_scissors", options=options).nash_conv < 1e-8

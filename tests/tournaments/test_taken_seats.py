@@ -256,7 +256,7 @@ def test_checkpoints_play_the_other_seats(trained, capsys, tmp_path):
     assert run(["tournament", "--resume", str(tmp_path / "t"), "--episodes", "6"]) == 0
     capsys.readouterr()
     assert run([*words, "--scripted.dealer", "random"]) == 2
-    assert "--scripted is for several that play" in capsys.readouterr().err
+    assert "--scripted works with several entrants only" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

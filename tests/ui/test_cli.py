@@ -68,7 +68,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
     [
         ("train --seeds 2 --seeds 3", "--seeds is given 2 times; give it once"),
         ("train --config", "--config needs the path of a YAML file"),
-        ("trian", "no command 'trian'; did you mean train? There are train, status, evaluate"),
+        ("trian", "no command 'trian'; did you mean train? Commands: train, status, evaluate"),
         ("train tresure_hunt", "Did you mean treasure_hunt?"),
         ("train nowhere:Game", "cannot load the game nowhere:Game: No module named 'nowhere'"),
         ("train --sed 1", "--sed is no key of the configuration; did you mean --seed?"),
@@ -88,7 +88,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("train --run.directory /proc/nothing", "cannot write the run directory /proc/nothing"),
         ("evaluate", "name the run to evaluate, as in `remuda evaluate RUN`; `remuda runs`"),
         ("watch", "name the run to watch, as in `remuda watch RUN`; `remuda runs` lists runs"),
-        ("status", "name the run to look at, as in `remuda status RUN`; `remuda runs` lists"),
+        ("status", "name the run to show, as in `remuda status RUN`; `remuda runs` lists"),
         ("report", "name the run to report on, as in `remuda report RUN`; `remuda runs` lists"),
         ("analyse", "name what to analyse: a run, a tournament's directory or a .csv (`remuda ru"),
         ("evaluate nowhere", "nowhere is no run directory"),

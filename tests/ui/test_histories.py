@@ -54,7 +54,7 @@ def test_other_games_have_none(tmp_path, capsys):
     own = {"run": {**SHORT["run"], "directory": str(directory)}}
     remuda.train("matching_pennies", **{**SHORT, **own})
     assert run(["evaluate", str(directory), "--histories", str(file)]) != 0
-    assert "matching_pennies is no game of OpenSpiel" in capsys.readouterr().err
+    assert "matching_pennies is not an OpenSpiel game" in capsys.readouterr().err
     assert not file.exists()
     assert remuda.load(directory).evaluate(3).histories == ()
 

@@ -82,7 +82,7 @@ sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.
 main()
 """
     done, (code, told) = start(tmp_path, script), TOLD[name]
-    again = f"its report can be made by: remuda report {tmp_path / 'run'}"
+    again = f"to write its report: remuda report {tmp_path / 'run'}"
     assert (done.returncode, done.stderr) == (code, f"{told}; {again}\n")
     assert "greedy return" in done.stdout
     assert (tmp_path / "run" / "summary.json").exists()
@@ -97,7 +97,7 @@ sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.
 main()
 """
     done = start(tmp_path, script)
-    again = f"the policies are saved; they can be measured by: remuda evaluate {tmp_path / 'run'}"
+    again = f"the policies are saved; to evaluate them: remuda evaluate {tmp_path / 'run'}"
     assert (done.returncode, done.stderr) == (130, f"remuda: interrupted; {again}\n")
     assert done.stdout.count("went on") == 1, "the first one only ends greedy play"
     assert (tmp_path / "run" / "summary.json").exists()

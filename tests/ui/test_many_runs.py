@@ -21,14 +21,14 @@ from ui.made_runs import a_run
         ("compare nowhere", "nowhere is no run directory, and there is none in it"),
         ("compare run --out run", "run is a run; name another directory for the report"),
         ("compare unfinished", "the run has not ended"),
-        ("runs nowhere", "there is no directory nowhere; name the one that runs are in"),
-        ("train --seeds 0", "--seeds is '0'; it is a whole number, 1 or more"),
-        ("train --seeds many", "--seeds is 'many'; it is a whole number, 1 or more"),
-        ("train --seeds", "--seeds needs how many seeds to train"),
-        ("train --jobs 2", "--jobs is for --seeds: how many of them to train at a time"),
-        ("train --resume run --jobs 2", "--jobs: run does not hold several seeds"),
+        ("runs nowhere", "there is no directory nowhere; name the directory of the runs"),
+        ("train --seeds 0", "--seeds is '0'; it must be a whole number, 1 or more"),
+        ("train --seeds many", "--seeds is 'many'; it must be a whole number, 1 or more"),
+        ("train --seeds", "--seeds needs the number of seeds to train"),
+        ("train --jobs 2", "--jobs needs --seeds: it is the number of seeds to train at a time"),
+        ("train --resume run --jobs 2", "--jobs: run is not a directory of several seeds"),
         ("train --resume run --seeds 2", "--seeds is for new runs; --resume continues"),
-        ("train --seeds 2 --run.directory run", "run holds runs already; continue with"),
+        ("train --seeds 2 --run.directory run", "run already contains runs; continue with"),
         ("train tresure_hunt --seeds 2", "Did you mean treasure_hunt?"),
         ("train --resume seeds --seed 4", "--seed and --run.directory cannot change for seeds"),
         ("train --resume damaged", "seeds.json is damaged"),
@@ -93,4 +93,4 @@ def test_a_resumed_run_stays_in_its_directory(tmp_path, capsys):
     run = a_run(tmp_path / "run")
     words = ["train", "--resume", str(run), "--run.directory"]
     assert command([*words, str(tmp_path / "other")]) == 1
-    assert "other, and --resume continues in" in capsys.readouterr().err
+    assert "other, but --resume continues" in capsys.readouterr().err

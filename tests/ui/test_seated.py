@@ -113,7 +113,7 @@ def test_the_parts_of_an_arrow_may_come_one_after_the_other(monkeypatch):
 def test_two_people_play_connect_four(typed):
     both = {"agent_0": "me", "agent_1": "me"}
     shown = typed("connect_four", b"0101010", both)
-    assert "agent_0, your turn (a key; q leaves): 0  1  2  3  4  5  6" in shown
+    assert "agent_0, your turn (a key; q quits): 0  1  2  3  4  5  6" in shown
     assert shown.count("your turn") == 7
     assert "agent_0 1.00  agent_1 -1.00" in shown
     assert "(over)" in shown
@@ -123,8 +123,8 @@ def test_two_people_play_connect_four(typed):
 def test_what_is_not_allowed_is_said_and_asked_again(typed):
     both = {"agent_0": "me", "agent_1": "me"}
     shown = typed("connect_four", b"0009x1q2", both, height=2)
-    assert "0 is not among what is allowed now: 1  2  3  4  5  6" in shown
-    assert "9 is not among what is allowed now" in shown
+    assert "0 is not a legal action; choose from: 1  2  3  4  5  6" in shown
+    assert "9 is not a legal action" in shown
     assert shown.count("your turn") == 4
     assert "you left" in shown
 
@@ -132,15 +132,15 @@ def test_what_is_not_allowed_is_said_and_asked_again(typed):
 def test_more_than_ten_actions_are_typed_as_numbers(typed):
     both = {"agent_0": "me", "agent_1": "me"}
     shown = typed("connect_four", b"119\x7f\r\x7f0\r99\r5\r\x04", both, width=12)
-    assert "your turn (a number and Enter; q leaves)" in shown
-    assert "99 is not among" in shown
+    assert "your turn (a number and Enter; q quits)" in shown
+    assert "99 is not a legal action" in shown
     assert "agent_0 11  agent_1 0" in shown
     assert "you left" in shown
 
 
 def test_arrows_move_where_actions_are_called_so(typed):
     shown = typed("tag", b"\x1b[A\x1b[D1", {"agent_2": "me"}, turns=3)
-    assert "agent_2, your turn (a key; q leaves): 0 up  1 down  2 left  3 right" in shown
+    assert "agent_2, your turn (a key; q quits): 0 up  1 down  2 left  3 right" in shown
     for turn, action in enumerate(("up", "left", "down"), 1):
         line = next(part for part in shown.split("\n") if f"turn {turn}" in part)
         assert f"agent_2 {action}" in line
@@ -158,7 +158,7 @@ def test_words_stand_in_for_pictures_and_waiting_is_not_asked_for(typed):
 
 def test_numbers_are_shown_where_a_game_says_nothing(typed):
     shown = typed("support:Tape", b"3q", {"agent_1": "me"})
-    assert "agent_1: sees 0 1 0 0 1" in shown
+    assert "agent_1: observation 0 1 0 0 1" in shown
     assert "agent_1 3" in shown
 
 
@@ -435,15 +435,18 @@ def test_seats_are_told_in_three_ways():
         ("tag --seat agent_0=you", "--seat agent_0=you: tag has no scripted policy 'you'; it has"),
         ("tag --seat", "--seat needs AGENT=POLICY, as in --seat agent_0=random"),
         ("tag --seat me", "--seat me: it needs AGENT=POLICY, as in --seat agent_0=random"),
-        ("tag --seat agent_0=me", "a human plays in a terminal, and here input or output is none"),
-        ("tag --seat.agent_0 me", "a human plays in a terminal"),
-        ("gymnasium:Pendulum-v1 --seat agent_0=me", "can choose among numbered actions (Discrete)"),
+        ("tag --seat agent_0=me", "a human needs a terminal, but the input or output is not one"),
+        ("tag --seat.agent_0 me", "a human needs a terminal"),
+        (
+            "gymnasium:Pendulum-v1 --seat agent_0=me",
+            "can choose only among numbered actions (Discrete)",
+        ),
         ("kuhn_poker --seat agent_0={tag}", "cannot play agent_0 of kuhn_poker: it sees"),
         ("tag --seat agent_0={tag}:x", "there is no policy 'x'; there are agent_0, agent_1"),
-        ("tag --sampled true", "--sampled is for policies of runs, and --seat names none"),
+        ("tag --sampled true", "--sampled is for policies of runs, but --seat names none"),
         (
             "kuhn_poker --policy random --seat agent_0=random agent_1=random",
-            "--policy random plays the seats that --seat does not name, and it names all of",
+            "--policy random is for seats that --seat does not name, but --seat names all of",
         ),
     ],
 )

@@ -89,13 +89,13 @@ def test_ctrl_c_leaves_what_is_done_and_tells_how_to_go_on(tmp_path, jobs, capfd
     # One that is done, one that goes on, one that begins.
     go_on = ["train", "--resume", str(base), "--run.seconds", "None", "--run.turns"]
     assert command([*go_on, str(before + 200), "--jobs", str(jobs)]) == 0
-    assert "done already" not in capfd.readouterr().out
+    assert "already done" not in capfd.readouterr().out
     turns = {path.name: summarise(path).turns for path in find_runs(base)}
     assert turns["seed_0"] == before + 200
     assert set(turns) == {"seed_0", "seed_1", "seed_2"}
     assert (base / "report.html").exists()
     assert command(["train", "--resume", str(base)]) == 0  # nothing is left to do
-    assert "done already: 3" in capfd.readouterr().out
+    assert "already done: 3" in capfd.readouterr().out
     assert command([*go_on, str(before + 300), "--jobs", str(jobs)]) == 0  # all of them go on
     assert {summarise(path).turns for path in find_runs(base)} == {before + 300}
 

@@ -232,11 +232,11 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("{one}:agent_0 random --game kuhn_poker", "cannot play agent_0 of kuhn_poker: it sees"),
         (
             "{one}:agent_0 random --checkpoints 1",
-            "--checkpoints is for the checkpoints of a single",
+            "--checkpoints works with a single run only",
         ),
-        ("{one} --game tag", "--game is for several that play; the checkpoints of"),
-        ("{one} --env.options.rounds 3", "--env.options is for several that play"),
-        ("", "name what plays: a run, several as RUN:policy, or --resume DIR"),
+        ("{one} --game tag", "--game works with several entrants only; the checkpoints of"),
+        ("{one} --env.options.rounds 3", "--env.options works with several entrants only"),
+        ("", "name the entrants: a run, or several RUN:policy; or use --resume DIR"),
         ("--resume {one}", "is no directory of a tournament: it has no tournament.json"),
         (
             "--resume {one} --seed 3",

@@ -24,13 +24,13 @@ from remuda.version import __version__
 
 @dataclass(frozen=True)
 class Command:
-    """A word after `remuda`."""
+    """A subcommand of `remuda`."""
 
-    run: Callable[[Any], int]  # options, or words if it `takes_words`
+    run: Callable[[Any], int]  # takes options, or words if `takes_words`
     options: type[Section] | None = None
     positional: str = ""
     takes_words: bool = False
-    is_long: bool = False  # it works for long, and continues when nothing reads its output any more
+    is_long: bool = False  # may run for hours; continues even if its output is closed
 
     @property
     def summary(self) -> str:
@@ -38,7 +38,7 @@ class Command:
         return (self.run.__doc__ or "").strip().splitlines()[0]
 
     def call(self, words: Sequence[str]) -> int:
-        """Run the command with the words behind it; returns the exit code."""
+        """Run the command with the words after it; return the exit code."""
         if self.options is None or self.takes_words:
             return self.run(words)
         return self.run(read_options(words, self.options, self.positional))
@@ -64,14 +64,14 @@ COMMANDS = {
     "games": Command(games.games, games.GamesOptions, "game"),
     "play": Command(games.play, options.PlayOptions, "game"),
 }
-# Remuda starts processes by it.
+# Remuda starts processes with it.
 UNLISTED = {several_runs.ONE_OF_SEEDS: Command(training.train_one_of_seeds, is_long=True)}
 
 EXIT_CODES = (
-    "exit code: 0: success. 1: something failed, or cannot be done with the runs that exist; the "
-    "message explains it. 2: an unknown command, flag, key or game, or a value of the wrong type "
-    "(errors found only after runs are opened end with 1). 3: the run reached its end, but a "
-    "policy stopped learning, since too many of its updates were not finite. 129, 130, 143: "
+    "exit code: 0: success. 1: something failed, or the existing runs do not allow it; the "
+    "message explains why. 2: an unknown command, flag, key or game, or a value of the wrong type "
+    "(errors found after a run is opened exit with 1). 3: the run finished, but a "
+    "policy stopped learning because too many of its updates were not finite. 129, 130, 143: "
     "stopped by SIGHUP (the terminal was closed), Ctrl-C or SIGTERM."
 )
 
@@ -104,7 +104,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run one command; returns the exit code. An error that the user can fix is one line."""
+    """Run one command; return the exit code. Print errors that the user can fix as one line."""
     set_exit_hints()
     command = COMMANDS.get(words[0]) or UNLISTED.get(words[0]) if words else None
     is_long = command is not None and command.is_long and not _asks_for_help(words)
@@ -127,7 +127,7 @@ def _run(words: Sequence[str], command: Command | None) -> int:
         if command is None:
             near = difflib.get_close_matches(words[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise ConfigError(f"no command {words[0]!r}; {hint}There are {', '.join(COMMANDS)}")
+            raise ConfigError(f"no command {words[0]!r}; {hint}Commands: {', '.join(COMMANDS)}")
         if _asks_for_help(words):
             print(_help(words[0], command))
             return 0

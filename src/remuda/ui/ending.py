@@ -1,4 +1,4 @@
-"""The end of a run in the terminal: its results, a picture that a child draws, and the report."""
+"""The end of a run: results in the terminal, a picture drawn by a child process, a report."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PICTURE_SECONDS = 10.0  # seconds of play after which a picture gets no more frames
+PICTURE_SECONDS = 10.0  # seconds after which the picture gets no more frames
 PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
 
 
 def show_results(run: RunDirectory) -> list[str]:
-    """Print the results of a run; returns notes on why that failed."""
+    """Print the results of a run; return notes on failures."""
     from remuda.ui.results import print_results
 
     notes = []
@@ -45,7 +45,7 @@ def show_results(run: RunDirectory) -> list[str]:
 def show_files(
     run: RunDirectory, notes: Sequence[str] = (), drawn: Callable[[], str | None] = lambda: None
 ) -> None:
-    """Make the picture and the report of a run, and print the paths of its files, and notes."""
+    """Make the picture and the report of a run; print the paths of its files, and notes."""
     from remuda.ui.results import print_files
 
     notes = [*notes, *make_report(run, drawn)]
@@ -55,10 +55,10 @@ def show_files(
 
 
 def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
-    """Make a picture of play, then the report; returns notes on what failed, and why.
+    """Draw the play of the policies, then write the report; return notes on failures.
 
-    `drawn` waits for a child that draws the picture, and returns its error (empty: none), or None
-    if there is no child and this process must draw.
+    `drawn` waits for the child that draws the picture. It returns the child's error (empty: none),
+    or None if there is no child and this process must draw.
     """
     try:
         summary = run.read_summary()
@@ -74,7 +74,7 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
                 draw_picture(run)
             elif failed:
                 notes.append(f"no picture: {failed}")
-        except Exception as error:  # the user's game draws it
+        except Exception as error:  # code of the user's game draws it
             notes.append(_note("no picture", error))
         try:
             from remuda.ui.report import write_report  # its libraries are slow to load
@@ -88,12 +88,12 @@ def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: Non
 def _log_level(run: RunDirectory) -> str:
     try:
         return run.read_config().run.log_level
-    except RemudaError:  # reported by the report, which needs the configuration
+    except RemudaError:  # `write_report` reads the configuration and reports this
         return "info"
 
 
 def draw_picture(run: RunDirectory) -> None:
-    """Write the picture of play that belongs to a run, if its game can be drawn."""
+    """Write `play.gif` of a run, if its game can be drawn."""
     draw_play(
         run,
         run.recording,
@@ -115,7 +115,7 @@ def draw_play(
     seconds: float | None = None,
     sampled: bool | None = None,
 ) -> bool:
-    """Write a GIF or a film of a run's policies at play; returns whether the game can be drawn."""
+    """Write a GIF or film of a run's policies playing; return whether the game can be drawn."""
     from remuda.evaluate import record
     from remuda.saved_weights import load_run
     from remuda.ui.recording import check_format, write_recording
@@ -144,8 +144,8 @@ DYING = 60.0  # seconds to wait for a killed process
 class Preparation:
     """A thread that loads the libraries of the report, and a child that draws the picture.
 
-    1. The child writes the picture, whole or not at all, and its log, and nothing else.
-    2. The child ends with this process.
+    1. The child writes only the picture (whole or not at all) and its log.
+    2. The child ends when this process ends.
     3. If the child cannot start, this process draws the picture.
     """
 
@@ -155,7 +155,7 @@ class Preparation:
         self._began = 0.0
 
     def begin(self, run: RunDirectory, has_picture: bool) -> None:
-        """Start both; the weights are saved, and the final evaluation is about to begin."""
+        """Start both, after the weights are saved and before the final evaluation."""
         # If the system refuses a thread or process, this process does the work later.
         with contextlib.suppress(OSError, RuntimeError):
             loading = Thread(target=_load, args=("remuda.ui.charts",), daemon=True)
@@ -169,13 +169,13 @@ class Preparation:
                 self._drawing = process, run, log
 
     def end(self) -> None:
-        """Wait for the imports: none may run while the interpreter ends."""
+        """Wait for the imports: none may run while the interpreter exits."""
         if self._loading is not None:
             self._loading.join()
             self._loading = None
 
     def picture(self) -> str | None:
-        """Wait for the picture; return its error (empty: none), or None if it is not drawn."""
+        """Wait for the picture; return its error (empty: none), or None if no child drew it."""
         if self._drawing is None:
             return None
         (process, run, log), self._drawing = self._drawing, None
@@ -186,7 +186,7 @@ class Preparation:
                 return f"it took more than {LIMIT:.0f} s"
             code = process.exitcode
             if code == UNKNOWN and _modified(run.recording) != self._began:
-                code = 0  # the server, which knows exit codes, died meanwhile
+                code = 0  # the fork server, which knows exit codes, has died
             if code == 0:
                 log.unlink(missing_ok=True)
                 return ""

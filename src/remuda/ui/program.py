@@ -1,4 +1,4 @@
-"""The program's process: its streams, the signals that end it, and a quick end."""
+"""The program's process: standard streams, signals, and a fast exit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.forkserver.child import STOPPING_SIGNALS
 
 
 def leave(code: str | int | None) -> NoReturn:
-    """End the process as `sys.exit(code)` does, without freeing the memory of libraries."""
+    """Exit as `sys.exit(code)` does, without freeing the memory of libraries."""
     if isinstance(code, str):
         print(code, file=sys.stderr)
         code = 1
@@ -34,7 +34,7 @@ def leave(code: str | int | None) -> NoReturn:
 
 
 def output_is_gone() -> bool:
-    """Return whether nothing reads standard output any more."""
+    """Return whether the reader of standard output has closed it."""
     output = select.poll()
     output.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0))
@@ -46,14 +46,14 @@ def _flush_outputs() -> bool:
         try:
             if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
-        except Exception:  # a game may have put anything there
+        except Exception:  # a game may have replaced the stream
             failed = True
     return failed
 
 
 def _end_files() -> None:
-    # The concrete base class of all files: a check against `io.IOBase`, which is abstract, takes a
-    # tenth of a millisecond for each type.
+    # The concrete base class of all files. A check against the abstract `io.IOBase` takes 0.1 ms
+    # per type.
     kinds: tuple[type, ...] = (_io._IOBase,)
     if "tempfile" in sys.modules:
         from tempfile import _TemporaryFileCloser, _TemporaryFileWrapper  # type: ignore[attr-defined]
@@ -63,21 +63,21 @@ def _end_files() -> None:
         from zipfile import ZipFile
 
         kinds += (ZipFile,)
-    gc.unfreeze()  # frozen objects are not among `get_objects`
+    gc.unfreeze()  # `get_objects` does not list frozen objects
     objects = gc.get_objects()
-    # Each type is checked once: there are some thousand of them, and a million objects.
+    # Check each type once: there are thousands of types and a million objects.
     file_types = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
     left = [found for found in objects if type(found) in file_types]
     for file in _inwards(left, kinds):
-        # `__del__` closes it, as the interpreter would. Plain files stay open, since others may
-        # write into them when they are closed.
+        # `__del__` closes it, as the interpreter would. Plain files stay open: other files may
+        # write into them when they close.
         closes = type(file).__module__ != "_io" and hasattr(file, "__del__")
         with suppress(BaseException):
             file.__del__() if closes else file.flush()
 
 
 def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
-    """Return these files and those that they write to, each before those that it writes to."""
+    """Return these files and the files they write to, writers first."""
     found: list[Any] = []
     seen: set[int] = set()
 
@@ -96,12 +96,12 @@ def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null for a closed standard stream: no later file may get its descriptor."""
+    """Open /dev/null for closed standard streams, so that no later file gets their descriptors."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            # It gets the smallest free descriptor: those below are open by now.
+            # The system picks the lowest free descriptor, which is `number`: lower ones are open.
             os.open(os.devnull, os.O_RDONLY if mode == "r" else os.O_WRONLY)
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
@@ -111,23 +111,24 @@ def open_standard_streams() -> None:
             setattr(sys, name, stream)
 
 
+# Exit codes.
 INTERRUPTED = 130
 HALTED = 3  # a policy stopped learning: too many updates were not finite
 
 AFTER_A_PICTURE = b"\x1b[?25h\r\n"  # show the cursor, and move below the live view
 
-_hints: list[str] = []  # printed at the end
+_hints: list[str] = []  # printed when a signal ends the process
 before_end: list[Callable[[], None]] = []  # called before a signal ends the process
 
 
 def end_at_once() -> None:
     """Make Ctrl-C, SIGTERM and SIGHUP print one line and end the process (codes 130, 143, 129).
 
-    An exception would have to pass through the native code of a library that is halfway loaded, or
-    through a callback or finalizer: some abort, some swallow it, and some are broken from then on.
-    The program survives an end at any moment anyway, as by `kill -9`. A run (`Signals`) and a
-    picture in the terminal (`ends_in_order`) handle signals themselves. For the main thread; a
-    signal that is ignored, as SIGINT in the background of a shell, stays ignored.
+    An exception would have to pass through half-loaded native libraries, callbacks or finalizers,
+    which may abort, swallow it, or break. A sudden exit is safe: the files survive even `kill -9`.
+    A run (`Signals`) and a picture in the terminal (`ends_in_order`) handle signals themselves.
+    Call it in the main thread. An ignored signal (SIGINT in the background of a shell) stays
+    ignored.
     """
     for number in STOPPING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -135,7 +136,7 @@ def end_at_once() -> None:
 
 
 def set_exit_hints(*words: str) -> None:
-    """Set what is printed, besides the signal, when a signal ends the process."""
+    """Set the hints to print, after the signal, when a signal ends the process."""
     _hints[:] = words
 
 
@@ -160,7 +161,7 @@ def ends_in_order() -> Iterator[None]:
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     for restore in before_end:
         restore()
-    # A write may be interrupted, or the outputs may be closed.
+    # The signal may have interrupted a write, or the outputs may be closed.
     output.never_fail()
     with suppress(RuntimeError, OSError, ValueError):
         sys.stdout.flush()

@@ -33,16 +33,16 @@ from remuda.ui.live import make_view
 from remuda.ui.tables import table_of
 from remuda.user_code import naming_user_code
 
-PSRO_DIRECTORY = Path("runs/psro")  # the parent of directories that are not named
-SHOWN = 8  # policies of a mixture that the closing table lists
+PSRO_DIRECTORY = Path("runs/psro")  # the parent of default directories
+SHOWN = 8  # policies of a mixture in the final table
 ITERATIONS = 20
 
-TRAINED = (  # arguments of trained oracles
+TRAINED = (  # arguments for trained oracles only
     *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
     *("schedule", "seed"),
 )
 RESUMED = ("resume", "iterations", "enough", "view", "on_iteration")
-TYPES: tuple[tuple[str, Any, str], ...] = (  # arguments, their type, and the type in words
+TYPES: tuple[tuple[str, Any, str], ...] = (  # arguments, their types, and these in words
     ("oracle", str, '"exact", or the name of an algorithm'),
     ("options", Mapping, "a dictionary"),
     ("policy", Mapping | PolicyConfig, "a dictionary, or a PolicyConfig"),
@@ -77,28 +77,29 @@ def psro(
 ) -> DoubleOracle:
     """Grow populations by best responses to their own meta-mixtures: double oracle, or PSRO.
 
-    Each iteration solves the empirical game whose strategies are the policies, and adds a best
-    response of each player to the others' mixture. `resume` continues an interrupted run; finished
+    Each iteration solves the empirical game among the policies, then adds each player's best
+    response to the mixtures of the others. `resume` continues an interrupted run; finished
     iterations are not repeated.
 
     Arguments are the options of `remuda psro` (docs/commands.md), and:
 
-    - `iterations`: the most of them; None: 20, or as before with `resume`.
+    - `iterations`: the maximum; None: 20, or with `resume` the previous maximum.
     - `options`: of the game.
-    - `directory`: of the results; None: with exact oracles none, else a new one under `runs/psro/`.
+    - `directory`: for the results; None: nothing is written with exact oracles, otherwise a new
+      directory under `runs/psro/`.
     - `resume`: a directory to continue; only `iterations`, `enough`, `view` and `on_iteration` may
       be passed with it.
-    - `policy`: settings of the oracles, as for `train`, over the preset of `exploit`.
-    - `view`: shows training; None: the live view in a terminal, else plain lines.
-    - `on_iteration`: called with each iteration, those before an interruption too.
+    - `policy`: settings of the oracles, as for `train`; they override the preset of `exploit`.
+    - `view`: shows training; None: the live view in a terminal, otherwise plain lines.
+    - `on_iteration`: called with each iteration, including those read from disk by `resume`.
 
     Returns:
-        `iterations`, each with `mixtures`, `payoffs`, `gains`, `nash_conv` and whether that
-        `is_exact`; why it `ended`; and by player the last mixture (`play`).
+        `iterations`, each with `mixtures`, `payoffs`, `gains`, `nash_conv` and `is_exact`; the
+        reason it `ended`; and the last mixture of each player (`play`).
 
     Raises:
         UsageError: an argument is invalid or would be ignored, or the meta-solver is unknown.
-        ConfigError: there is no such game, or it is not one for these oracles.
+        ConfigError: there is no such game, or these oracles do not support it.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
     _check_arguments(dict(locals()))
@@ -108,8 +109,8 @@ def psro(
         record = description_of(where)
         setup = ExactSetup.of(record) if record["oracle"] == ORACLE else TrainedSetup.of(record)
         most = record["iterations"] if iterations is None else iterations
-        least = record.get("enough", 0.0) if enough is None else enough
-        return _run(setup, most, where, True, least, view, on_iteration)
+        bound = record.get("enough", 0.0) if enough is None else enough
+        return _run(setup, most, where, True, bound, view, on_iteration)
     if game is None:
         raise UsageError("game: name one, such as kuhn_poker")
     name, options = name_game(game), dict(options or {})
@@ -119,7 +120,7 @@ def psro(
         tree = policy_tree(policy)
         if tree.get("algorithm", oracle) != oracle:
             raise UsageError(
-                f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; take "
+                f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; use "
                 f"--oracle {tree['algorithm']}, and leave policy.algorithm out"
             )
         tree["algorithm"] = oracle
@@ -139,18 +140,18 @@ def _check_arguments(arguments: Mapping[str, Any]) -> None:
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name}: {words}; this is {value!r}")
     defaults = {name: each.default for name, each in inspect.signature(psro).parameters.items()}
-    given = [
+    explicit = [
         name
         for name, value in arguments.items()
         if value != defaults[name] and not (value == {} and defaults[name] is None)
     ]
-    check_used(given, arguments["resume"], arguments["oracle"])
+    check_used(explicit, arguments["resume"], arguments["oracle"])
 
 
 def check_used(
     given: Iterable[str], resume: Path | str | None, oracle: str, are_flags: bool = False
 ) -> None:
-    """Raise an error if one of the arguments of `psro`, or flags of the command, has no effect."""
+    """Raise an error if an argument of `psro`, or a flag of the command, would have no effect."""
     error, dashes = (ConfigError, "--") if are_flags else (UsageError, "")
     for name in sorted(given):
         word = f"{dashes}{name.replace('_', '-')}" if are_flags else name
@@ -176,8 +177,8 @@ def _run(
             json.dumps(setup.description(), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"options and policy: what a directory can keep, which is numbers, texts, lists "
-                f"and dictionaries of Python; {error}"
+                f"options and policy must be JSON data to be saved in the directory: numbers, "
+                f"strings, lists and dictionaries; {error}"
             ) from None
     common = (resume, enough, on_iteration, signals.stopped)
     if isinstance(setup, ExactSetup):
@@ -192,7 +193,7 @@ def _run(
 
 
 def line_of(found: Iteration) -> str:
-    """Return an iteration in one line."""
+    """Describe an iteration in one line."""
     played = " + ".join(
         f"{used} of {count}" for used, count in zip(found.support, found.policies, strict=True)
     )
@@ -201,19 +202,19 @@ def line_of(found: Iteration) -> str:
 
 
 def print_line(found: Iteration, out: IO[str] | None = None) -> None:
-    """Print an iteration in one line, at once."""
+    """Print an iteration in one line, unbuffered."""
     print(line_of(found), file=out or sys.stdout, flush=True)
 
 
 def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> None:
-    """Print the last mixture of each player as a table, and the result in words."""
+    """Print the last mixture of each player as a table, then the result in words."""
     console = console or Console()
     oracles = "exact best responses" if found.oracle == ORACLE else f"{found.oracle} oracles"
     console.print(Text.assemble((found.game, "bold"), f", {found.meta_solver}, {oracles}"))
     if found.iterations:
         last = found.last
         gain = "gain" if last.is_exact else "gain, at least"
-        table = table_of("player", "policies", "played", gain)
+        table = table_of("player", "policies", "in mixture", gain)
         table.add_column("mixture, by policy")
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
@@ -239,8 +240,8 @@ def in_words(found: DoubleOracle) -> str:
     last = found.last
     exact = f"NashConv {last.nash_conv:.6f}"
     how = exact if last.is_exact else f"NashConv at least {_bound(last)} (95%)"
-    many = "1 iteration" if last.number == 1 else f"{last.number} iterations"
-    return f"{how} after {many}: {found.ended}"
+    count = "1 iteration" if last.number == 1 else f"{last.number} iterations"
+    return f"{how} after {count}: {found.ended}"
 
 
 def _bound(found: Iteration) -> str:

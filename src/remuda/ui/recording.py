@@ -1,4 +1,4 @@
-"""Recordings of play: a small GIF or a film, and the histories of OpenSpiel games."""
+"""Recordings of episodes: GIFs, films, and move histories of OpenSpiel games."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from remuda.types import Array
 
 FILM = ".mp4"
 FORMATS = (".gif", FILM)
-COLOURS = 255  # of the common palette; the 256th means `as in the frame before`
+COLOURS = 255  # of the shared palette; the 256th means `as in the previous frame`
 SAMPLES = 16  # frames from which the palette is made
 
 
@@ -35,7 +35,7 @@ def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int 
 
 
 def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
-    """Write a GIF that repeats for ever; all frames share one palette."""
+    """Write a GIF that loops forever; all frames share one palette."""
     _check(frames)
     palette = _palette(frames)
     images = [
@@ -58,7 +58,7 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is played for it."""
+    """Refuse an unsupported file format before any episode is played."""
     kind = path.suffix.lower()
     if kind not in FORMATS:
         raise UsageError(f"{path}: recordings are written as {' or '.join(FORMATS)}")
@@ -74,7 +74,7 @@ def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> 
     height, width = frames[0].shape[:2]
     room = ((0, height % 2), (0, width % 2), (0, 0))
     even = np.stack([np.pad(frame, room, "edge") for frame in frames])
-    with tempfile.TemporaryDirectory() as folder:  # FFmpeg writes files piece by piece
+    with tempfile.TemporaryDirectory() as folder:  # FFmpeg does not write files atomically
         file = Path(folder) / "film.mp4"
         iio.imwrite(file, even, fps=frames_per_second, codec="libx264", macro_block_size=2)
         write_file(path, file.read_bytes())
@@ -95,8 +95,10 @@ def _check(frames: Sequence[Array]) -> None:
 def _palette(frames: Sequence[Array]) -> Image.Image:
     chosen = np.unique(np.linspace(0, len(frames) - 1, SAMPLES).astype(int))
     found = [Image.fromarray(frames[i]).getcolors(COLOURS) for i in chosen]
-    colours = {colour for one in found for _, colour in one or ()}
-    if None not in found and len(colours) <= COLOURS:  # drawn games have few colours: keep them
+    colours = {colour for counts in found for _, colour in counts or ()}
+    if (
+        None not in found and len(colours) <= COLOURS
+    ):  # games drawn with few colours keep all of them
         pixels = np.array([sorted(colours)], np.uint8)
     else:
         pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])[None]
@@ -110,16 +112,16 @@ def check_histories(config: Config) -> None:
     env.close()
     if not known:
         raise UsageError(
-            f"--histories: {config.game} is no game of OpenSpiel, and only these have histories of "
-            "all moves; games of Remuda's own are watched with `remuda watch`"
+            f"--histories: {config.game} is not an OpenSpiel game, and only these have move "
+            "histories; `remuda watch` shows other games"
         )
 
 
 def write_histories(path: Path, config: Config, evaluation: Evaluation) -> None:
-    """Write one line of JSON for each episode; the file is complete or absent.
+    """Write one JSON line per episode; the file is written whole or not at all.
 
     To replay a line, apply the moves of `history` (chance included) to the `new_initial_state()` of
-    `pyspiel.load_game(game)`. `returns` are by agent; null: it took no part.
+    `pyspiel.load_game(game)`. `returns` are by agent; null: the agent took no part.
     """
     game = config.game.partition(":")[2]
     lines = [

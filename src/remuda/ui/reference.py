@@ -80,7 +80,7 @@ def _without_marks(kind: Any) -> Any:
 
 
 def _words(kind: Any) -> str:
-    """Return a type in words for readers who do not know Python."""
+    """Describe a type for readers who do not know Python."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return ", ".join([_words(parts[0]), *_bounds(parts[1:])])

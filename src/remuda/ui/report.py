@@ -1,4 +1,4 @@
-"""The report of a run: one page with tables and charts, made from the run's own files."""
+"""The report of a run: one page with tables and charts, made from the run's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def write_report(run: Path) -> Path:
     write_pictures(tuple(charts.values()), run, ("png",))
     sections: dict[str, Any] = {"charts": charts, "lineage": None, "analysis": "", "prefix": ""}
     if summary.files.ledger.is_file():
-        # A run without a population does not need these libraries, which load slowly.
+        # These libraries load slowly, and only a population needs them.
         from remuda.ui.pictures.page import PREFIX, draw_lineage, write_section
 
         lineage = draw_lineage(summary.files)
@@ -63,7 +63,7 @@ def _population(summary: RunSummary) -> dict[str, Any]:
     whole = with_all_members(summary.records) or record
     frozen = [(name, m) for name, m in whole.members.items() if not m.learns]
     frozen.sort(key=lambda pair: -pair[1].rating)
-    rows = []  # the colour of a dot, a name, and other cells
+    rows = []  # the dot's colour, the name, the other cells
     for name, m in frozen[:MOST]:
         rating = f"{m.rating:.1f} ± {m.uncertainty:.1f}"
         cells = [rating, percent(m.win_rate), f"{m.games:,}", number(m.mean_return)]

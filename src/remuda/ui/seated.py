@@ -23,18 +23,18 @@ from remuda.trained import Policy
 from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 
-ME = "me"  # the player that is the person at the keyboard
-MOST_SHOWN = 40  # numbers of an observation that are printed without a picture or words
-SINGLE_KEYS = 10  # actions up to which one digit chooses; of more, a number and Enter
+ME = "me"  # the player name of the person at the keyboard
+MOST_SHOWN = 40  # observations up to this size are printed as numbers
+SINGLE_KEYS = 10  # up to this many actions, one digit chooses; otherwise a number and Enter
 
 
 class LeftError(Exception):
-    """The person at the keyboard leaves."""
+    """The person at the keyboard has left the game."""
 
 
 @dataclass
 class TrainedPlayer:
-    """A policy of a run, as a `ScriptedPolicy` of one copy."""
+    """A policy of a run, as a `ScriptedPolicy` for one environment copy."""
 
     policy: Policy
     sampled: bool  # True: explore as at the end of training; False: play greedily
@@ -46,7 +46,7 @@ class TrainedPlayer:
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
     ) -> Array:
-        """Choose an action; an inactive agent is skipped."""
+        """Choose an action; skip an inactive agent."""
         space = env.agents[agent].action_space
         if not env.active[0, agent]:
             return np.zeros((1, *(space.shape or ())), space.dtype)
@@ -59,11 +59,11 @@ class TrainedPlayer:
 
 @dataclass
 class HumanPlayer:
-    """A person at the keyboard, as a `ScriptedPolicy`; a single allowed action is taken."""
+    """A person at the keyboard, as a `ScriptedPolicy`; a single legal action is taken at once."""
 
     console: Console
     keyboard: Keyboard
-    above: Callable[[], list[RenderableType]] = list  # returns what is shown above a question
+    above: Callable[[], list[RenderableType]] = list  # returns the lines to show above a question
 
     def __call__(
         self,
@@ -72,10 +72,10 @@ class HumanPlayer:
         observations: Array,
         random: np.random.Generator,  # noqa: ARG002
     ) -> Array:
-        """Ask for an action; raise `LeftError` if the person leaves."""
+        """Ask for an action; raise `LeftError` if the person quits."""
         spec = env.agents[agent]
         space = spec.action_space
-        assert isinstance(space, Discrete), "other seats are refused"
+        assert isinstance(space, Discrete), "take_seats refuses other action spaces"
         chosen = np.full(1, space.start, np.int64)
         if not env.active[0, agent]:
             return chosen
@@ -96,17 +96,17 @@ class HumanPlayer:
         words = env.describe(agent)
         values = observations[0].ravel()
         if not words and picture_of(env) is None and values.size <= MOST_SHOWN:
-            words = "sees " + " ".join(f"{float(value):.4g}" for value in values)
+            words = "observation " + " ".join(f"{float(value):.4g}" for value in values)
         if words:
             self.console.print(Text(f"{env.agents[agent].name}: {words}"))
 
     def _ask(self, agent: str, names: list[str], allowed: Bools) -> int:
-        there = [i for i, may in enumerate(allowed.tolist()) if may]
+        legal = [i for i, may in enumerate(allowed.tolist()) if may]
         many = len(names) > SINGLE_KEYS
         how = "a number and Enter" if many else "a key"
-        listed = "  ".join(f"{i} {names[i]}" if names[i] != str(i) else str(i) for i in there)
-        self.console.print(Text(f"{agent}, your turn ({how}; q leaves): {listed}"))
-        arrows = {names[i]: i for i in there}
+        listed = "  ".join(f"{i} {names[i]}" if names[i] != str(i) else str(i) for i in legal)
+        self.console.print(Text(f"{agent}, your turn ({how}; q quits): {listed}"))
+        arrows = {names[i]: i for i in legal}
         typed = ""
         while True:
             key = self.keyboard.key()
@@ -121,15 +121,15 @@ class HumanPlayer:
                 typed += key
             if not (key == ENTER if many else key.isdecimal()):
                 continue
-            if typed.isdecimal() and int(typed) in there:
+            if typed.isdecimal() and int(typed) in legal:
                 return int(typed)
             if typed:
-                self.console.print(Text(f"{typed} is not among what is allowed now: {listed}"))
+                self.console.print(Text(f"{typed} is not a legal action; choose from: {listed}"))
             typed = ""
 
 
 def picture_of(env: VectorEnv) -> Array | None:
-    """Return a picture of the first copy, [height, width, 3] uint8; None: the game draws none."""
+    """Return an image of the first copy, [height, width, 3] uint8; None: the game renders none."""
     try:
         return env.render().copy()
     except NotImplementedError:
@@ -139,7 +139,7 @@ def picture_of(env: VectorEnv) -> Array | None:
 def names_of(env: VectorEnv, agent: int) -> list[str]:
     """Return the names of an agent's actions, or their numbers if the game has no names."""
     space = env.agents[agent].action_space
-    assert isinstance(space, Discrete), "other actions have no names"
+    assert isinstance(space, Discrete), "only discrete actions have names"
     if len(env.action_names) == space.n:
         return list(env.action_names)
     return [str(i) for i in range(int(space.n))]
@@ -154,7 +154,7 @@ def take_seats(
     console: Console,
     scripted: Mapping[str, str] | None = None,
 ) -> tuple[list[ScriptedPolicy], HumanPlayer | None]:
-    """Find the player of each agent: that of `seats`, else `policy`, `scripted`, or `random`."""
+    """Find the player of each agent, from `seats`, `policy`, `scripted` or `random`, in order."""
     agents = [agent.name for agent in env.agents]
     for agent in seats:
         if agent not in agents:
@@ -163,8 +163,8 @@ def take_seats(
             )
     if policy is not None and set(agents) == set(seats):
         raise ConfigError(
-            f"--policy {policy} plays the seats that --seat does not name, and it names all of "
-            f"{', '.join(agents)}; leave one of them out"
+            f"--policy {policy} is for seats that --seat does not name, but --seat names all of "
+            f"{', '.join(agents)}; leave out one of them"
         )
     human = _human(game, env, seats, console) if ME in seats.values() else None
     found: list[ScriptedPolicy] = []
@@ -180,7 +180,7 @@ def take_seats(
         else:
             found.append(_scripted(game, spec.name, player, named))
     if sampled and not any(isinstance(each, TrainedPlayer) for each in found):
-        raise ConfigError("--sampled is for policies of runs, and --seat names none; leave it out")
+        raise ConfigError("--sampled is for policies of runs, but --seat names none; leave it out")
     return found, human
 
 
@@ -189,13 +189,13 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
         if seats.get(spec.name) == ME and not isinstance(spec.action_space, Discrete):
             raise ConfigError(
                 f"--seat {spec.name}=me: {spec.name} of {game.name} acts in {spec.action_space}, "
-                "and a human can choose among numbered actions (Discrete) only; seat another there"
+                "and a human can choose only among numbered actions (Discrete); seat a policy there"
             )
     if not (console.is_terminal and sys.stdin.isatty()):
         mine = next(agent for agent, player in seats.items() if player == ME)
         raise ConfigError(
-            f"--seat {mine}=me: a human plays in a terminal, and here input or output is none; "
-            "run it in one, or seat another there"
+            f"--seat {mine}=me: a human needs a terminal, but the input or output is not one; "
+            "run it in a terminal, or seat a policy there"
         )
     return HumanPlayer(console, Keyboard())
 
@@ -208,7 +208,7 @@ def is_policy_of_run(player: str) -> bool:
 def _trained(
     game: Game, spec: AgentSpec, name: str, sampled: bool, opened: dict[Path, SavedPolicies]
 ) -> TrainedPlayer:
-    """Load a policy; each run is opened once, so that live weights are of one moment."""
+    """Load a policy; open each run once, so that live weights are from one moment."""
     reference = Reference.parse(name)
     place = reference.run.resolve()
     if place not in opened:
@@ -227,5 +227,5 @@ def _scripted(game: Game, agent: str, player: str, named: bool) -> ScriptedPolic
         if not named:
             raise
         raise ConfigError(
-            f"--seat {agent}={player}: {error}; `me` is you, and RUN:policy one of a run"
+            f"--seat {agent}={player}: {error}; `me` is you, RUN:policy a policy of a run"
         ) from None

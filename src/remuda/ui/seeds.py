@@ -33,19 +33,19 @@ POLL_SECONDS = 0.1  # seconds between two checks of processes that train
 
 @dataclass(frozen=True)
 class Seeds:
-    """Runs that differ by their seed, in one directory; some may not have begun."""
+    """Runs that differ only by their seed, in one directory; some may not have started."""
 
     directory: Path
-    config: Config  # the configuration of each, but for the seed and the directory
+    config: Config  # of each run, except the seed and the directory
     seeds: tuple[int, ...]
 
     @staticmethod
     def create(config: Config, count: int) -> Seeds:
-        """Create the directory: `run.directory`, or a new one under `runs/`."""
+        """Create the directory: `run.directory`, or a new directory under `runs/`."""
         directory = config.run.directory or _new_directory(config)
         if (directory / SEEDS).exists() or RunDirectory(directory).config.exists():
             raise RunDirectoryError(
-                f"{directory} holds runs already; continue with `remuda train --resume "
+                f"{directory} already contains runs; continue with `remuda train --resume "
                 f"{directory}`, or name another run.directory"
             )
         made = Seeds(directory, config, tuple(range(config.seed, config.seed + count)))
@@ -54,7 +54,7 @@ class Seeds:
 
     @staticmethod
     def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
-        """Return the seeds that the same command began, unless all are done."""
+        """Return the seeds that the same command started, unless all are done."""
         wanted = tuple(range(config.seed, config.seed + count))
         if config.run.directory is not None:
             if not (config.run.directory / SEEDS).is_file():
@@ -73,7 +73,7 @@ class Seeds:
 
     @staticmethod
     def open(directory: Path, settings: Mapping[str, Any]) -> Seeds:
-        """Open seeds that were begun before, with settings over theirs."""
+        """Open seeds that were started earlier; settings override theirs."""
         try:
             found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
         except (OSError, ValueError) as error:
@@ -82,7 +82,7 @@ class Seeds:
         config = load_config(overlay(saved, settings))
         sweep(directory)
         opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
-        if settings:  # they hold for later sessions, too
+        if settings:  # they also apply to later sessions
             opened.save()
         return opened
 
@@ -100,29 +100,29 @@ class Seeds:
         return self.directory / f"seed_{seed}"
 
     def is_done(self, seed: int) -> bool:
-        """Return whether the run of a seed reached the end that is configured now."""
+        """Return whether the run of a seed finished with the currently configured length."""
         run = RunDirectory(self.path(seed))
         if not run.is_finished():
             return False
-        was, wanted = run.read_config().run, self.config.run
-        return (was.turns, was.seconds) == (wanted.turns, wanted.seconds)
+        old, wanted = run.read_config().run, self.config.run
+        return (old.turns, old.seconds) == (wanted.turns, wanted.seconds)
 
     def is_measured(self, seed: int) -> bool:
-        """Return whether a finished run was evaluated as it is configured now, or tried to be."""
+        """Return whether a finished run was evaluated, or tried to be, as currently configured."""
         run = RunDirectory(self.path(seed))
-        was, wanted = run.read_config().run, self.config.run
+        old, wanted = run.read_config().run, self.config.run
         found = run.summary_so_far().get("evaluation")
         if not wanted.evaluate_episodes:
             return True
         if found is None:
-            return all(getattr(was, key) == getattr(wanted, key) for key in MEASURED_BY)
+            return all(getattr(old, key) == getattr(wanted, key) for key in MEASURED_BY)
         if way_of(found) != WAYS[wanted.evaluate_sampled]:
             return False
         enough = found.get("asked", found["episodes"]) >= wanted.evaluate_episodes
-        return enough and not (found.get("cut") and was.evaluate_seconds != wanted.evaluate_seconds)
+        return enough and not (found.get("cut") and old.evaluate_seconds != wanted.evaluate_seconds)
 
     def done(self) -> list[Path]:
-        """Return the runs that reached their end."""
+        """Return the finished runs."""
         return [self.path(seed) for seed in self.seeds if self.is_done(seed)]
 
     def config_of(self, seed: int) -> Config:
@@ -132,22 +132,22 @@ class Seeds:
 
 
 def number_of(words: str, option: str) -> int:
-    """Return a whole number of at least 1, or raise a `ConfigError`."""
+    """Parse a whole number of at least 1, or raise a `ConfigError`."""
     if not re.fullmatch(r"[0-9]+", words) or int(words) < 1:
-        raise ConfigError(f"{option} is {words!r}; it is a whole number, 1 or more")
+        raise ConfigError(f"{option} is {words!r}; it must be a whole number, 1 or more")
     return int(words)
 
 
 def train_seeds(
     seeds: Seeds, jobs: int, explicit_keys: Collection[str], flags: Sequence[str]
 ) -> int:
-    """Train the seeds that are not done, `jobs` at a time; returns the exit code."""
+    """Train the unfinished seeds, `jobs` at a time; return the exit code."""
     left = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
     resume = f"remuda train --resume {seeds.directory}"
     print(f"{len(seeds.seeds)} seeds of {seeds.config.game} in {seeds.directory}")
     if len(left) < len(seeds.seeds):
-        print(f"done already: {len(seeds.seeds) - len(left)}")
-    set_exit_hints(f"what is done is kept; continue with: {resume}")
+        print(f"already done: {len(seeds.seeds) - len(left)}")
+    set_exit_hints(f"progress is saved; continue with: {resume}")
     try:
         if jobs > 1:
             caught, halted = _in_parallel(seeds, left, jobs, flags)
@@ -155,7 +155,7 @@ def train_seeds(
             caught, halted = _one_by_one(seeds, left, explicit_keys)
     except RemudaError as error:
         if seeds.done():
-            error.args = (f"{error}. The other seeds: {resume}",)
+            error.args = (f"{error}. To train the other seeds: {resume}",)
         raise
     done = seeds.done()
     if done:
@@ -183,7 +183,7 @@ def _report(seeds: Seeds, done: Sequence[Path]) -> None:
 def _one_by_one(
     seeds: Seeds, left: Sequence[int], explicit_keys: Collection[str]
 ) -> tuple[int | None, bool]:
-    """Train in this process; returns the signal that ended it, and whether a policy stopped."""
+    """Train in this process; return the signal that ended it, and whether a policy halted."""
     from remuda.finish import FinishHooks
     from remuda.training import train
     from remuda.ui.live import PlayProgress, make_view
@@ -213,8 +213,8 @@ def _in_parallel(
 ) -> tuple[int | None, bool]:
     """Train `jobs` seeds at a time, each in a process whose output goes to a file.
 
-    Only this process stops them, with the first signal that it gets: a terminal's Ctrl-C does not
-    reach them, since it would be their second signal. If this process dies, they stop in order.
+    This process forwards its first signal to them. A terminal's Ctrl-C does not reach them
+    directly: it would arrive as a second signal. If this process dies, they stop cleanly.
     """
     from remuda.coordinator.coordinator import Signals
 
@@ -227,7 +227,7 @@ def _in_parallel(
                 while waiting and len(running) < jobs and not signals.stopped():
                     seed = waiting.pop(0)
                     running[seed] = _start(seeds, seed, flags)
-                    print(f"seed {seed} begins; its output: {_log(seeds, seed)}", flush=True)
+                    print(f"seed {seed} started; its output: {_log(seeds, seed)}", flush=True)
                 time.sleep(POLL_SECONDS)
                 if signals.stopped() and not is_stopping:
                     waiting.clear()
@@ -248,7 +248,7 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
     file = seeds.directory / f"seed_{seed}.json"
     file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
     words = ["--config", str(file)]
-    if resumed:  # flags without effect are reported, although the file holds them
+    if resumed:  # the flags are repeated, so that those without effect are reported
         words = [*flags, *words, "--resume", str(seeds.path(seed))]
     with _log(seeds, seed).open("ab") as log:
         return subprocess.Popen(
@@ -261,7 +261,7 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
 
 
 def stop_with_parent() -> None:
-    """Send this child process SIGTERM once its parent is gone (Linux only)."""
+    """Let this child process get SIGTERM when its parent dies (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -18,8 +18,8 @@ def table_of(
     """Return an empty table whose first `texts` columns are left-aligned."""
     table = Table(box=box.SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
     table.add_column(headings[0], **{"style": "bold", "overflow": "fold"} | first)
-    for place, heading in enumerate(headings[1:], 1):
-        if place < texts:
+    for column, heading in enumerate(headings[1:], 1):
+        if column < texts:
             table.add_column(heading, overflow="fold")
         else:
             table.add_column(heading, justify="right", no_wrap=heading not in wrapped)
@@ -36,7 +36,7 @@ def open_table(*headings: str, texts: tuple[str, ...]) -> Table:
 
 
 def population_line(numbers: Mapping[str, float | None], width: int) -> Text:
-    """Return as many known numbers of a `PopulationRecord` as fit into `width` characters."""
+    """Format the known numbers of a `PopulationRecord` that fit into `width` characters."""
     parts: list[tuple[str, str]] = []
     if (mean := numbers.get("fitness_mean")) is not None:
         spread = f" ± {number(numbers.get('fitness_spread'))}"

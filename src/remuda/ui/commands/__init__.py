@@ -1,1 +1,1 @@
-"""The commands: their options, and what each of them does."""
+"""The commands and their options."""

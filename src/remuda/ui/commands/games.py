@@ -1,4 +1,4 @@
-"""The commands about games, without learning: `remuda games`, `play`."""
+"""The commands for games, without learning: `remuda games`, `play`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def games(options: GamesOptions) -> int:
     from remuda.ui.games import print_game, print_games, print_libraries
 
     if options.game and options.all:
-        raise UsageError("--all lists games, and GAME prints the rules of one; leave one out")
+        raise UsageError(
+            "--all lists games, and GAME prints the rules of one game; use one of them"
+        )
     if options.game:
         print_game(find_game(options.game))
     else:

@@ -1,4 +1,4 @@
-"""The commands about one run: `remuda status`, `evaluate`, `watch`, `report`."""
+"""The commands for one run: `remuda status`, `evaluate`, `watch`, `report`."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ class EvaluateOptions(PrintOptions, RunOptions):
     episodes: PositiveInt = 200
     """Episodes to play."""
     seconds: PositiveFloat | None = None
-    """Seconds after which play ends with the episodes that are over. None: no limit."""
+    """Time limit in seconds; only finished episodes count. None: no limit."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
     sampled: bool | None = None
-    """Let policies explore as at the end of training, or, with `false`, be greedy. None: as the run
-    evaluates them itself, which is greedily unless it has `run.evaluate_sampled`."""
+    """`true`: policies explore as at the end of training; `false`: they act greedily. None: as
+    `run.evaluate_sampled` of the run, which is greedy by default."""
     checkpoint: Literal["final", "best"] | PositiveInt = "final"
     """`final`: the weights at the end of the run, or the newest; `best`: those of the checkpoint
     with the best evaluation; or a checkpoint's number."""
     scripted: dict[str, str] = Field(default_factory=dict)
-    """For each agent, a scripted policy that plays in its place, as in `--scripted.agent_1 random`:
-    `random`, one that `remuda games GAME` lists, or your own as `module:callable`."""
+    """For each agent, a scripted policy that replaces its trained one, as in
+    `--scripted.agent_1 random`: `random`, one that `remuda games GAME` lists, or your own as
+    `module:callable`."""
     histories: Path | None = None
-    """The file to write all moves of each episode to, one line of JSON each, numbered as in
-    OpenSpiel; for its games."""
+    """A file for the moves of each episode, one JSON line per episode, with OpenSpiel's action
+    numbers. Only for OpenSpiel games."""
 
 
 class WatchOptions(PictureOptions, RunOptions):
-    """Write a GIF of a run's policies at play."""
+    """Write a GIF of a run's policies playing."""
 
     NEEDED = needs("run", "name the run to watch, as in `remuda watch RUN`")
 
@@ -56,11 +57,11 @@ class WatchOptions(PictureOptions, RunOptions):
 class StatusOptions(PrintOptions, RunOptions):
     """Show what a run is doing, from another terminal."""
 
-    NEEDED = needs("run", "name the run to look at, as in `remuda status RUN`")
+    NEEDED = needs("run", "name the run to show, as in `remuda status RUN`")
 
 
 class ReportOptions(RunOptions):
-    """Show the results of a run, and make its picture and its report again."""
+    """Show the results of a run, and rewrite its picture and its report."""
 
     NEEDED = needs("run", "name the run to report on, as in `remuda report RUN`")
 
@@ -127,31 +128,31 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
     width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
     for i, name in enumerate(evaluation.agents):
         mean, error = evaluation.mean(i), evaluation.standard_error(i)
-        who = f"  ({options.scripted[name]})" if name in options.scripted else ""
-        there = evaluation.episodes(i)
-        if there < played:
-            who += f"  in {there} of {played} episodes" if there else "  never took part"
-        print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{who}")
-    for name, earned in evaluation.policies.items():
-        earns = f"{number(earned.mean()):>8} ± {number(standard_error(earned))}"
-        print(f"  {name:<{width}}  return {earns}  on {len(earned)} seats")
+        note = f"  ({options.scripted[name]})" if name in options.scripted else ""
+        count = evaluation.episodes(i)
+        if count < played:
+            note += f"  in {count} of {played} episodes" if count else "  never took part"
+        print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{note}")
+    for name, returns in evaluation.policies.items():
+        mean_return = f"{number(returns.mean()):>8} ± {number(standard_error(returns))}"
+        print(f"  {name:<{width}}  return {mean_return}  over {len(returns)} seats")
     for name in evaluation.episode_metrics:
         values = evaluation.metric(name)
-        what = "in no episode"
+        shown = "in no episode"
         if len(values):
-            what = f"{values.mean():.4g} ± {standard_error(values):.2g}"
-        print(f"  {name.replace('_', ' ')}: {what}")
+            shown = f"{values.mean():.4g} ± {standard_error(values):.2g}"
+        print(f"  {name.replace('_', ' ')}: {shown}")
 
 
 def watch(options: WatchOptions) -> int:
-    """Write a GIF of a run's policies at play."""
+    """Write a GIF of a run's policies playing."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.ui.ending import draw_play
 
     run = RunDirectory.open(options.run)
     _note_best(run, options.checkpoint)
     path = options.out or run.recording
-    wrote = draw_play(
+    drawn = draw_play(
         run,
         path,
         turns=options.turns,
@@ -160,21 +161,21 @@ def watch(options: WatchOptions) -> int:
         checkpoint=options.checkpoint,
         sampled=options.sampled,
     )
-    if not wrote:
-        raise RemudaError(f"{run.read_config().game} draws no pictures: there is nothing to watch")
+    if not drawn:
+        raise RemudaError(f"{run.read_config().game} cannot be drawn: it renders no images")
     print(f"wrote {path}")
     return 0
 
 
 def report(options: ReportOptions) -> int:
-    """Show the results of a run, and make its picture and report again."""
+    """Show the results of a run, and rewrite its picture and its report."""
     from remuda.coordinator.run_directory import RunDirectory
     from remuda.ui.ending import make_report, show_results
     from remuda.ui.results import print_files
 
     run = RunDirectory.open(options.run)
     if not run.read_summary()["turns"]:
-        raise RunDirectoryError(f"no report of {run.path}: no turn was played in it")
+        raise RunDirectoryError(f"no report of {run.path}: the run played no turn")
     failed = [*show_results(run), *make_report(run)]
     print_files(run.path)
     if failed:
@@ -186,7 +187,7 @@ def _note_best(run: RunDirectory, checkpoint: int | str) -> None:
     numbers = run.checkpoints.numbers()
     if checkpoint == "best" and numbers and run.checkpoints.best() is None:
         print(
-            f"remuda: none was evaluated, so the newest replaces the best: checkpoint "
-            f"{numbers[-1]}",
+            f"remuda: no checkpoint was evaluated, so there is no best one; using the newest, "
+            f"checkpoint {numbers[-1]}",
             file=sys.stderr,
         )

@@ -18,17 +18,17 @@ def needs(key: str, words: str) -> Mapping[str, str]:
 
 
 class RunOptions(Section):
-    """A command about one run."""
+    """Options of a command for one run."""
 
     run: Path
     """The run directory."""
 
 
 class PrintOptions(Section):
-    """A command whose result is printed."""
+    """Options of a command that prints its result."""
 
     format: Literal["table", "json"] = "table"
-    """Tables to read, or all of it as JSON; `--json` is short for the latter."""
+    """Tables, or the full result as JSON; `--json` is short for `--format json`."""
 
     def show(self, as_summary: Callable[[], Any], print_tables: Callable[[], None]) -> None:
         """Print the result as JSON or as tables."""
@@ -41,40 +41,40 @@ class PrintOptions(Section):
 
 
 class PictureOptions(Section):
-    """A command that shows play."""
+    """Options of a command that shows episodes."""
 
     out: Path | None = None
-    """The GIF to write, or the film, as `play.mp4`. None: `play.gif` in the run directory, or of
-    `remuda play` the terminal."""
+    """The GIF or film to write, such as `play.mp4`. None: `play.gif` in the run directory;
+    `remuda play` shows the game in the terminal."""
     turns: PositiveInt = 100
-    """The most turns to show; an episode's end comes first."""
+    """Maximum number of turns; the episode may end earlier."""
     seed: NonNegativeInt = 0
     """Seed of the game."""
     frames_per_second: PositiveInt = 8
-    """Turns shown in a second."""
+    """Turns shown per second."""
 
 
 class GameOptions(Section):
-    """The game that is played."""
+    """The options of the game."""
 
     options: dict[str, Any] = Field(default_factory=dict)
-    """Parameters of the game, as in `--env.options.num_agents 4`; if no game is named, they
+    """Options of the game, such as `--env.options.num_agents 4`. If no game is named, they
     override those of the run."""
 
 
 class PlayOptions(PictureOptions):
-    """Show a game, or play in it yourself, without any learning."""
+    """Show a game or play it yourself, without learning."""
 
     game: str | None = None
-    """The game; `remuda games` lists them. None: that of the first run whose policy has a seat,
-    with its options and wrappers; or treasure_hunt."""
+    """The game; `remuda games` lists them. None: the game of the first run among the
+    `seat` policies, with its options and wrappers; without any, treasure_hunt."""
     policy: str = "random"
-    """The policy of all seats that `seat` does not name: `random`, or one that `remuda games GAME`
+    """The policy for all seats that `seat` does not name: `random`, or one that `remuda games GAME`
     lists."""
     seat: dict[str, str] = Field(default_factory=dict)
-    """For each agent its policy, as in `--seat agent_0=me agent_1=RUN:policy`: you at the keyboard;
-    a policy of a run (`RUN:policy@best`, or another version; `RUN:policy@live`: with the weights
-    that the live run plays with now); or a scripted policy."""
+    """The player of each agent, as in `--seat agent_0=me agent_1=RUN:policy`. `me`: you, at the
+    keyboard. `RUN:policy`: a policy of a run, also as `@best`, `@VERSION`, or `@live` (the
+    current weights of a live run). Or the name of a scripted policy."""
     sampled: bool = False
-    """Let policies of runs explore as at the end of training; else they are greedy."""
+    """Let policies of runs explore as at the end of training; otherwise they act greedily."""
     env: GameOptions = GameOptions()

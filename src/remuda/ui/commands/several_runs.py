@@ -1,4 +1,4 @@
-"""The commands about several runs: `remuda runs`, `compare`, `analyse`, ...."""
+"""The commands for several runs: `remuda runs`, `compare`, `analyse`, ...."""
 
 from __future__ import annotations
 
@@ -20,73 +20,72 @@ from remuda.ui.commands.options import GameOptions, PrintOptions, needs
 if TYPE_CHECKING:
     from remuda.tournaments.entrants import TournamentSetup
 
-ONE_OF_SEEDS = "train-one-of-seeds"  # unlisted: a process of `remuda train --seeds`
+ONE_OF_SEEDS = "train-one-of-seeds"  # unlisted command: a child process of `remuda train --seeds`
 SEEDS = "seeds.json"  # in a directory of several seeds: the seeds and their configuration
 
 
 class RunsOptions(PrintOptions):
-    """The runs in a directory: game, last activity, how they ended, their best return."""
+    """The runs in a directory: game, last activity, ending, best return."""
 
     directory: Path = Path("runs")
     """The directory of the runs; its subdirectories are searched, too."""
 
 
 class CompareOptions(PrintOptions):
-    """Runs side by side; those that differ by nothing but their seed are one group."""
+    """Compare runs; runs that differ only by their seed form one group."""
 
     NEEDED = needs("runs", "name the runs to compare, as in `remuda compare RUN RUN`")
 
     runs: tuple[Path, ...] = Field(min_length=1)
-    """The run directories, or directories of runs, as `--seeds` makes them."""
+    """Run directories, or directories of runs such as those of `--seeds`."""
     out: Path = Path("comparison")
-    """The directory that the page and its picture are written into."""
+    """The directory for the page and its picture."""
 
 
 class TournamentOptions(PrintOptions):
-    """Cross-play of all against all: the checkpoints of a run, or policies of any runs."""
+    """Cross-play of all pairs: the checkpoints of one run, or policies of any runs."""
 
     run: tuple[str, ...] = ()
-    """A run, whose checkpoints play; or several entrants: `RUN:policy`, with `@VERSION`, `@best`
+    """One run, whose checkpoints play; or several entrants: `RUN:policy`, with `@VERSION`, `@best`
     or `@checkpoint-N` for weights other than the newest; `RUN:all` for all policies of a run;
     `RUN:all@frozen` for its frozen copies and scripted members; or a scripted policy such as
     `random`."""
     checkpoints: tuple[PositiveInt, ...] = ()
-    """Checkpoints of a single run; none: all of them, and the weights at the end of the run."""
+    """Checkpoints of a single run; none: all of them and the final weights."""
     game: str = ""
-    """The game that several entrants play; empty: the game of the first run, with its options."""
+    """The game for several entrants; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
     scripted: dict[str, str] = Field(default_factory=dict)
     """For each agent, the scripted policy that plays its seat in every match, as in
-    `--scripted.agent_1 random`: no entrant plays there, and its returns count for no entrant. Other
+    `--scripted.agent_1 random`. No entrant plays that seat, and its returns do not count. Other
     seats: as in `env.scripted` of the first run, unless `--game` is used."""
     episodes: PositiveInt = 100
-    """Episodes for each pair and seat."""
+    """Episodes per pair and seat."""
     until: str = ""
-    """Play in rounds, each of the matches that matter most, until the answer is this certain: `rank
-    of the top 3 is 95% sure`, `the best is 95% sure` or `the response graph is 95% sure`. Empty:
-    play `--episodes`."""
+    """Play the most informative matches, round by round, until this is certain: `rank of the top
+    3 is 95% sure`, `the best is 95% sure` or `the response graph is 95% sure`. Empty: play
+    `--episodes`."""
     matches: PositiveInt = 1_000_000
-    """With `--until`: the most matches, over all pairs."""
+    """With `--until`: maximum number of matches over all pairs."""
     seconds: PositiveFloat | None = None
-    """Start no match after so many seconds; None: no limit."""
+    """Start no match after this many seconds; None: no limit."""
     sampled: bool = False
-    """Let policies explore as at the end of training; else they are greedy."""
+    """Let policies explore as at the end of training; otherwise they act greedily."""
     seed: NonNegativeInt = 0
     """Seed of the games."""
     processes: PositiveInt | None = None
-    """Processes that play in parallel; the result does not depend on it. None: as many as are
-    useful, at most one for each core."""
+    """Number of parallel processes; the result does not depend on it. None: as many as are
+    useful, at most one per core."""
     directory: Path | None = None
-    """The directory to keep matches in; the same command continues with those that are there. None:
-    one under `runs/tournaments/`, named after the game and all settings that determine the
-    matches."""
+    """The directory for matches; the same command continues a tournament there. None: one under
+    `runs/tournaments/`, named after the game and all settings that determine the matches."""
     resume: Path | None = None
-    """The directory of a tournament to continue; allowed with it are only `--episodes`,
-    `--matches`, `--seconds`, `--processes` and `--format`."""
+    """The directory of a tournament to continue. Only `--episodes`, `--matches`, `--seconds`,
+    `--processes` and `--format` may be used with it."""
 
 
 def runs(options: RunsOptions) -> int:
-    """List the runs in a directory: game, last activity, how they ended, the best return."""
+    """List the runs in a directory: game, last activity, ending, best return."""
     from remuda.ui.summary import list_runs, print_runs
 
     found = list_runs(options.directory)
@@ -110,16 +109,16 @@ def compare(options: CompareOptions) -> int:
 
 
 def tournament(options: TournamentOptions) -> int:
-    """Let a run's checkpoints, or policies of any runs, play against each other."""
-    given = options.model_dump(include=options.model_fields_set)
+    """Play a run's checkpoints, or policies of any runs, against each other."""
+    explicit = options.model_dump(include=options.model_fields_set)
     if options.resume is not None:
         from remuda.ui.crossplay import recorded_options
 
-        options = validate(recorded_options(options.resume, given), TournamentOptions)
+        options = validate(recorded_options(options.resume, explicit), TournamentOptions)
     if not options.run:
         raise ConfigError(
-            "name what plays: a run, several as RUN:policy, or --resume DIR; `remuda runs` lists "
-            "runs"
+            "name the entrants: a run, or several RUN:policy; or use --resume DIR; `remuda runs` "
+            "lists runs"
         )
 
     from remuda.analysis.next_matches import parse_until
@@ -131,7 +130,7 @@ def tournament(options: TournamentOptions) -> int:
     if options.until:
         parse_until(options.until)
     if options.resume is None:
-        check_ends(options.until, given, are_flags=True)
+        check_ends(options.until, explicit, are_flags=True)
     setup, sources = _setup(options)
     directory = directory_of(setup, options.resume or options.directory, options.until)
     record = options_to_record(options.model_dump(mode="json"), options.run, sources)
@@ -167,8 +166,8 @@ def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, st
         return _among_checkpoints(options)
     if options.checkpoints:
         raise ConfigError(
-            "--checkpoints is for the checkpoints of a single run; among several, name one as "
-            "RUN:policy@checkpoint-N"
+            "--checkpoints works with a single run only; with several entrants, name a checkpoint "
+            "as RUN:policy@checkpoint-N"
         )
     crossplay = set_up(options.run, options.game, options.env.options, options.scripted)
     for note in crossplay.notes:
@@ -186,7 +185,8 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Map
     for flag, value in (theirs | {"scripted": options.scripted}).items():
         if value:
             raise ConfigError(
-                f"--{flag} is for several that play; the checkpoints of {run.path} play its game"
+                f"--{flag} works with several entrants only; the checkpoints of {run.path} play "
+                "its game"
             )
     config, final = load_run(run)
     numbers = options.checkpoints or tuple(run.checkpoints.numbers())
@@ -203,31 +203,32 @@ class AnalyseOptions(PrintOptions):
     NEEDED = needs("sources", "name what to analyse: a run, a tournament's directory or a .csv")
 
     sources: tuple[Path, ...] = Field(min_length=1)
-    """Runs, directories of runs as `--seeds` makes them, or tournaments, all of one game; or files
-    of payoffs (.csv, .npz). Several are shown side by side, with what they have in common."""
+    """Runs, directories of runs such as those of `--seeds`, or tournaments, all of one game; or
+    files of payoffs (.csv, .npz). Several sources are compared, with their common results."""
     only: tuple[str, ...] = ()
     """Names of the policies to analyse, such as `policy_0` or `policy_0@12`; none: all."""
     frozen: bool = False
-    """Include frozen copies; they must have met, as in a tournament of `RUN:all@frozen`."""
+    """Include frozen copies; they must have met in matches, as in a tournament of
+    `RUN:all@frozen`."""
     wins: bool = False
-    """Count wins, with draws as half of one, instead of returns."""
+    """Use wins instead of returns; a draw counts as half a win."""
     roles: bool = False
-    """Average the first and the second seat separately, so that a policy that sat more often on the
-    better one gains nothing by it; all pairs must have met both ways."""
+    """Average the first and the second seat separately, which removes the advantage of playing the
+    better seat more often. All pairs must have met both ways."""
     samples: int = Field(400, ge=50)
-    """Draws of the payoffs, from which intervals are computed."""
+    """Number of random draws of the payoffs; the intervals are computed from them."""
     seconds: float = Field(10.0, ge=0.0)
-    """Seconds of fresh play of each run, separate from its training: for the behaviour of its
-    policies and, with independent learners, for returns and welfare; 0: none."""
+    """Seconds of fresh episodes per run, played after training. They measure the behaviour of
+    policies and, with independent learners, returns and welfare. 0: play none."""
     seed: NonNegativeInt = 0
-    """Seed of the draws, and of fresh play."""
+    """Seed of the draws and of fresh episodes."""
     out: Path | None = None
-    """The directory for analysis.json and the pictures; none: that of the run or the file, and of
-    several `analysis`."""
+    """The directory for analysis.json and the pictures. None: the directory of the run or file;
+    with several sources, `analysis`."""
 
 
 def analyse(options: AnalyseOptions) -> int:
-    """Analyse a population: ranking, equilibrium, cycles and diversity, with intervals."""
+    """Analyse policies: ranking, equilibrium, cycles and diversity, with confidence intervals."""
     # The matrices are small, so threads cost more than they gain. NumPy reads this when it is
     # imported.
     if "numpy" not in sys.modules:
@@ -249,8 +250,8 @@ def analyse(options: AnalyseOptions) -> int:
         for flag in ("only", "frozen", "wins", "roles"):
             if getattr(options, flag):
                 raise UsageError(
-                    f"--{flag} is about matches, and {sources[0].path} has none: each of its "
-                    "agents has one policy for the whole run"
+                    f"--{flag} needs matches, and {sources[0].path} has none: each of its agents "
+                    "has one policy for the whole run"
                 )
         report = analysing.report_societies(sources, rng, *play)
     options.show(report.as_summary, lambda: analysing.print_report(report))
@@ -261,27 +262,27 @@ def analyse(options: AnalyseOptions) -> int:
 
 
 class DashboardOptions(Section):
-    """Show runs in a browser, live or finished; without `--control` it only reads."""
+    """Show live and finished runs in a browser; read-only without `--control`."""
 
     directory: Path = Path("runs")
-    """The directory of the runs, which may be up to three levels deep, or a single run."""
+    """A single run, or a directory with runs up to three levels deep."""
     port: int = Field(default=8700, ge=0, le=65535)
     """Port of the server; 0: any free port."""
     host: str = "127.0.0.1"
-    """Address to listen on. Any address but this machine's own is protected by a token, which is
-    part of the printed address."""
+    """Address to listen on. An address that other machines can reach is protected by a token,
+    which is part of the printed URL."""
     control: bool = False
     """Let the pages control live runs: stop them, save a checkpoint, change hyperparameters, and
-    show the current weights at play."""
+    watch the current weights play."""
     open: bool = False
-    """Open the address in this machine's browser."""
+    """Open the dashboard in this machine's browser."""
 
 
 def dashboard(options: DashboardOptions) -> int:
-    """Show runs in a browser, live or finished."""
+    """Show live and finished runs in a browser."""
     if not options.directory.is_dir():
         raise RunDirectoryError(
-            f"there is no directory {options.directory}; name the one that runs are in"
+            f"there is no directory {options.directory}; name the directory of the runs"
         )
     try:
         from remuda.ui.dashboard.server import Server, is_local, make_app
@@ -312,10 +313,10 @@ def _listen(host: str, port: int) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
-        found.listen()  # a browser that opens the address at once waits, and is not refused
+        found.listen()  # a browser that connects before the server runs waits instead of failing
     except OSError as error:
         raise UsageError(
-            f"cannot listen on {host}, port {port}: {error.strerror}; name another with --port, or "
-            "--port 0 for any that is free"
+            f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
+            "--port; --port 0 takes any free port"
         ) from None
     return found

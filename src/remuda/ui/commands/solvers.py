@@ -19,19 +19,19 @@ from remuda.ui.program import INTERRUPTED
 
 
 class ResponseOptions(Section):
-    """A command that trains best responses."""
+    """Options of a command that trains best responses."""
 
     env: GameOptions = GameOptions()
     policy: PolicyConfig = PolicyConfig()
-    """Settings of the trained policies, over a PPO preset for best responses."""
+    """Settings of the trained policies; they override a PPO preset for best responses."""
     num_envs: PositiveInt | None = None
-    """Copies of the environment in training. None: 64 for each policy of a seat."""
+    """Environment copies in training. None: 64 per policy of a seat."""
     schedule: Literal["async", "lockstep", "sequential"] = "async"
-    """How the roles take turns in training."""
+    """The schedule of training, as in `schedule` of a run."""
     seed: NonNegativeInt = 0
-    """Seed of training and of matches."""
+    """Seed of training and matches."""
     out: Path | None = None
-    """The directory for the results. None: a new one under `runs/`, named by game and time."""
+    """The directory for the results. None: a new one under `runs/`, named after game and time."""
 
 
 class PsroOptions(PrintOptions, ResponseOptions):
@@ -44,24 +44,24 @@ class PsroOptions(PrintOptions, ResponseOptions):
     """How often each policy is played: `nash`, `max-entropy-nash`, `uniform` (fictitious play),
     `alpha-rank`, `projected-replicator` or `rectified-nash`."""
     oracle: str = "exact"
-    """How best responses are found: `exact`, or the algorithm that trains them, such as `ppo`."""
+    """How best responses are found: `exact`, or the training algorithm, such as `ppo`."""
     iterations: NonNegativeInt = 20
-    """The most iterations, not counting that of the first policies, which play at random."""
+    """Maximum number of iterations, not counting the initial random policies."""
     enough: NonNegativeFloat = 0.0
     """Stop once NashConv is known exactly and is at most this."""
     seconds: PositiveFloat | None = 20.0
-    """Seconds of training in each iteration. None: by turns alone."""
+    """Seconds of training per iteration. None: only `turns` limits it."""
     turns: PositiveInt | None = None
-    """Turns of training in each iteration, over all copies. None: by seconds alone."""
+    """Turns of training per iteration, summed over environment copies. None: only `seconds` limits
+    it."""
     candidates: PositiveInt = 2
-    """Oracles of each player, of which the best is used; all are trained as one stack."""
+    """Best responses trained per player, as one stack; the best one is used."""
     matches: PositiveInt = 2000
-    """Matches of each pair of policies, before more are played where the mixtures depend on
-    them."""
+    """Matches per pair of policies. Pairs that matter for the mixtures play more."""
     trials: PositiveInt = 2000
-    """Matches of each candidate, by which the best is chosen."""
+    """Matches per candidate, to choose the best."""
     resume: Path | None = None
-    """A directory to continue; iterations that are finished are not repeated."""
+    """A directory to continue; finished iterations are not repeated."""
 
 
 PSRO_PASSED = (  # options that are arguments of `remuda.psro`, with the same name and type
@@ -115,31 +115,32 @@ class ExploitOptions(PrintOptions, ResponseOptions):
     target: tuple[str, ...] = ()
     """The policies to exploit: a run; or policies as for `remuda tournament`: `RUN:policy`, with
     `@VERSION`, `@best` or `@checkpoint-N` for weights other than the newest; `RUN:all`;
-    `RUN:all@frozen` for all frozen copies; or a scripted policy such as `random`. Several are a
-    mixture."""
+    `RUN:all@frozen` for all frozen copies; or a scripted policy such as `random`. Several
+    policies form a mixture."""
     against: tuple[str, ...] = ()
-    """Policies of a run that are the target, such as `policy_3` or `policy_3@12`, each playing all
-    seats. None: all; of a population they are a mixture, else each plays its own seat."""
+    """Policies of a run that are the target, such as `policy_3` or `policy_3@12`; each plays all
+    seats. None: all policies. In a population they form a mixture, otherwise each plays its own
+    seat."""
     mixture: Literal["uniform", "nash"] = "uniform"
-    """How often each of several plays: equally, or as in the equilibrium of fresh matches among
-    them (zero-sum games of two agents)."""
+    """Weights of several policies: equal, or those of the Nash equilibrium of fresh matches among
+    them (two-player zero-sum games)."""
     game: str = ""
     """The game to play; empty: the game of the first run, with its options."""
     greedy: bool = False
-    """Let the target take its most likely action; else policies with a distribution sample from it.
-    Q-learners take the best action either way."""
+    """Let the target take its most likely action; otherwise it samples from its action
+    distribution. Q-learners always act greedily."""
     seconds: PositiveFloat = 120.0
     """Seconds of training, divided evenly among the seats."""
     exploiters: PositiveInt = 4
-    """Exploiters of each seat, trained as one stack."""
+    """Exploiters per seat, trained as one stack."""
     episodes: int = Field(2000, ge=2)
-    """Fresh matches of the chosen exploiter of each seat, and of the target against itself."""
+    """Fresh matches per seat of the chosen exploiter, and of the target against itself."""
     seats: tuple[str, ...] = ()
-    """Agents whose seats to exploit, such as `agent_0`; none: all, those in `env.scripted`
-    included."""
+    """Agents whose seats to exploit, such as `agent_0`; none: all, including those in
+    `env.scripted`."""
 
 
-EXPLOIT_PASSED = (  # those of `remuda.exploit`
+EXPLOIT_PASSED = (  # options that are arguments of `remuda.exploit`, with the same name
     *("against", "mixture", "greedy", "seconds", "exploiters", "episodes", "seats"),
     *("num_envs", "schedule", "seed"),
 )

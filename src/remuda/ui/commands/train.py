@@ -1,4 +1,4 @@
-"""The command `remuda train`, and the configuration that its words describe."""
+"""The command `remuda train` and its configuration."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from remuda.ui.program import HALTED, set_exit_hints
 
 def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
-    words, count = take_option(words, "--seeds", "how many seeds to train")
-    words, jobs = take_option(words, "--jobs", "how many seeds to train at a time")
+    words, count = take_option(words, "--seeds", "the number of seeds to train")
+    words, jobs = take_option(words, "--jobs", "the number of seeds to train at a time")
     words, resumed = take_option(words, "--resume", "the directory of the run to continue")
     resumed = os.path.expanduser(resumed)
     if resumed == AUTO:
@@ -39,7 +39,7 @@ def train(words: Sequence[str]) -> int:
 
 
 def train_one_of_seeds(words: Sequence[str]) -> int:
-    """Train one of several seeds, which have one report together."""
+    """Train one of several seeds, which share one report."""
     words, resumed = take_option(words, "--resume", "the directory of the run to continue")
     return _train_run(read_arguments(words), words, resumed, with_report=False)
 
@@ -93,13 +93,13 @@ def _train_run(
             print(f"{result.ended}; {way_on(RunDirectory(result.directory))}")
         sys.stdout.flush()
         shown.extend(result.notes)
-        set_exit_hints(f"its report can be made by: remuda report {result.directory}")
+        set_exit_hints(f"to write its report: remuda report {result.directory}")
 
     preparation = Preparation()
 
     def prepare(directory: Path, turns: int) -> None:
-        again = f"they can be measured by: remuda evaluate {directory}"
-        set_exit_hints("the policies are saved", again)
+        hint = f"to evaluate them: remuda evaluate {directory}"
+        set_exit_hints("the policies are saved", hint)
         if with_report:
             preparation.begin(RunDirectory.open(directory), turns > 0)
 
@@ -141,14 +141,14 @@ def _train_seeds(
             raise ConfigError("--seeds is for new runs; --resume continues those in the directory")
         if not (Path(resumed) / SEEDS).is_file():
             raise ConfigError(
-                f"--jobs: {resumed} does not hold several seeds, as --seeds makes them"
+                f"--jobs: {resumed} is not a directory of several seeds (made by --seeds)"
             )
         if "seed" in flags or "directory" in flags.get("run", {}):
-            raise ConfigError("--seed and --run.directory cannot change for seeds that continue")
+            raise ConfigError("--seed and --run.directory cannot change when seeds are resumed")
         without_configs(words, Path(resumed))
         seeds = Seeds.open(Path(resumed), flags)
     elif not count:
-        raise ConfigError("--jobs is for --seeds: how many of them to train at a time")
+        raise ConfigError("--jobs needs --seeds: it is the number of seeds to train at a time")
     else:
         config, number = read_arguments(words), number_of(count, "--seeds")
         found = Seeds.begun(config, number) if is_auto else None
@@ -158,7 +158,7 @@ def _train_seeds(
     return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), without_config)
 
 
-AUTO = "auto"  # `--resume auto`: continue what the same command began, else begin
+AUTO = "auto"  # `--resume auto`: continue the run of the same command, or start one
 
 
 def read_arguments(words: Sequence[str]) -> Config:
@@ -187,7 +187,7 @@ def _check_last_words(words: Sequence[str], game: str) -> None:
         own = OWN_GAME.fullmatch(last) and not any(":" in other for other in others)
         if last != game and (is_known(last) or own):
             raise ConfigError(
-                f"{last!r} is read as a value of --{name}, and the game would be {game}: name the "
+                f"{last!r} is read as a value of --{name}, so the game would be {game}: name the "
                 "game before the options"
             )
 
@@ -200,14 +200,14 @@ class Sources(NamedTuple):
 
 
 def take_configs(words: Sequence[str]) -> tuple[list[str], Sources]:
-    """Return the words without any `--preset NAME` and `--config FILE`, and these."""
+    """Separate the `--preset NAME` and `--config FILE` options from the other words."""
     words, presets = take_options(words, "--preset", "the name of a preset")
     words, files = take_options(words, "--config", "the path of a YAML file")
     return words, Sources(presets, files)
 
 
 def without_configs(words: Sequence[str], directory: Path) -> Sequence[str]:
-    """Return the words behind `--resume`; a `--preset` or `--config` is a `ConfigError`."""
+    """Return the words; raise a `ConfigError` if `--preset` or `--config` is among them."""
     words, sources = take_configs(words)
     if sources.presets or sources.files:
         raise ConfigError(
@@ -218,7 +218,7 @@ def without_configs(words: Sequence[str], directory: Path) -> Sequence[str]:
 
 
 def _read_sources(sources: Sources) -> dict[str, Any]:
-    """Return the tree of presets and files, each over those before it."""
+    """Return the tree of presets and files; later ones override earlier ones."""
     own: dict[str, Any] = {}
     trees = []
     for source in sources.files:
@@ -228,14 +228,14 @@ def _read_sources(sources: Sources) -> dict[str, Any]:
     try:
         load_config(base)
     except ConfigError:
-        # Not before: a setting that this file needs may be in the next.
+        # Checked only now: one file may need a setting of the next.
         for tree, source in zip(trees, sources.files, strict=True):
             load_config(tree, source)
     return base
 
 
 def read_resumed(words: Sequence[str], directory: Path) -> Config:
-    """Return the configuration of the run in `directory`, with flags over it."""
+    """Return the configuration of the run in `directory`; flags override it."""
     from remuda.coordinator.run_directory import RunDirectory
 
     saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
@@ -243,8 +243,7 @@ def read_resumed(words: Sequence[str], directory: Path) -> Config:
     named = flags.get("run", {}).get("directory")
     if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
         raise UsageError(
-            f"--run.directory is {named}, and --resume continues in {directory}: leave one of them "
-            "out"
+            f"--run.directory is {named}, but --resume continues {directory}: leave out one of them"
         )
     tree = overlay(saved, flags)
     return load_config(overlay(tree, {"run": {"directory": directory}}))
