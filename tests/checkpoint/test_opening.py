@@ -22,19 +22,19 @@ def test_a_pipe_is_no_file_and_blocks_nobody(tmp_path):
     """Red before: each of these waited for a writer for ever."""
     fifo = pipe(tmp_path / "status.json")
     for opened in (open_file, read_file, read_json):
-        with pytest.raises(OSError, match="no ordinary file"):
+        with pytest.raises(OSError, match="not a regular file"):
             opened(fifo)
-    with pytest.raises(RunDirectoryError, match="no ordinary file"):
+    with pytest.raises(RunDirectoryError, match="not a regular file"):
         read_checked(fifo, dict, "it is missing")
-    with pytest.raises(ConfigError, match="no ordinary file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         read_tree(pipe(tmp_path / "config.yaml"))
     pipe(tmp_path / "lock")
     assert not RunDirectory(tmp_path).is_running()
-    with pytest.raises(RunDirectoryError, match="no ordinary file"):
+    with pytest.raises(RunDirectoryError, match="not a regular file"):
         RunDirectory(tmp_path).lock()
     store = Checkpoints(tmp_path / "checkpoints")
     pipe(store.path / "000001" / "manifest.json")
-    with pytest.raises(CheckpointError, match="no ordinary file"):
+    with pytest.raises(CheckpointError, match="not a regular file"):
         store.manifest(1)
     pipe(store.path / "best.json")
     assert store.best() is None

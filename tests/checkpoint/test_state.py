@@ -97,7 +97,7 @@ class Malicious:
     [b"", b"nothing", pickle.dumps({"a": 1}), pack({"a": np.ones(3)})[:-4], os.urandom(200)],
 )
 def test_what_is_no_state_is_refused(data):
-    with pytest.raises(CheckpointError, match="the file is no state of Remuda, or damaged"):
+    with pytest.raises(CheckpointError, match="the file is not a Remuda state, or is damaged"):
         unpack(data, "the file")
 
 

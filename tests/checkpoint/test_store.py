@@ -172,7 +172,7 @@ def test_a_manifest_names_no_other_files(name, tmp_path):
     path = tmp_path / "000001" / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"files": {name: "0"}}))
-    with pytest.raises(CheckpointError, match="is no name of a part"):
+    with pytest.raises(CheckpointError, match="is not the name of a part"):
         store.verify(1)
 
 

@@ -114,7 +114,7 @@ def refused(capsys, *words):
 def test_a_malicious_pickle_is_refused(spoiled, tmp_path, capsys):
     replace_part(spoiled, "agent_0", pickle.dumps(Malicious(str(tmp_path / "pwned"))))
     said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
-    assert "agent_0.safetensors is no state of Remuda, or damaged" in said
+    assert "agent_0.safetensors is not a Remuda state, or is damaged" in said
     assert not (tmp_path / "pwned").exists()
 
 

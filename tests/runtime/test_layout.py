@@ -150,9 +150,9 @@ def test_a_policy_may_have_a_device_of_its_own(machine):
             "cuda:77",
             "'cuda:77' is not there: this machine has 2 GPUs; use one of cpu, cuda:0, cuda:1",
         ),
-        ("gpu", "'gpu' is none; use one of cpu, cuda:0, cuda:1"),
-        ("meta", "'meta' cannot be computed on here; use one of cpu, cuda:0, cuda:1"),
-        ("mps", "'mps' cannot be computed on here; use one of cpu, cuda:0, cuda:1"),
+        ("gpu", "'gpu' is not a device; use one of cpu, cuda:0, cuda:1"),
+        ("meta", "'meta' is not available here; use one of cpu, cuda:0, cuda:1"),
+        ("mps", "'mps' is not available here; use one of cpu, cuda:0, cuda:1"),
     ],
 )
 def test_a_device_that_is_not_there_is_refused_by_the_name_of_its_setting(machine, device, said):

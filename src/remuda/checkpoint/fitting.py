@@ -1,9 +1,9 @@
 """Checks of a saved state before it is used.
 
-A checkpoint is a file, and files are damaged, mixed up or crafted. Compiled code does not check its
-indices, so a position of 2**40 in a kernel ends the process without an error. Therefore each
-`restore` reads its values through these functions. They check kind, dtype, shape and range, and
-raise a `CheckpointError` that names the file, the number and what is allowed.
+A checkpoint file may be damaged, mixed up or crafted. Compiled code does not check its indices, so
+a position of 2**40 in a kernel ends the process without an error. Therefore each `restore` reads
+its values through these functions. They check type, dtype, shape and range, and raise a
+`CheckpointError` that names the file, the value and the allowed range.
 
 A state of several arrays declares them in one table, `{name: (like, range)}`, for `fitting_all`.
 """
@@ -34,7 +34,7 @@ class Range(NamedTuple):
         return f"{self.low} to {self.high}"
 
 
-MOST = 2**53  # above every count of a run; up to here float64 counts exactly, and int64 adds safely
+MOST = 2**53  # larger than any count of a run; exact in float64, and int64 sums do not overflow
 COUNT = Range(0, MOST)
 FINITE = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 FINITE_64 = Range(-float(np.finfo(np.float64).max), float(np.finfo(np.float64).max))
@@ -45,7 +45,7 @@ Table = Mapping[str, tuple[Array, Range | None]]  # expected shape, dtype, range
 
 
 class Branch(dict[str, Any]):
-    """A part of a state that was read from a file; errors about missing names give its path."""
+    """A part of a state that was read from a file; errors about missing names include its path."""
 
     where = ""  # the file, and the path of this branch in it
 
@@ -132,14 +132,14 @@ def real_number(value: object, where: str, allowed: Range = FINITE_64) -> float:
 
 
 def require(state: Mapping[str, Any], name: str, fits: bool, allowed: str) -> None:
-    """Raise CheckpointError unless `fits`; `allowed` says what is required."""
+    """Raise CheckpointError unless `fits`; `allowed` describes the requirement."""
     if not fits:
         raise CheckpointError(f"{where_is(state, name)} does not agree with the rest: {allowed}")
 
 
 @contextmanager
 def refusing(where: str, advice: str) -> Iterator[None]:
-    """Turn errors inside, foreseen or not, into a CheckpointError with advice to the user."""
+    """Turn errors inside, expected or not, into a CheckpointError with advice to the user."""
     try:
         yield
     except CheckpointError as error:

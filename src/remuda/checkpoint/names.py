@@ -19,8 +19,8 @@ ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that be
 def file_name(name: str) -> str:
     """Return the file name for a policy's part of a checkpoint, its weights and its log.
 
-    Different policies have different ones, none is that of a role's part, and none leads to another
-    directory: all but ASCII letters, digits, `_` and `-` is escaped as in URLs.
+    Each policy's name is unique, never that of a role's part, and never leads to another directory:
+    all characters except ASCII letters, digits, `_` and `-` are escaped as in URLs.
     """
     found = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if ROLES.fullmatch(found) or found.startswith("-"):
@@ -31,7 +31,7 @@ def file_name(name: str) -> str:
 
 
 def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
-    """Make a directory named by a name and the time, unique among all processes."""
+    """Make a directory named after `name` and the time, unique among all processes."""
     base = f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:LONGEST]}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while True:
@@ -55,7 +55,7 @@ def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
     try:
         yield path
     except BaseException:
-        with suppress(OSError):  # what is in it is kept
+        with suppress(OSError):  # a directory with content is kept
             for each in (path, *made):
                 each.rmdir()
         raise

@@ -1,8 +1,8 @@
-"""The one way in which files of runs are opened for reading and appending, and their JSON checked.
+"""Safe opening of a run's files for reading and appending, and checks of their JSON.
 
 A run may belong to another user, or be damaged, edited or half written. A named pipe in place of a
-file would block its reader, and a huge or deeply nested file would exhaust the memory. Here an
-ordinary file of bounded size is opened, which never blocks, and errors name it.
+file would block its reader, and a huge or deeply nested file would exhaust the memory. These
+functions open only regular files of bounded size and never block. Errors name the file.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from remuda.errors import RunDirectoryError
 # bytes of a file that is read as a whole, except weights and parts of checkpoints
 LARGEST = 256 * 2**20
 ANY_SIZE = 2**63
-# Links are refused: in another user's run they may lead to any file of this user.
+# Links are refused: in another user's run they may point to any of this user's files.
 APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of an ordinary file; opening never blocks."""
+    """Return a descriptor of a regular file; opening never blocks."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return descriptor
 
 
 def open_stream(path: Path) -> BufferedReader:
-    """Open an ordinary file for reading."""
+    """Open a regular file for reading."""
     return os.fdopen(open_file(path), "rb")
 
 
 def open_to_append(path: Path) -> BufferedRandom:
-    """Open an ordinary file for reading and appending; create it if it is missing."""
+    """Open a regular file for reading and appending; create it if it is missing."""
     return os.fdopen(open_file(path, APPEND), "a+b")
 
 
 def read_file(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the content of an ordinary file."""
+    """Return the content of a regular file."""
     with open_stream(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
@@ -71,7 +71,7 @@ Kinds = Mapping[str, type | tuple[type, ...]]  # the allowed types of each named
 
 
 def checked(data: object, kinds: Kinds) -> dict[str, Any]:
-    """Return data as a dictionary if each of these names is there and has its type."""
+    """Return data as a dictionary if each name of `kinds` is present and has its type."""
     if not isinstance(data, dict):
         raise ValueError("it holds no names and values")
     for name, kind in kinds.items():

@@ -1,9 +1,8 @@
 """States of workers in memory and on disk, from which a successor continues exactly.
 
 A state is plain data: nested dictionaries of arrays, numbers, strings and lists of these. On disk
-its arrays are the tensors of a safetensors file, named by their path (`algorithm/online`), and
-everything else is one JSON tree in the file's metadata. It holds no code, and reading it runs none:
-a pickle is refused like any other file that is no safetensors file.
+its arrays are the tensors of a safetensors file, named by their path (`algorithm/online`). All else
+is one JSON tree in the file's metadata. Reading a state runs no code: pickles are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Buffer = bytes | memoryview
 
 # a file that is being written, with the id of its writer
 TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
-_REST = "state"  # the key in the metadata for everything but the arrays
+_REST = "state"  # the key in the metadata for everything except the arrays
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
 _NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}
 _NAMES |= {f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)}
@@ -57,10 +56,10 @@ def save_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> by
 def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[Buffer]:
     """Yield a safetensors file in pieces: the length of its header, the header, the arrays.
 
-    The library returns only whole files, which for hundreds of policies takes several times the
-    memory, and its metadata comes in a random order.
+    The safetensors library returns only whole files, which takes several times the memory for
+    hundreds of policies, and it writes metadata in random order.
     """
-    # The widest first, so that every array begins on a multiple of its item's size.
+    # The widest first, so every array starts on a multiple of its item's size.
     ordered = sorted(arrays.items(), key=lambda named: (-named[1].itemsize, named[0]))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
     offset = 0
@@ -73,7 +72,7 @@ def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> It
         }
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the tensors begin on a multiple of 8 bytes
+    text += b" " * (-len(text) % 8)  # the tensors start on a multiple of 8 bytes
     yield len(text).to_bytes(8, "little")
     yield text
     for _, array in ordered:
@@ -94,7 +93,7 @@ def unpack(data: bytes, source: str = "the data") -> State:
             branch[name] = array
         return rooted(state, source)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{source} is no state of Remuda, or damaged: {error}") from None
+        raise CheckpointError(f"{source} is not a Remuda state, or is damaged: {error}") from None
 
 
 def load_tensors(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
@@ -111,7 +110,7 @@ def load_tensors(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def write_whole(path: Path, data: bytes | Iterable[Buffer], *, sync: bool = True) -> None:
-    """Replace a file as a whole, through a temporary file."""
+    """Replace a file atomically, by way of a temporary file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -157,7 +156,7 @@ def restore_rng(random: np.random.Generator, state: Mapping[str, Any]) -> None:
         random.bit_generator.state = dict(state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         where = getattr(state, "where", "a generator of random numbers ").rstrip("/")
-        raise CheckpointError(f"{where} is no state of a generator: {error}") from None
+        raise CheckpointError(f"{where} is not the state of a generator: {error}") from None
 
 
 def restore_torch(generator: torch.Generator, state: Mapping[str, Any], name: str) -> None:
@@ -168,7 +167,7 @@ def restore_torch(generator: torch.Generator, state: Mapping[str, Any], name: st
     try:
         generator.set_state(torch.from_numpy(saved))
     except RuntimeError:
-        raise CheckpointError(f"{where_is(state, name)} is no state of a generator") from None
+        raise CheckpointError(f"{where_is(state, name)} is not the state of a generator") from None
 
 
 def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]) -> State:

@@ -3,17 +3,16 @@
     checkpoints/000007/manifest.json         description of the checkpoint, checksums of its files
     checkpoints/000007/agent_0.safetensors   a part: the state that one worker saved
     checkpoints/best.json                    the checkpoint with the best evaluation
-    checkpoints/.000008.partial/             being written
+    checkpoints/.000008.partial/             a checkpoint that is being written
     checkpoints/parts-000003/                parts of a removed one that a kept manifest names
 
-A checkpoint is written into its partial directory, each part by its owner; the manifest comes last;
-then the directory is renamed. If the coordinator dies before, a partial directory is left, which no
-process reads and the next checkpoint removes. Only the coordinator begins, commits and removes
-checkpoints.
+Each part's owner writes it into the partial directory. The coordinator then writes the manifest and
+renames the directory. If it dies before, the partial directory remains; no process reads it, and
+the next checkpoint removes it. Only the coordinator starts, commits and removes checkpoints.
 
-If the owner of a part is dead or late, the manifest names the part of an older checkpoint, with the
-checksum that the part got when it was written. Nothing is copied or hashed again, so a part that is
-damaged on disk stays damaged in every checkpoint that names it.
+If the owner of a part is dead or late, the manifest names the part of an older checkpoint, with its
+original checksum. Nothing is copied or hashed again, so a part that is damaged on disk is detected
+as damaged in every checkpoint that names it.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Manifest:
     number: int
     turns: int  # turns played, over all copies
     seconds: float  # seconds played
-    exact: bool  # all parts are of one moment, so that a resumed run equals an uninterrupted one
+    exact: bool  # all parts are from one moment, so a resumed run equals an uninterrupted one
     config: Mapping[str, Any]  # the settings that a successor must share
     files: Mapping[str, str]  # the SHA-256 checksum of each file
     # the older checkpoint that holds a file, if not this one
@@ -79,7 +78,7 @@ class OtherFormatError(CheckpointError):
 
 
 class Checkpoints:
-    """The checkpoints under one directory; plain data that crosses to children."""
+    """The checkpoints in one directory; picklable, so children receive it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,13 +98,13 @@ class Checkpoints:
         return self.path / f".{number:06d}.partial"
 
     def begin(self) -> int:
-        """Start the next checkpoint, and return its number, which is never reused."""
+        """Start the next checkpoint, and return its number."""
         self.path.mkdir(parents=True, exist_ok=True)
         for left in self.path.glob(".*.partial"):
             shutil.rmtree(left, ignore_errors=True)
         noted = self._noted_best()
         if noted is not None and noted["checkpoint"] not in self.numbers():
-            (self.path / BEST).unlink()  # of one that was set aside: it would be the next one's
+            (self.path / BEST).unlink()  # set aside; its number may be reused
         number = max(self._begun, *self.numbers(), *self._kept_apart(), 0) + 1
         self._begun, self._carried = number, {}
         self.partial(number).mkdir()
@@ -116,10 +115,10 @@ class Checkpoints:
         write_whole(self.partial(number) / _file(part), pieces(state))
 
     def carry_over(self, number: int, part: str) -> bool:
-        """Reuse a gone owner's part of an older checkpoint in `number`; False if none is intact."""
+        """Reuse the part of a dead owner from an older checkpoint; False if none is intact."""
         name = _file(part)
         if (self.partial(number) / name).exists():
-            return True  # a late role has written it meanwhile
+            return True  # a late role has written it in the meantime
         for earlier in reversed(self.numbers()):
             try:
                 manifest = self.manifest(earlier)
@@ -135,8 +134,8 @@ class Checkpoints:
 
     def commit(self, manifest: Manifest) -> None:
         """Complete checkpoint `manifest.number` with the parts that are written or carried over."""
-        # Roles do not know this name: one that is late, and was taken for dead, can no longer
-        # replace a part whose checksum is taken.
+        # Roles do not know this name: a late role that was considered dead can no longer replace a
+        # part whose checksum is computed.
         closed = self.path / f".{manifest.number:06d}.closed.partial"
         self.partial(manifest.number).rename(closed)
         checksums = {path.name: _checksum(path) for path in sorted(closed.glob("*.safetensors"))}
@@ -163,8 +162,8 @@ class Checkpoints:
         if found > FORMAT:
             return "a newer one wrote it: install that"
         return (
-            "an older one wrote it, and its training cannot be resumed. They "
-            "can be played, and a new run can begin with their weights alone: "
+            "an older one wrote it, and its training cannot be resumed. Its policies "
+            "can be played, and a new run can start with only their weights: "
             f"--policy.init_from {shlex.quote(str(self.path.parent))}"
         )
 
@@ -183,12 +182,12 @@ class Checkpoints:
             checked(data["files"], dict.fromkeys(data["files"], str))
             for name in data["files"]:
                 if not PART.fullmatch(name):
-                    raise ValueError(f"{name!r} is no name of a part")
+                    raise ValueError(f"{name!r} is not the name of a part")
             checked(data["earlier"], dict.fromkeys(data["earlier"], int))
             return Manifest(**data)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, TypeError) as error:  # TypeError: a name too many
+        except (ValueError, TypeError) as error:  # TypeError: an unknown name
             raise CheckpointError(f"{path} is damaged: {error}") from None
 
     def read(self, number: int, part: str) -> State:
@@ -220,7 +219,7 @@ class Checkpoints:
                 f"{self.directory(number)} elsewhere"
             )
         return (
-            "there is no earlier checkpoint; a new run can begin with its weights: "
+            "there is no earlier checkpoint; a new run can start with its weights: "
             f"--policy.init_from {shlex.quote(str(self.path.parent))}"
         )
 
@@ -240,7 +239,7 @@ class Checkpoints:
                     return self.read(number, part)
                 except CheckpointError:
                     continue
-            if numbers == self.numbers():  # else they were replaced while we looked
+            if numbers == self.numbers():  # else checkpoints were replaced during the search
                 return None
 
     def verify(self, number: int) -> Manifest:
@@ -281,10 +280,10 @@ class Checkpoints:
         return None
 
     def keep(self, count: int) -> None:
-        """Remove all but the newest `count`, the best, and the older parts that these name.
+        """Remove all but the newest `count`, the best, and the older parts that they reuse.
 
-        The directory of a removed checkpoint is renamed first, so that no checkpoint is ever listed
-        that lacks a part. The next call removes what a crash leaves.
+        The directory of a removed checkpoint is renamed first, so a listed checkpoint is never
+        missing a part. The next call removes the remains of a crash.
         """
         best = self.best()
         numbers = self.numbers()
@@ -296,11 +295,11 @@ class Checkpoints:
                     named.setdefault(held_by, set()).add(name)
             except CheckpointError as error:
                 if _may_be_readable_later(error):
-                    return  # which older parts it names is unknown
-                continue  # without its manifest it cannot be used, nor what it named
+                    return  # which older parts it reuses is unknown
+                continue  # without its manifest neither it nor the parts it reused can be read
         for number in numbers:
             if number not in kept:
-                with contextlib.suppress(OSError):  # `parts-*` that no manifest names go below
+                with contextlib.suppress(OSError):  # unused `parts-*` are removed below
                     self.directory(number).rename(self._apart(number))
         for number in self._kept_apart():
             apart = self._apart(number)
@@ -316,17 +315,17 @@ class Checkpoints:
         return self.path / f"parts-{number:06d}"
 
     def _kept_apart(self) -> list[int]:
-        """Return the removed checkpoints of which parts are still there."""
+        """Return the removed checkpoints whose parts still exist."""
         found = (path.name.removeprefix("parts-") for path in self.path.glob("parts-*"))
         return [int(number) for number in found if number.isdecimal()]
 
     def best(self) -> dict[str, Any] | None:
-        """Return the number and mean return of the best checkpoint, unless that is unknown."""
+        """Return the number and mean return of the best checkpoint; None if it is unknown."""
         best = self._noted_best()
         return best if best is not None and best["checkpoint"] in self.numbers() else None
 
     def _noted_best(self) -> dict[str, Any] | None:
-        """Return the recorded best, even if that checkpoint is gone."""
+        """Return the recorded best, even if that checkpoint no longer exists."""
         try:
             data = read_json(self.path / BEST)
             best = checked(data, {"checkpoint": int, "mean_return": NUMBER})
@@ -335,7 +334,7 @@ class Checkpoints:
         return best if math.isfinite(best["mean_return"]) else None
 
     def mark_best(self, metadata: Mapping[str, Any]) -> None:
-        """Record which checkpoint is the best: `checkpoint`, `mean_return`, and more to read."""
+        """Record the best checkpoint: `checkpoint`, `mean_return`, and details for readers."""
         write_whole(self.path / BEST, json.dumps(metadata, indent=1).encode())
 
     def directory(self, number: int) -> Path:

@@ -1,1 +1,1 @@
-"""Child processes: forked from a server that has the libraries loaded, or else spawned."""
+"""Child processes: forked from a server that has loaded the libraries, or spawned."""

@@ -1,4 +1,4 @@
-"""Read what another process does at a moment."""
+"""Read the processor time of another process, and whether it is runnable."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 import psutil
 
 PROC = Path("/proc")
-# fields of /proc/PID/stat after the name: user and system time, and the start
+# fields of /proc/PID/stat after the name: user and system time, and the start time
 CPU, STARTED = slice(11, 13), 19
 
-ProcessId = tuple[int, int]  # its id, and when it started (`started`); 0: any with that id
+ProcessId = tuple[int, int]  # its id and start time (`started`); 0: any process with that id
 
 
 @dataclass(frozen=True)
 class Activity:
-    """The activity of a process at a moment."""
+    """The activity of a process at one moment."""
 
     cpu: float  # seconds of processor time so far
     runnable: bool  # it computes, or waits for a processor
 
     @staticmethod
     def of(pid: int, started: int = 0) -> Activity | None:
-        """Return the activity over all threads of a process; None if it is gone."""
+        """Return the activity over all threads of a process; None if it has ended."""
         try:
             return _from_proc(pid, started) if PROC.is_dir() else _from_psutil(pid, started)
         except (OSError, psutil.Error):
@@ -32,7 +32,7 @@ class Activity:
 
 
 def started(pid: int) -> int:
-    """Return when a process started, in a unit of the system's; 0 if it is gone."""
+    """Return a process's start time in system-dependent units; 0 if it has ended."""
     try:
         if PROC.is_dir():
             return int(_stat(PROC / str(pid) / "stat")[STARTED])
@@ -63,5 +63,5 @@ def _milliseconds(process: psutil.Process) -> int:
 
 
 def _stat(path: Path) -> list[str]:
-    """Return the fields after the name, which may hold anything."""
+    """Return the fields after the process name, which may contain any character."""
     return path.read_text().rpartition(")")[2].split()

@@ -25,18 +25,18 @@ from remuda.forkserver.logs import log_to_stderr
 from remuda.forkserver.recipe import FAILED, receive, tell
 from remuda.memory.lifeline import die_with_parent
 
-# The supervising process handles them, its children ignore them: the terminal sends Ctrl-C, and
-# SIGHUP when it closes, to every process at once. They are blocked around the start of a child, so
-# that none of its instructions runs before it ignores them.
+# The coordinator handles these signals and its children ignore them: the terminal sends Ctrl-C, and
+# SIGHUP when it closes, to every process at once. They are blocked while a child starts, until it
+# ignores them.
 STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXCEPTION = 70  # exit code after an exception, which its output shows
-REFUSED = 72  # exit code after a fault that a successor would repeat: the process is not restarted
+REFUSED = 72  # exit code after an error that a restart would repeat: the process is not restarted
 UNGUARDED = 71  # exit code of a child whose script would start a run in it
-LAST_WORDS = 2.0  # seconds without progress after which the rest of the output is given up
+LAST_WORDS = 2.0  # seconds without progress after which the rest of the output is dropped
 
 
 def ignore_held_signals() -> None:
-    """Ignore the stopping signals from now on, blocked ones too."""
+    """Ignore the stopping signals from now on, including blocked ones."""
     for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)
@@ -64,7 +64,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
                 target, args = pickle.load(file)
             finally:
                 del process.current_process()._inheriting  # type: ignore[attr-defined]
-        if "numpy" in sys.modules:  # else all children of a server would draw the same numbers
+        if "numpy" in sys.modules:  # else all children would draw the same random numbers
             importlib.import_module("remuda.rng").scatter_libraries()
         target(*args)
         code = 0
@@ -99,7 +99,7 @@ def _receive(parent: socket.socket, count: int) -> None:
 
 
 def end(code: int) -> None:
-    """Run exit functions, and end at once: threads and children may wait for this process."""
+    """Run exit functions, then exit without joining threads or children."""
     with contextlib.suppress(BaseException):
         for left in multiprocessing.active_children():
             left.kill()
@@ -112,7 +112,7 @@ def end(code: int) -> None:
 
 
 def _prepare(header: dict[str, Any]) -> None:
-    """Take over the parent's environment of now; a server was started earlier."""
+    """Copy the parent's current environment, which may differ from the fork server's."""
     if header["log"]:
         log_to(header["log"])
     environment = header["environment"]
@@ -126,16 +126,16 @@ def _prepare(header: dict[str, Any]) -> None:
     if header["affinity"] is not None and header["affinity"] != os.sched_getaffinity(0):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, header["affinity"])
-    importlib.invalidate_caches()  # modules may have been written since
+    importlib.invalidate_caches()  # new modules may exist since the server started
 
 
 def log_to(path: str) -> None:
     """Redirect all output of this process, of native code too, into a file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    own = flags | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe is not waited for, no link leads out
+    own = flags | os.O_NONBLOCK | os.O_NOFOLLOW  # do not wait for a pipe, follow no link
     try:
         descriptor = os.open(path, own, 0o644)
-    except OSError:  # a full disk, or a folder that was removed, costs the log and no more
+    except OSError:  # a full disk or a removed folder costs only the log
         descriptor = os.open(os.devnull, flags)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -143,14 +143,14 @@ def log_to(path: str) -> None:
 
 
 def _name(name: str) -> None:
-    """Set the name in `top` and `ps -e`."""
+    """Set the process name that `top` and `ps -e` show."""
     if sys.platform == "linux":
         pr_set_name = 15
         ctypes.CDLL(None).prctl(pr_set_name, f"rm:{name}".encode()[:15])
 
 
 def main_of_spawned(recipe: int, lifeline: int | None, own: Sequence[int]) -> None:
-    """Execute a recipe, in a fresh interpreter; its own programs do not inherit `own`."""
+    """Execute a recipe in a fresh interpreter; programs that it starts do not inherit `own`."""
     ignore_held_signals()
     for descriptor in own:
         os.set_inheritable(descriptor, False)

@@ -1,4 +1,4 @@
-"""Start child processes: by the fork server if there is one, or else by spawning them."""
+"""Start child processes through the fork server, or by spawning if there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.forkserver.recipe import Recipe
 from remuda.memory.descriptors import nameless_file
 from remuda.memory.lifeline import Lifeline
 
-# all that a role needs, except user code and the game
+# all modules that a role needs, except user code and the environment
 MODULES = (
     *("torch", "numba", "remuda.runtime.host"),
     *("remuda.actor.actor", "remuda.actor.match_seats", "remuda.actor.fixed_seats"),
@@ -34,8 +34,8 @@ MODULES = (
     *("remuda.population.following", "remuda.population.setup"),
     *("remuda.envs.array_game", "remuda.envs.workers"),
 )
-# Prefixes of variables that libraries read while they are loaded: another value, another server.
-# Those of GPUs are read later, in the children.
+# Prefixes of environment variables that libraries read while they load: another value needs another
+# server. The children read those of GPUs later.
 READ_EARLY = (
     *("PYTHON", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMBA_", "TORCH"),
     *("PYTORCH", "ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
@@ -49,14 +49,14 @@ class Server:
     """The fork server of this process.
 
     1. Nothing here waits for the server: requests queue up in a socket, answers come later.
-    2. It ends with this process, whatever kills that.
-    3. If it cannot start, or has died before it served a child, children are spawned.
+    2. It ends with this process, whatever ends this process.
+    3. If it cannot start, or died before it served a child, children are spawned.
     """
 
     def __init__(self, start: Callable[[int, int, int], ServerProcess]) -> None:
-        """Start it by `start(requests, lifeline, output)`, all descriptors; or raise an OSError."""
+        """Start it by `start(requests, lifeline, output)`, three descriptors; may raise OSError."""
         self.surroundings = _surroundings()
-        self.served = False  # one of its children has begun
+        self.served = False  # True once one of its children has started
         self._owner = os.getpid()
         self._users = 0
         self._retired = self._ended = False
@@ -82,7 +82,7 @@ class Server:
         return self.process.poll() is None
 
     def is_dying(self) -> bool:
-        """Return whether its end of the socket is closed: it is gone, or will be in a moment."""
+        """Return whether the server has died, after waiting up to `DYING` seconds for its end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(DYING)
         return not self.is_alive
@@ -98,7 +98,7 @@ class Server:
         return lines[-1] if lines else "nothing"
 
     def send(self, parts: list[int]) -> None:
-        """Request a child, or raise an OSError if the server is gone, or takes no requests."""
+        """Request a child; raise an OSError if the server is dead or its queue is full."""
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
         self._users += 1
 
@@ -117,7 +117,7 @@ class Server:
     def end(self) -> None:
         """Kill it; its children live on."""
         if os.getpid() != self._owner or self._ended:
-            return  # a fork of this process ends without it
+            return  # a fork of this process does not own the server
         self._ended = True
         atexit.unregister(self.end)
         self.process.kill()
@@ -126,7 +126,7 @@ class Server:
 
 
 class InheritedServer:
-    """The server that this process was itself forked from."""
+    """The server that forked this process."""
 
     served = True
     is_alive = True
@@ -139,7 +139,7 @@ class InheritedServer:
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
 
     def is_dying(self) -> bool:
-        """Return True: it has closed its end of the socket, and is not replaced."""
+        """Return True: the server has closed its end of the socket, and no other replaces it."""
         return True
 
     def child_ended(self) -> None:
@@ -147,7 +147,7 @@ class InheritedServer:
 
 
 def _execute(requests: int, lifeline: int, output: int) -> ServerProcess:
-    """Start a server that imports its libraries itself."""
+    """Start a server as a fresh process that imports the libraries."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
         "from remuda.forkserver.server import main; "
@@ -163,17 +163,17 @@ def _execute(requests: int, lifeline: int, output: int) -> ServerProcess:
 
 
 class ProcessState:
-    """How this process starts its children; used by its main thread only."""
+    """The state from which this process starts children; only for its main thread."""
 
     server: Server | InheritedServer | None = None
     why_not: str = ""  # why children are spawned; empty: they are forked
-    is_program: bool = False  # this process is known to have done nothing yet
-    # ends the children that have no other; this process never closes it
+    is_program: bool = False  # the main program, which has run nothing else yet
+    # for children without another lifeline; this process never closes it
     lifeline: Lifeline | None = None
 
 
 def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
-    """Start the server of this process, by `start`, if there is none; does not wait for it."""
+    """Start the server of this process by `start` if there is none, without waiting for it."""
     state = ProcessState
     if state.lifeline is None:
         state.lifeline = Lifeline()
@@ -199,14 +199,14 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
 
 
 def end() -> None:
-    """Let the server end after its children, when no more are to come soon."""
+    """Let the server end after its last child."""
     if isinstance(ProcessState.server, Server):
         ProcessState.server.retire()
         ProcessState.server = None
 
 
 def give_up() -> None:
-    """Stop using the server: it does not answer."""
+    """Stop using a server that does not answer."""
     if isinstance(ProcessState.server, Server):
         ProcessState.server.end()
     ProcessState.server, ProcessState.why_not = None, "the fork server did not answer"
@@ -225,7 +225,7 @@ def server_pid() -> int | None:
 
 
 def is_own_fork() -> bool:
-    """Return whether the server is a fork of this process with its libraries loaded."""
+    """Return whether the server is a fork of this process."""
     found = ProcessState.server
     return isinstance(found, Server) and isinstance(found.process, OwnFork)
 
@@ -238,11 +238,11 @@ def start(
     lifeline: Lifeline | None = None,
     log: str = "",
 ) -> Process:
-    """Start a process that calls `target(*args)`, both picklable; does not wait for it."""
+    """Start a process that calls `target(*args)`, both picklable, without waiting for it."""
     recipe = Recipe(target, args, name, log)
     begin()
     lifeline = lifeline or ProcessState.lifeline
-    for _ in range(2):  # the second time it is another server, if the first is just dying
+    for _ in range(2):  # the second attempt finds another server if the first was dying
         begin()
         found = ProcessState.server
         if found is not None:
@@ -250,7 +250,7 @@ def start(
                 return _ask(found, recipe, lifeline)
             except OSError as error:
                 if error.errno not in GONE:
-                    break  # it lives, and takes no more just now: it is not waited for
+                    break  # it is alive but its queue is full: spawn instead of waiting
             found.is_dying()
     with held_signals():
         return SpawnedProcess(recipe, lifeline)
@@ -259,7 +259,7 @@ def start(
 def _ask(
     asked: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
 ) -> ForkedProcess:
-    """Request a child, or raise an OSError if the server is gone, or takes no requests."""
+    """Request a child; raise an OSError if the server is dead or its queue is full."""
     with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
         file = recipe.write(sent=True)
         always.callback(os.close, file)
@@ -283,7 +283,7 @@ def _ask(
 
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
-    """Block the signals that a child must not see before it can ignore them."""
+    """Block the stopping signals until a new child ignores them."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING_SIGNALS)
     try:
         yield
@@ -300,6 +300,6 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _surroundings() -> tuple[object, ...]:
-    """Return the settings that a server is made for."""
+    """Return the interpreter and environment that a server depends on."""
     early = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(READ_EARLY)))
     return sys.executable, tuple(util._args_from_interpreter_flags()), early  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The format and the level of log files, and how a child process writes one."""
+"""The format and level of log files, and the logging of child processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-_levels: list[str] = []  # of this process's log files (`run.log_level`); the last one counts
+_levels: list[str] = []  # levels of this process's log files (`run.log_level`); the last counts
 _is_log: list[str] = []  # the level, if this process's output is a log file itself
 
 
 @contextmanager
 def level_of_children(name: str) -> Iterator[None]:
-    """Inside the `with`, log files of this process's children have this level (`run.log_level`)."""
+    """Set the level of the children's log files inside the `with` (`run.log_level`)."""
     _levels.append(name)
     try:
         yield
@@ -24,17 +24,17 @@ def level_of_children(name: str) -> Iterator[None]:
 
 
 def level_of_child(has_log: bool) -> str | None:
-    """Return the level that a child logs at; None: its output is no log file."""
+    """Return the level that a child logs at; None if its output is not a log file."""
     if has_log:
         return (_levels or _is_log or ["info"])[-1]
     return _is_log[-1] if _is_log else None
 
 
 def log_to_stderr(name: str) -> None:
-    """Log to stderr, which is a log file in this process, and print nowhere else.
+    """Log only to stderr, which is a log file in this process.
 
-    The user's script, or the process that this one was forked from, may have added handlers: those
-    that print are replaced, those that write files of the user's stay.
+    The user's script, or the parent process, may have added handlers: those that print are
+    replaced, those that write the user's files stay.
     """
     _is_log[:] = [name]
     root, own = logging.getLogger(), logging.getLogger("remuda")

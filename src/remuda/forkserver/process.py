@@ -1,4 +1,4 @@
-"""Child processes as their parent handles them: watched, killed and joined without blocking."""
+"""Handles to child processes: watch, kill and join them without blocking."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Protocol
 from remuda.forkserver.recipe import EXITED, FAILED, HELLO, NUMBER, Recipe, receive_descriptors
 from remuda.memory.lifeline import Lifeline
 
-UNKNOWN = 255  # exit code of a process whose end neither the server nor `waitpid` reported
-AT_ONCE = 3600.0  # the longest single wait in seconds: the system counts milliseconds in 32 bits
+UNKNOWN = 255  # exit code if neither the server nor `waitpid` reported one
+AT_ONCE = 3600.0  # the longest single wait in seconds: `poll` counts milliseconds in 32 bits
 TELLING = 1.0  # seconds for the server to report the exit code of a process that has ended
 
 
@@ -27,38 +27,38 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Return its process id; None until it has begun."""
+        """Return its process id; None until it has started."""
 
     @property
     def sentinel(self) -> int:
-        """Return a descriptor that is readable when its state changes; it may change itself."""
+        """Return a descriptor that is readable when its state changes; do not keep it."""
 
     @property
     def exitcode(self) -> int | None:
-        """Its exit code, negative the signal that killed it; None while it lives or begins."""
+        """Its exit code, or minus the signal that killed it; None while it starts or runs."""
 
     @property
     def failure(self) -> str:
-        """Return why the system could not start it; empty: it did, or may still."""
+        """Return why the system could not start it; empty if it did or still may."""
 
     @property
     def was_lost(self) -> bool:
-        """Return whether it was lost before it began, so that it should be started again."""
+        """Return whether it was lost before it started, so the caller should start it again."""
 
     def kill(self) -> None:
-        """Kill it by SIGKILL."""
+        """Send SIGKILL."""
 
     def join(self, timeout: float) -> bool:
         """Wait for its end, at most `timeout` seconds; return whether it has ended."""
 
     def close(self) -> None:
-        """Release it; it has ended."""
+        """Release the handle of a process that has ended."""
 
 
 class Server(Protocol):
     """The interface of the fork server that its children need."""
 
-    served: bool  # one of its children has begun
+    served: bool  # True once one of its children has started
 
     def child_ended(self) -> None: ...
 
@@ -66,11 +66,10 @@ class Server(Protocol):
 class ForkedProcess:
     """A child of the fork server.
 
-    Three know of it: this object, the server, and the child itself. Until the child says hello it
-    has touched nothing, and if this object is closed before, it ends instead of beginning. After
-    that its pidfd reports its end, and takes signals, with the server or without; the server only
-    adds the exit code. If this process has no room for that descriptor, the socket replaces it: the
-    child holds its other end until it ends.
+    Until the child says hello it has changed nothing. If this object is closed before, the child
+    ends without running its target. Afterwards its pidfd reports its end and takes signals, even
+    without the server, which only adds the exit code. If this process cannot receive the pidfd, the
+    socket replaces it: the child holds the other end until it exits.
     """
 
     def __init__(self, server: Server, reply: socket.socket) -> None:
@@ -112,12 +111,12 @@ class ForkedProcess:
         return self._code
 
     def kill(self) -> None:
-        """Kill it; if it has not begun, it never will."""
+        """Kill it; if it has not started, it never will."""
         if self._code is not None:
             return
         self._listen()
         if self._pid is None:
-            # From here on a hello fails, and the child ends; messages sent before are read.
+            # From here on a hello fails, and the child ends; earlier messages are still read.
             with contextlib.suppress(OSError):
                 self._reply.shutdown(socket.SHUT_RD)
             self._listen()
@@ -128,7 +127,7 @@ class ForkedProcess:
         with contextlib.suppress(ProcessLookupError):
             if self._descriptor is not None:
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-            elif self._code in (None, UNKNOWN):  # no end was reported: the pid is still its own
+            elif self._code in (None, UNKNOWN):  # no exit was reported: the pid is not reused yet
                 os.kill(self._pid, signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:
@@ -156,8 +155,8 @@ class ForkedProcess:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                # The other end was closed while it held what it had not read. The kernel reports
-                # this once, and before the messages that are queued here: read on to the end.
+                # The other end was closed with unread messages. The kernel reports this once,
+                # before the messages that are queued here: read them all.
                 continue
             except OSError:
                 message, descriptors = b"", []
@@ -176,13 +175,13 @@ class ForkedProcess:
 
 
 class SpawnedProcess:
-    """A child that begins as a fresh interpreter; slow, and possible everywhere."""
+    """A child that starts as a fresh interpreter: slow, but possible on every system."""
 
     was_lost = False
     failure = ""
 
     def __init__(self, recipe: Recipe, lifeline: Lifeline | None) -> None:
-        """Start it, or raise an OSError if the system has no room for it."""
+        """Start it, or raise an OSError if the system lacks resources for it."""
         alive = lifeline.descriptor if lifeline is not None else None
         with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
             file = recipe.write(sent=False)
@@ -224,7 +223,7 @@ class SpawnedProcess:
 
 
 def _is_ready(descriptor: int, timeout: float) -> bool:
-    """Return whether a descriptor becomes readable, or its other end closes, in time."""
+    """Return whether a descriptor becomes readable, or its other end closes, before `timeout`."""
     poll, limit = select.poll(), time.monotonic() + timeout
     poll.register(descriptor, select.POLLIN)
     while True:
@@ -235,7 +234,7 @@ def _is_ready(descriptor: int, timeout: float) -> bool:
             return False
 
 
-PAUSE = 0.002  # seconds between two looks for an end
+PAUSE = 0.002  # seconds between two checks for an exit
 
 
 class ServerProcess(Protocol):
@@ -245,7 +244,7 @@ class ServerProcess(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None:
-        """Return its exit code, negative the signal that killed it; None while it lives."""
+        """Return its exit code, or minus the signal that killed it; None while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
@@ -287,7 +286,7 @@ class OwnFork:
         if self._code is None:
             try:
                 pid, status = os.waitpid(self._pid, options)
-            except ChildProcessError:  # a game waited for all children, or ignores SIGCHLD
+            except ChildProcessError:  # an environment waited for all children, or ignores SIGCHLD
                 self._code = UNKNOWN
             else:
                 if pid:

@@ -1,8 +1,8 @@
-"""The recipe of a child process, and the messages by which the process begins and ends.
+"""The recipe of a child process, and the messages about its start and end.
 
-A recipe is a file without a name, so that no pipe can fill up: a child reads it when it is ready.
-Its writer writes into memory only, and never waits. Messages go through sockets that keep them
-whole (SOCK_SEQPACKET), as do descriptors.
+A recipe is an anonymous file, which cannot fill up like a pipe: a child reads it when it is ready.
+Its writer writes only to memory, and never waits. Messages and descriptors go through sockets that
+keep message boundaries (SOCK_SEQPACKET).
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ from typing import Any
 from remuda.forkserver.logs import level_of_child
 from remuda.memory.descriptors import nameless_file
 
-# Messages on a child's socket, with a number each. HELLO, by the child: its pid, with a descriptor
-# of it. EXITED, by the server: the exit code. FAILED, by either: what prevented its start.
+# Messages on a child's socket, each with a number. HELLO, by the child: its pid, with its pidfd.
+# EXITED, by the server: the exit code. FAILED, by either: the errno that prevented its start.
 HELLO, EXITED, FAILED = b"H", b"X", b"E"
 NUMBER = struct.Struct("q")
-CHUNK = 250  # descriptors in a message; the kernel takes 253
+CHUNK = 250  # descriptors in a message; the kernel allows 253
 CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
-    """Send a message on the socket of a child; never waits."""
+    """Send a message on the socket of a child without waiting."""
     try:
         reply.send(what + NUMBER.pack(number), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
     except OSError:
-        return  # the receiver is gone
+        return  # the receiver is dead
 
 
 def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
-    """Return a message (empty: the other end is gone), its descriptors, and whether some were lost.
+    """Return a message (empty: the other end closed), its descriptors, and whether some were lost.
 
-    Programs started later do not inherit them, while `socket.recv_fds` ignores its flags in Python
-    3.11.
+    The descriptors are closed on exec; `socket.recv_fds` ignores that flag in Python 3.11.
     """
     found = array.array("i")
     size = most * found.itemsize
@@ -80,22 +79,22 @@ _received: list[int] = []  # in a child: the descriptors that it received
 
 @dataclass
 class Recipe:
-    """A call for a child process, with all that it needs before."""
+    """A call for a child process, with the environment that it needs."""
 
     target: Callable[..., object]
     args: tuple[Any, ...]
     name: str
     log: str  # the file for all output of the child; empty: its parent's output
-    # of the parent; known once the recipe is written
+    # the parent's descriptors that the child needs; filled by `write`
     descriptors: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Make the log's path absolute: a fork server may have begun in another directory."""
+        """Make the log's path absolute: a fork server may run in another directory."""
         if self.log:
             self.log = os.path.abspath(self.log)
 
     def write(self, sent: bool) -> int:
-        """Write it into a file without a name, and return a descriptor at its beginning."""
+        """Write it into an anonymous file, and return a descriptor at its start."""
         header: dict[str, Any] = {
             "log": self.log,
             "log_level": level_of_child(bool(self.log)),
@@ -108,10 +107,10 @@ class Recipe:
         descriptors: Any = _Descriptors(self.descriptors, sent)
         context.set_spawning_popen(descriptors)
         try:
-            # What multiprocessing's own children need: the path, the directory, the main module.
+            # The same data as for multiprocessing's children: path, directory, main module.
             preparation = spawn.get_preparation_data(self.name)
             if not os.path.exists(preparation.get("init_main_from_path", "/")):
-                del preparation["init_main_from_path"]  # typed in: there is no script to read
+                del preparation["init_main_from_path"]  # an interactive session has no script
             reduction.dump(preparation, buffer)
             reduction.dump((self.target, self.args), buffer)
         finally:
@@ -130,13 +129,13 @@ class Recipe:
         return descriptor
 
     def send(self, child: socket.socket) -> None:
-        """Send the descriptors, which then outlive this process's own; never waits."""
+        """Send the descriptors without waiting; this process may then close its copies."""
         for first in range(0, len(self.descriptors), CHUNK):
             socket.send_fds(child, [b"D"], self.descriptors[first : first + CHUNK])
 
 
 def receive(parent: socket.socket, count: int) -> None:
-    """Receive a child's descriptors, or raise an OSError if it may not have so many."""
+    """Receive a child's descriptors, or raise an OSError if they exceed its limit."""
     while len(_received) < count:
         _, descriptors, is_cut = receive_descriptors(parent, CHUNK)
         if is_cut or not descriptors:
@@ -156,5 +155,5 @@ class _Descriptors:
         return len(self._found) - 1
 
     def DupFd(self, index: int) -> Sent | Inherited:  # noqa: N802
-        """Return how it reaches the child."""
+        """Return the descriptor as the child receives it."""
         return Sent(index) if self._sent else Inherited(self._found[index])

@@ -1,9 +1,9 @@
-"""The server that children are forked from: it has the libraries loaded, and does nothing else.
+"""The fork server: it loads the libraries and forks children, nothing else.
 
-It is a fresh process that imports them (`main`), or a fork of one that just has (`fork`). It never
-plays, trains, or touches a GPU, and starts no thread, so that a fork of it is as good as a fresh
-process that has just imported the same. It serves each process that it forks by a separate socket;
-it blocks only in `poll`.
+It is a fresh process that imports the libraries (`main`), or a fork of one that just has (`fork`).
+It never plays, trains, or touches a GPU, and starts no thread, so a fork of it is as clean as a
+fresh process with the same imports. It serves each process that it forks by a separate socket; it
+blocks only in `poll`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ PARTS = 5
 
 
 def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
-    """Import modules, and serve until the process that started this one is gone."""
+    """Import modules, and serve until the parent process ends."""
     child.ignore_held_signals()
-    for descriptor in (requests, lifeline):  # libraries may start programs while they are loaded
+    for descriptor in (requests, lifeline):  # libraries may start programs while they load
         os.set_inheritable(descriptor, False)
     own = die_with_parent(lifeline, thread=False)
-    os.close(os.pidfd_open(os.getpid()))  # without it there is no server: children are spawned
+    os.close(os.pidfd_open(os.getpid()))  # fails on systems without it; children are then spawned
     load(modules)
     _serve(requests, lifeline, own)
 
@@ -53,26 +53,26 @@ def load(modules: Sequence[str]) -> None:
     from remuda.memory.atomic import warm_up
 
     was_enabled = gc.isenabled()
-    gc.disable()  # hardly anything of a library is garbage, and to look costs a tenth of the time
+    gc.disable()  # libraries create little garbage, and collecting costs a tenth of the time
     try:
         for module in modules:
             importlib.import_module(module)
-        warm_up()  # Numba loads what it knows of its types with the first function
+        warm_up()  # Numba loads its type tables with the first function
         gc.collect()
-        gc.freeze()  # so that a collection does not look at it, nor copies it in a fork
+        gc.freeze()  # so a collection in a fork does not touch, and so copy, these pages
     finally:
         if was_enabled:
             gc.enable()
 
 
 def fork(requests: int, lifeline: int, output: int) -> int:
-    """Fork a server from this process, which has loaded what children need; return its process id.
+    """Fork a server from this process, which has loaded the libraries; return its process id.
 
-    For a process that has done nothing else, and in which no thread runs but the sleeping ones of
-    libraries that can be forked. Signals are blocked meanwhile (`held_signals`).
+    The process must have done nothing else. Its only other threads are sleeping ones of libraries
+    that support forking. The caller blocks signals (`held_signals`).
     """
     os.close(os.pidfd_open(os.getpid()))  # as in `main`
-    for stream in (sys.stdout, sys.stderr):  # what they hold is written once
+    for stream in (sys.stdout, sys.stderr):  # else both processes would write the buffered output
         with contextlib.suppress(Exception):
             stream.flush()
     pid = _fork_now()
@@ -95,14 +95,14 @@ def fork(requests: int, lifeline: int, output: int) -> int:
 
 
 def _fork_now() -> int:
-    """Fork; sleeping threads of libraries are known, and no reason for a warning."""
+    """Fork without Python's warning about threads: only libraries' sleeping threads exist."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _above_standard(descriptor: int) -> int:
-    """Return the same file by a number above those of the standard streams."""
+    """Return the descriptor, or a duplicate with a number above the standard streams."""
     if descriptor > 2:
         return descriptor
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -111,40 +111,40 @@ def _above_standard(descriptor: int) -> int:
 def _keep_open(wanted: set[int]) -> None:
     for name in os.listdir("/proc/self/fd"):
         if (number := int(name)) > 2 and number not in wanted:
-            with contextlib.suppress(OSError):  # the one by which the names were read
+            with contextlib.suppress(OSError):  # the descriptor of this listing
                 os.close(number)
 
 
 def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
     from remuda.memory.descriptors import raise_limit
 
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would learn no exit code
-    raise_limit()  # each child costs three; its own limit comes with its recipe
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, `waitpid` reports no exit code
+    raise_limit()  # each child needs three descriptors; its limit comes with its recipe
     _Server(socket.socket(fileno=requests), lifeline, own).serve()
 
 
 class _Server:
-    """Forks children, and reports how they ended.
+    """The loop that forks children and reports their exit codes.
 
-    Everything here belongs to the server's one thread. If it dies, children live on: they hold what
-    they need, and their parents see their deaths by the children's own descriptors.
+    It is single-threaded. If it dies, children keep running: they hold all that they need, and
+    their parents see their deaths by the children's pidfds.
     """
 
     def __init__(self, requests: socket.socket, lifeline: int, own: int | None) -> None:
         self._lifeline, self._own = lifeline, own
-        # Closed while a request is answered: so there is room for one socket, which reports a lack
-        # of room for more.
+        # Closed while a request is answered: this frees one descriptor, for the socket that reports
+        # a lack of descriptors.
         self._spare = os.dup(lifeline)
         self._clients = {requests.fileno(): requests}
         self._owner = requests
-        # pid and socket of each child, by its descriptor
+        # pid and socket of each child, by its pidfd
         self._children: dict[int, tuple[int, socket.socket]] = {}
         self._poll = select.poll()
         self._poll.register(requests, select.POLLIN)
         self._poll.register(lifeline, select.POLLIN)
 
     def serve(self) -> NoReturn:
-        """Fork and report, until the owner is gone."""
+        """Fork and report until the owner ends."""
         while True:
             for number, _ in self._poll.poll():
                 if number in self._clients:
@@ -173,7 +173,7 @@ class _Server:
                 reply.close()
             for part in rest:
                 os.close(part)
-        self._spare = os.dup(self._lifeline)  # there is room: parts of the request were closed
+        self._spare = os.dup(self._lifeline)  # the closed parts freed a descriptor
 
     def _fork(self, reply: socket.socket, parts: Sequence[int]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -206,7 +206,7 @@ class _Server:
         reply.close()
 
     def _forget(self, client: socket.socket) -> None:
-        """Forget a client that is gone; the server ends with its owner."""
+        """Remove a dead client; the server ends with its owner."""
         if client is self._owner:
             os._exit(0)
         self._poll.unregister(client)
@@ -241,7 +241,7 @@ class _Server:
 
 
 def _hello(reply: socket.socket) -> None:
-    """Send this process's id to the parent; if it has closed the socket, end at once."""
+    """Send this process's id to the parent; if the parent has closed the socket, end at once."""
     try:
         descriptor, hello = os.pidfd_open(os.getpid()), HELLO + NUMBER.pack(os.getpid())
         try:
@@ -249,7 +249,7 @@ def _hello(reply: socket.socket) -> None:
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:
                 raise
-            reply.send(hello)  # too many lie in sockets already: it is watched by this one
+            reply.send(hello)  # too many descriptors in flight: the parent watches the socket
         os.close(descriptor)
     except OSError as error:
         tell(reply, FAILED, error.errno or 0)
@@ -257,9 +257,9 @@ def _hello(reply: socket.socket) -> None:
 
 
 def _begin(requests: socket.socket) -> None:
-    """Drop everything of the server but its libraries."""
-    # Exit functions of the server must not run in the child; those of the child must, and both
-    # modules register themselves only once.
+    """Drop all state of the server except its libraries."""
+    # The server's exit functions must not run in the child, and the child's must. Both modules
+    # register themselves only once.
     atexit._clear()
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]
     weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
@@ -269,21 +269,21 @@ def _begin(requests: socket.socket) -> None:
 
 
 def is_the_program() -> None:
-    """Note that this process is the program's: it has run nothing but Remuda's start so far."""
+    """Mark this process as the main program, which has run only Remuda's start so far."""
     ProcessState.is_program = True
 
 
 def load_and_begin(say: Callable[[str], None]) -> None:
-    """Load what children need, and make the server of this process a fork of it.
+    """Load the libraries that children need, and fork the server from this process.
 
-    So the program, which needs the same itself, loads it once. In any other process it is `begin`.
+    So the main program and the server share one load. In any other process it is `begin`.
     """
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
     if state.is_program and fresh and sys.platform == "linux" and state.server is None:
         from remuda.compiling import reporting_compiling
 
-        with reporting_compiling(say):  # in this process only, so the fork comes after it
+        with reporting_compiling(say):  # only in this process, so fork afterwards
             load(MODULES)
         begin(lambda *descriptors: OwnFork(fork(*descriptors)))
     begin()

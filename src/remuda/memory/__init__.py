@@ -1,1 +1,1 @@
-"""Shared memory without a name, atomic words, and one way to wait."""
+"""Anonymous shared memory, atomic words, and one way to wait."""

@@ -1,10 +1,10 @@
 """Atomic loads and stores on shared 64-bit words, with the ordering that lock-free code needs.
 
 Plain NumPy stores are ordered on x86 only. These functions compile to real atomic instructions on
-every processor, and can be called from Python and from other compiled kernels alike. A word is an
-element of a one-dimensional, contiguous int64 array.
+every processor. Both Python and other compiled kernels can call them. A word is an element of a
+one-dimensional, contiguous int64 array.
 
-No process owns a word by these functions, so a process that dies between two of them holds nothing.
+Nothing here takes a lock, so a process that dies between two calls blocks no other.
 """
 
 from collections.abc import Callable
@@ -108,7 +108,7 @@ _fence_full = _fencer("seq_cst")
 
 @njit(cache=True)
 def load(words: Integers, index: int) -> int:
-    """Read a word; what its writer stored before it is visible after (acquire)."""
+    """Read a word; later reads see everything that its writer stored before it (acquire)."""
     return _load_acquire(words, index)  # type: ignore[no-any-return]
 
 
@@ -120,37 +120,37 @@ def store(words: Integers, index: int, value: int) -> None:
 
 @njit(cache=True)
 def exchange(words: Integers, index: int, value: int) -> int:
-    """Write a word and return the one before, in one step."""
+    """Write a word and return its previous value, atomically."""
     return _exchange(words, index, value)  # type: ignore[no-any-return]
 
 
 @njit(cache=True)
 def fetch_add(words: Integers, index: int, value: int) -> int:
-    """Add to a word and return the one before, in one step."""
+    """Add to a word and return its previous value, atomically."""
     return _fetch_add(words, index, value)  # type: ignore[no-any-return]
 
 
 @njit(cache=True)
 def fence_acquire() -> None:
-    """Nothing read before this is read again, or late, after it."""
+    """Keep reads before the fence from moving after it, and later accesses from moving before."""
     _fence_acquire()
 
 
 @njit(cache=True)
 def fence_release() -> None:
-    """Nothing written before this becomes visible after what is written next."""
+    """Make all writes before the fence visible before any write after it."""
     _fence_release()
 
 
 @njit(cache=True)
 def fence_full() -> None:
-    """Order writes before this against reads after it, as a flag and a check across it need."""
+    """Order writes before the fence against reads after it: set a flag, then check another's."""
     _fence_full()
 
 
 @njit(cache=True)
 def load_all(addresses: Integers, out: Integers) -> None:
-    """Read the words at these addresses into `out` [words], the last first; each as `load` does."""
+    """Read the words at these addresses into `out` [words], last to first, each like `load`."""
     for i in range(addresses.size - 1, -1, -1):
         out[i] = _load_at(addresses[i])
 
@@ -165,7 +165,7 @@ def first_difference(words: Integers, seen: Integers) -> int:
 
 
 def warm_up() -> None:
-    """Compile, or load from the cache, every function here: not in the middle of a run."""
+    """Compile every function here, or load it from the cache, before a run starts."""
     words = np.zeros(2, np.int64)
     store(words, 0, 1)
     load(words, 0)

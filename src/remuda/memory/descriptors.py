@@ -1,4 +1,4 @@
-"""The limit of open files, checked against what a run needs before it starts."""
+"""The limit on open files, checked against a run's needs before it starts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from collections.abc import Iterator
 
 from remuda.errors import RemudaError
 
-PER_PROCESS = 6  # the coordinator's for each process, rounded up: wake-up, start, watch, end
+PER_PROCESS = 6  # the coordinator's descriptors per process, rounded up
 BESIDES = 64  # descriptors for everything else: logs, metrics, checkpoints, shared memory
-HIGHEST = 1 << 16  # the limit to ask for where the system has none
+HIGHEST = 1 << 16  # the limit to request if the system has none
 
 
 def raise_limit() -> int:
-    """Raise this process's limit of open files as far as possible; children inherit it."""
+    """Raise this process's limit on open files as far as possible; children inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = HIGHEST if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             return wanted
     return soft if soft != resource.RLIM_INFINITY else HIGHEST
 
 
 def check_limit(processes: int) -> None:
-    """Raise the limit of open files, and refuse the run if it is still too low."""
+    """Raise the limit on open files, and refuse the run if it is still too low."""
     limit = raise_limit()
     needed = _open_now() + BESIDES + PER_PROCESS * processes
     if needed > limit:
@@ -41,7 +41,7 @@ def check_limit(processes: int) -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Replace "too many open files" by an error that says what to do."""
+    """Turn "too many open files" into an error that says what to do."""
     try:
         yield
     except OSError as error:
@@ -55,7 +55,7 @@ def explained() -> Iterator[None]:
 
 
 def nameless_file(name: str) -> int:
-    """Return a descriptor of an empty file that no path leads to."""
+    """Return a descriptor of an empty file without a path."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     descriptor, path = tempfile.mkstemp(prefix=name)

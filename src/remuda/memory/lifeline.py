@@ -1,4 +1,4 @@
-"""A child process ends with its parent, whatever ended the parent."""
+"""A pipe that ends child processes when their parent dies, for whatever reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import weakref
 
 
 class Lifeline:
-    """A pipe whose write end only the parent holds; it closes when the parent is gone."""
+    """A pipe whose write end only the parent holds; it closes when the parent dies."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -30,7 +30,7 @@ class Lifeline:
 
 
 def die_with_parent(lifeline: int, thread: bool = True) -> int | None:
-    """End this child by SIGKILL when the pipe closes; on Linux even if it is stopped."""
+    """Kill this child by SIGKILL when the pipe closes; on Linux even if it is stopped."""
     own = _be_signalled(lifeline) if sys.platform == "linux" else None
     if thread:
         threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
@@ -51,12 +51,12 @@ def _be_signalled(lifeline: int) -> int | None:
     f_setsig = 10
     own = None
     try:
-        # Signals belong to a file description, which inherited descriptors share: have one's own.
+        # Signals belong to a file description, which inherited descriptors share: open a new one.
         own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(own, f_setsig, signal.SIGKILL)
         fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
-    except OSError:  # the thread sees to it
+    except OSError:  # the thread kills the child instead
         if own is not None:
             os.close(own)
         return None

@@ -1,4 +1,4 @@
-"""Shared memory without a name, passed to children when they start; arrays on cache lines."""
+"""Anonymous shared memory, passed to children when they start; arrays start on cache lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 CACHE_LINE = 64
-PAGE = 4096  # each set of arrays begins on a new page, so that its alignment is always the same
+PAGE = 4096  # each set of arrays starts on a new page, so its alignment is always the same
 SMALLEST_FILE = 64 * 2**20  # bytes of an arena's first file. Untouched pages take no memory.
 
 Fields = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]  # shapes and dtypes of named arrays
@@ -44,12 +44,12 @@ class Arena:
     """Allocates many sets of arrays from few files.
 
     Open files are scarce (often 1,024 for a process), and each mapping needs two. Files double in
-    size, so their number grows with the logarithm of what is allocated. The coordinator allocates;
-    its children receive each file once. Memory is freed with the last array of its file.
+    size, so their number grows with the logarithm of the allocated bytes. The coordinator
+    allocates; its children receive each file once. Memory is freed with the last array of its file.
     """
 
     def __init__(self, sparse: bool = False) -> None:
-        """Start empty; `sparse`: this node needs only a part, so no array is filled beforehand."""
+        """Start empty; `sparse`: this node uses only some arrays, so none is filled in advance."""
         self.sparse = sparse
         self._file: MappedFile | None = None
         self._used = 0
@@ -68,12 +68,12 @@ class Arena:
 class SharedArrays:
     """Named arrays in one block of memory that several processes share.
 
-    1. The block has no name: it is gone when the last process that maps it ends, by any signal.
-       Nothing can be left behind, and no process can unlink what another still uses.
-    2. It crosses to a child only while that child is started, by its file's descriptor.
+    1. The block has no name: the system frees it when the last process that maps it ends, by any
+       signal. Nothing is left behind, and no process can unlink a block that another still uses.
+    2. A child can receive it only while it starts, by the file's descriptor.
     3. Fresh memory holds zeros; each array starts on a new cache line.
-    4. There is no lock in it. The class that lays it out states who may write which array.
-    5. Arrays of one arena share its descriptors, however many there are.
+    4. It contains no lock. The class that lays it out states who may write which array.
+    5. All arrays of an arena share its descriptors.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ def _map(size: int, descriptor: Any) -> MappedFile:
 
 
 def _anonymous_file(size: int) -> int:
-    """Return a descriptor of `size` zero bytes that no path leads to."""
+    """Return a descriptor of a file of `size` zero bytes without a path."""
     with explained():
         descriptor = nameless_file("remuda")
     try:
@@ -138,9 +138,8 @@ def _anonymous_file(size: int) -> int:
 def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
     """Return zeros of this shape and dtype whose first byte is on a cache line.
 
-    A matrix product adds up in another order where an operand begins elsewhere, so the
-    last bits of a result would depend on the allocator. Whatever a product reads is allocated here,
-    or `copied`.
+    A matrix product sums in another order if an operand is aligned differently, so the last bits
+    of a result would depend on the allocator. Allocate all operands here, or copy them by `copied`.
     """
     kind = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize

@@ -20,14 +20,13 @@ ONE = (1).to_bytes(8, sys.byteorder)
 class Wakeup:
     """Wakes one waiting process; any process may ring it.
 
-    1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep,
-       because the kernel counts it, and the count is cleared only before the predicate.
+    1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep.
+       The kernel counts rings, and the count is cleared only before the predicate is checked.
     2. It cannot spin: each return from the sleep has used up at least one ring.
-    3. No process holds it. One that dies ringing or waiting leaves it usable for all others: it is
-       open in every process that knows it, and ringing never blocks, with or without a waiter.
-    4. No wait is without a time limit.
-    5. It is one open file, an event counter; or a pipe, two files, where the system has no
-       counters.
+    3. It is not a lock. A process that dies ringing or waiting leaves it usable for all others: it
+       is open in every process that uses it. Ringing never blocks, with or without a waiter.
+    4. Every wait has a time limit.
+    5. It is one open file, an event counter; or a pipe, two files, if the system has no counters.
     """
 
     def __init__(self, _descriptors: tuple[int, ...] = ()) -> None:
@@ -51,18 +50,18 @@ class Wakeup:
             os.write(self._write, self._ring)
 
     def fileno(self) -> int:
-        """Return a descriptor to poll together with others; then call `was_rung`."""
+        """Return a descriptor to poll with others; when it is readable, call `was_rung`."""
         return self._read
 
     def was_rung(self) -> bool:
-        """Return whether it was rung since the last call; for its one waiter."""
+        """Return whether it was rung since the last call; only its one waiter may call this."""
         return self._drain()
 
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Sleep until `predicate` holds, at most `timeout` seconds; return whether it holds.
 
-        The predicate is checked once at the start and then after each ring. Where ringing depends
-        on a request by the waiter, the predicate makes the request before it checks.
+        The predicate is checked at the start and after each ring. If others ring only on request,
+        the predicate makes the request before it checks.
         """
         deadline = time.monotonic() + timeout
         while True:

@@ -1,1 +1,1 @@
-"""Weights on their way from the learners to the actors."""
+"""Publishing of weights from the learners to the actors."""

@@ -1,24 +1,24 @@
 """Published weights: one snapshot per policy, read whole or not at all.
 
-A snapshot is a flat float32 vector of all parameters and buffers, with the version, the learner's
-step and the exploration rate that belong to it, and the training state that newborn policies
-inherit. The learner trains a private network and copies it out; actors copy newer snapshots into
-theirs. No process locks anything.
+A snapshot is a flat float32 vector of all parameters and buffers. With it are its version, the
+learner's step, the exploration rate, and the training state that newborn policies inherit. The
+learner trains a private network and copies it out; actors copy newer snapshots into theirs. No
+process locks anything.
 
 Only the learner of a policy writes here. Each policy has two rows, and a row's `sequence` is odd
-while it is written. A reader notes it, copies, and looks again. `active` is the row that actors
-read; `versions[policy]`, stored last, shows what is new.
+while it is written. A reader reads `sequence`, copies the row, and reads `sequence` again. `active`
+is the row that actors read; `versions[policy]`, stored last, shows which policies are new.
 
-- `double_buffer`: the row that is not active is written and then made active, so a reader meets a
+- `double_buffer`: the learner writes the inactive row and then makes it active, so a reader meets a
   write in progress only when it is overtaken twice.
-- `snapshot`: actors always read one row, which is overwritten in place; one that meets a write in
-  progress keeps its weights until its next turn. The other row receives every publication first,
-  for a learner's successor, checkpoints, and an actor that has nothing yet. One row alone would be
-  torn while it is written, and forever if its learner dies then.
+- `snapshot`: actors always read one row, which is overwritten in place. An actor that meets a write
+  in progress keeps its weights until its next turn. Every publication goes to the other row first,
+  for a learner's successor, checkpoints, and an actor without weights. With only one row, a learner
+  that dies while writing would leave no intact weights.
 
-A learner that dies, at any instruction, leaves at most one row odd: it never begins to write one
-row while the other is torn, and a successor writes a torn row first. A reader that must have
-weights can therefore always have them (`SnapshotReader.newest`).
+A learner that dies, at any instruction, leaves at most one row odd: it never starts to write one
+row while the other is torn, and a successor writes a torn row first. A reader that needs weights
+can therefore always get them (`SnapshotReader.newest`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from remuda.memory.shared import Arena, SharedArrays
 from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
 from remuda.types import Floats, Integers, State
 
-ROWS = 2  # copies of each policy's weights: one of them is whole at any instant
-TRIES = 1000  # copies that may be overtaken in a row, where one must be had
+ROWS = 2  # copies of each policy's weights: at least one is whole at any instant
+TRIES = 1000  # attempts to copy a snapshot before `newest` gives up
 
 
 class PublishedWeights:
@@ -111,7 +111,7 @@ class Snapshot:
 
 
 class Publisher:
-    """A learner's end: writes the snapshots of one policy."""
+    """The learner's side: writes the snapshots of one policy."""
 
     def __init__(self, published: PublishedWeights, policy: str, checksum: int) -> None:
         if published.checksums[policy] != checksum:
@@ -124,7 +124,7 @@ class Publisher:
         self._in_place = published.modes[policy] == "snapshot"
         self._versions: Integers = published.board["versions"]
         self._index = published.policies.index(policy)
-        # A learner that died may have written a version and not yet counted it.
+        # A learner that died may have written a version but not yet announced it in `versions`.
         self.version = int(max(self._versions[self._index], self._slots["version"].max()))
 
     @property
@@ -160,7 +160,7 @@ class Publisher:
         active = int(self._slots["active"][0])
         other = 1 - active
         if self._in_place:
-            # A row that a learner before this one left torn comes first: the other is all there is.
+            # Write a torn row of a dead learner first: the other row is the only intact one.
             is_torn = self._slots["sequence"][active] % 2 == 1
             for row in (active, other) if is_torn else (other, active):
                 self._write(row, snapshot)
@@ -188,8 +188,8 @@ class Publisher:
 class SnapshotReader:
     """An actor's `WeightReader`: finds new snapshots, and copies them.
 
-    A copy that is overtaken is thrown away, and the policy stays new. Published weights can be had
-    at whatever point their learner died: by `newest`, and by the first `newer` of each policy.
+    A copy that is overtaken is discarded, and its policy still counts as new. `newest`, and the
+    first `newer` of each policy, find published weights at whatever point the learner died.
     """
 
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
@@ -197,7 +197,7 @@ class SnapshotReader:
         self._versions: Integers = published.board["versions"]
         self._seen: Integers = np.zeros(len(published.policies), np.int64)
         self._copies: dict[str, Snapshot] = {}
-        self.overtaken = 0  # copies that were thrown away because the learner published meanwhile
+        self.overtaken = 0  # copies discarded because the learner published in the meantime
 
     def has_update(self) -> bool:
         return first_difference(self._versions, self._seen) >= 0
@@ -217,10 +217,10 @@ class SnapshotReader:
         return found
 
     def newest(self, policy: str, training: bool = False) -> Snapshot:
-        """Return a policy's newest snapshot, or the one before while a new one is written.
+        """Return a policy's newest snapshot, or the previous one while a new one is written.
 
-        It is valid until the next call of this or `newer`. It waits for no process: while one row
-        is written the other is whole, and a row is copied in less time than an update takes.
+        It is valid until the next call of `newest` or `newer`. It waits for no process: while one
+        row is written the other is whole, and copying a row takes less time than an update.
         """
         for attempt in range(TRIES):
             active = self._published.active(policy)

@@ -1,7 +1,7 @@
-"""A policy's training state besides its weights: moments, target networks, schedules.
+"""A policy's training state other than its weights: moments, target networks, schedules.
 
-It is published in the row of the weights that it belongs to. Newborn policies inherit it from their
-parents: a scheduled birth holds it for the learner of the newborn.
+It is published in the same row as its weights. Newborn policies inherit it from their parents: a
+scheduled birth holds it for the learner of the newborn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.types import Array, Floats, State
 # an optimizer's moments of the gradients; any other vector is a copy of weights
 MOMENTS = ("mean", "square")
 STEPS = "steps"  # the number of steps behind these moments
-# of an exploration schedule: steps since it began, steps written then (maybe negative)
+# of an exploration schedule: steps since it started, steps written at its start (maybe negative)
 EXPLORED, BEGUN = "explored", "begun"
 
 
@@ -60,8 +60,8 @@ class TrainingState:
     def adapted(self, layout: TrainingLayout, weights: Floats, fits: bool = True) -> TrainingState:
         """Return the state that a policy inherits with these weights [P].
 
-        Unless it `fits` the weights, moments begin at zero, copies of weights are new, and only the
-        numbers are inherited.
+        Unless it `fits` the weights, moments start at zero, target networks are copied from the
+        weights, and only the numbers are inherited.
         """
         kept = self.vectors if fits else {}
         vectors = {
@@ -83,9 +83,9 @@ def _number(numbers: State, name: str) -> float:
 class TrainingRows:
     """Training states of one policy in shared arrays, those of `TrainingLayout.fields`.
 
-    It crosses to children with these arrays. It holds the block and no array of it, which would be
-    copied. The classes that use it state who writes a row, and when others may read it:
-    `remuda.publish.snapshot` and `remuda.population.births`.
+    It is sent to children with the whole block; single arrays would be copied. Its users state
+    which process writes a row and when others may read it: `remuda.publish.snapshot` and
+    `remuda.population.births`.
     """
 
     def __init__(self, layout: TrainingLayout, shared: SharedArrays) -> None:

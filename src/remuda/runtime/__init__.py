@@ -1,1 +1,1 @@
-"""Places for roles to live: this process, or a separate one each."""
+"""Runtimes that run the roles: in this process, or in a separate process each."""

@@ -1,4 +1,4 @@
-"""The process of a role as the coordinator watches it: its history, and how long it was silent."""
+"""The coordinator's record of a role's process: restarts, processor time, silence."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from remuda.runtime.role_loop import RoleLoop
 from remuda.timeline import Timeline
 from remuda.types import Role
 
-MOST = 1.0  # seconds that count at most between two looks: for longer, the watcher itself was away
-LOOK = 1.0  # seconds of silence after which the process's own activity is considered
+MOST = 1.0  # maximum seconds that count between two checks: longer gaps are the watcher's own
+LOOK = 1.0  # seconds of silence after which the process's activity is considered
 
 
 class AwakeClock:
-    """Counts the time during which the watching process was awake."""
+    """A clock that counts only the time during which the watching process was awake."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -37,22 +37,21 @@ class AwakeClock:
 
 
 class Silence:
-    """Seconds that a role has been silent, in time that it and its watcher could have used.
+    """Seconds without a heartbeat, counting only time that the role and its watcher could use.
 
-    A laptop that slept, and a machine that gives a role no processor, leave old signs of life too.
+    Heartbeats also age on a laptop that slept, or if a role gets no processor.
 
-    1. A process that sleeps or is stopped is silent for as long as that lasts.
-    2. A process that is runnable is silent for the processor time that it used without a sign of
-       life.
-    3. A process that sleeps until workers have answered is silent as long as the worker that is
-       silent longest by 1 or 2, each by its own time. A worker that has answered is forgotten, and
-       many that take turns on a processor do not add up.
+    1. For a process that sleeps or is stopped, all that time counts.
+    2. For a runnable process, the processor time counts that it used without a heartbeat.
+    3. For a process that sleeps until workers answer, the time of the most silent worker counts,
+       by 1 or 2. A worker that has answered is forgotten, and the times of workers that take turns
+       on a processor do not add up.
     """
 
     def __init__(self) -> None:
         self._sign: object = None
         self._own = 0.0
-        # since each worker that it waits for is waited for
+        # silence of each worker since the role started to wait for it
         self._workers: dict[ProcessId, float] = {}
         self._before: dict[ProcessId, Activity | None] = {}
 
@@ -63,7 +62,7 @@ class Silence:
     def hear(
         self, sign: object, passed: float, pid: int | None, workers: Sequence[ProcessId] = ()
     ) -> float:
-        """Take a look; return the seconds of silence."""
+        """Check for a heartbeat (a changed `sign`); return the seconds of silence."""
         if sign != self._sign:
             self._sign, self._own, self._workers, self._before = sign, 0.0, {}, {}
             return 0.0
@@ -97,7 +96,7 @@ class Silence:
 
 # prefix of a log line (`LOG_FORMAT` in forkserver/logs.py)
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
-AT_THE_END = 2**16  # bytes at the end of a log in which its last line is searched
+AT_THE_END = 2**16  # bytes at the end of a log that `last_line` reads
 EVERY = 1.0  # seconds between two measurements of a role's processor time
 
 
@@ -116,8 +115,8 @@ class Place:
 class ProcessorTime:
     """The processor time of a role, measured from outside."""
 
-    used: float = 0.0  # seconds of processor time, including its workers...
-    watched: float = 0.0  # ...within so many seconds of watching
+    used: float = 0.0  # seconds of processor time, including its workers
+    watched: float = 0.0  # seconds over which `used` was measured
     _last: tuple[int, float] | None = None  # process id and time of the last measurement
     _had: dict[ProcessId, float] = field(default_factory=dict)  # of each process at that time
 
@@ -143,17 +142,17 @@ class ProcessorTime:
 
 @dataclass
 class Child:
-    """The process of a role, and its deaths and restarts."""
+    """The process of a role, with its deaths and restarts."""
 
     index: int
     place: Place
     log: Path
     process: Process | None = None
     silence: Silence = field(default_factory=Silence)
-    lost: int = 0  # processes in a row that were lost with the fork server before they began
+    lost: int = 0  # consecutive processes that were lost with the fork server before they started
     was_ready: bool = False  # True once any process of this role was ready
     due: float = 0.0  # without a process: when to spawn the next one
-    # times of those within the window of the restart budget
+    # times of the deaths within the window of the restart budget
     deaths: deque[float] = field(default_factory=deque)
     restarts: int = 0
     problem: str = ""
@@ -185,13 +184,13 @@ class Child:
         return control.compiling(self.index) or (workers is not None and workers.is_compiling())
 
     def compiled(self, control: Control) -> int:
-        """Count the functions that the process and its workers compiled or began to compile."""
+        """Count the functions that the process and its workers have started to compile."""
         workers = self.place.workers
         return control.compiled(self.index) + (workers.compiled() if workers is not None else 0)
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of a log without its prefix; a log may be long."""
+    """Return the last line of a log without its prefix."""
     try:
         with open_stream(path) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - AT_THE_END, 0))

@@ -1,4 +1,4 @@
-"""Commands and signs of life between the coordinator and its children, in shared memory."""
+"""Commands and heartbeats between the coordinator and its children, in shared memory."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ class _Word(Generic[T]):
 
 
 class Control:
-    """A few words per role, and a wake-up for each.
+    """A few shared words and a wake-up for each role.
 
-    The coordinator writes `go`, `stop`, `close`, `save` and `settled`, and an entry of `state`,
-    `heartbeat` and `compiling` while that role has no process. Each child writes its entries of
+    The coordinator writes `go`, `stop`, `close`, `save` and `settled`, and a role's entries of
+    `state`, `heartbeat` and `compiling` while it has no process. Each child writes its entries of
     `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor writes `played`
-    and `save_after`. The words of a child that dies stay; the coordinator resets its state for a
+    and `save_after`. The words of a dead child remain; the coordinator resets its state for a
     successor.
 
-    - `go`: every role has been ready once, so that no turn is played before the learners are ready.
+    - `go`: every role has been ready once. No turn is played before the learners are ready.
     - `stop`: actors and learners must finish; `close`: bridges too, after they forwarded the rest.
-    - `save`: the number of the requested checkpoint; `saved`: the last one of which a role wrote
-      its part, negative if that failed; `settled`: the last one that is complete or was given up.
+    - `save`: the number of the requested checkpoint. `saved`: the last checkpoint whose part the
+      role wrote, negative if that failed. `settled`: the last one that is complete or given up.
     - `played`, `trained`: in lockstep, turns played by the actor, and turns after which each
-      learner has trained. Each node of a cluster has separate words; its bridge writes those of
-      these three that belong to other nodes. `save_after`: the checkpoint that belongs to the turn
-      in `played`.
+      learner has trained. `save_after`: the checkpoint that belongs to the turn in `played`. Each
+      node of a cluster has separate words; its bridge writes these three for other nodes.
     """
 
     may_go, stopped, closed = _Word("go", bool), _Word("stop", bool), _Word("close", bool)
@@ -98,7 +97,7 @@ class Control:
         store(self.words["saved"], role, -number if failed else number)
 
     def tell_compiling(self, role: int, compiling: bool) -> None:
-        """Report the begin or end of a compilation."""
+        """Report the start or end of a compilation."""
         if compiling:
             self.words["compiled"][role] += 1
         store(self.words["compiling"], role, int(compiling))

@@ -24,7 +24,7 @@ from remuda.user_code import where_raised
 
 @dataclass(frozen=True)
 class Hosting:
-    """Settings of a child process, besides its role."""
+    """Settings of a child process, in addition to its role."""
 
     index: int
     nice: int
@@ -33,12 +33,12 @@ class Hosting:
     restore: bool  # resume the role from the newest checkpoint, if there is one
     timeline: Timeline | None
     starts: int = 0  # earlier processes of this role; each draws different random numbers
-    # torch threads, and parts of its work that may run in parallel (`policies.parallel_parts`)
+    # torch threads, and parts of a minibatch computed in parallel (`policies.parallel_parts`)
     threads: tuple[int, int] = (1, 1)
 
 
 def host(role: Role, control: Control, hosting: Hosting) -> None:
-    """Run a role until it is done or must stop: the entry point of every child."""
+    """Run a role until it is done or must stop; the entry point of every child."""
     ignore_held_signals()
     log = logging.getLogger(role.name)
     log.info("process %d starts", os.getpid())
@@ -50,7 +50,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
             if hosting.restore and restore(worker, hosting.checkpoints):
                 log.info("resumes from the newest checkpoint")
             with contextlib.suppress(OSError):
-                os.nice(hosting.nice)  # not before: the others wait for it
+                os.nice(hosting.nice)  # only now: the others wait until this role is ready
             log.info("ready")
             context = RoleContext(hosting.index, control, hosting.checkpoints, hosting.timeline)
             control.enter(hosting.index, RUNNING)
@@ -66,21 +66,21 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
         _fail(control, hosting, REFUSED if isinstance(error, CommandError) else EXCEPTION)
     except Exception as error:
         log.exception("ended by an exception")
-        told = where_raised(error)
-        if told:  # last, where the supervisor reads it
-            log.error("%s", told)
+        location = where_raised(error)
+        if location:  # last, because the coordinator reads the log's last line
+            log.error("%s", location)
         _fail(control, hosting)
 
 
 def _fail(control: Control, hosting: Hosting, code: int = EXCEPTION) -> None:
-    """Mark the role as failed before the process exits, in case something hinders the exit."""
+    """Mark the role as failed, and exit; the mark counts even if the exit hangs."""
     control.enter(hosting.index, FAILED)
     sys.exit(code)
 
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set torch's threads meanwhile: more threads compete, and sum in another order."""
+    """Set torch's number of threads: more would compete, and sum in another order."""
     import torch
 
     before = torch.get_num_threads()

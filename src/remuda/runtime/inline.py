@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class InlineRuntime:
-    """Plays a turn, then trains what is due, and repeats."""
+    """A runtime that alternates between a turn and the updates that are due."""
 
     def __init__(
         self,
@@ -56,14 +56,15 @@ class InlineRuntime:
         end = time.monotonic() + seconds
         idle = False
         while not actor.done and time.monotonic() < end:
-            went_on = actor.work()
+            progressed = actor.work()
             for learner in learners:
                 while learner.work():
-                    went_on = True
-            # A learner that looks may make room without training: for what a retired policy left.
-            if idle and not went_on and not actor.done:
-                raise RemudaError("neither the actor nor a learner can continue; this is a fault")
-            idle = not went_on
+                    progressed = True
+            # A learner may free ring space of a retired policy without training: raise only if two
+            # rounds in a row make no progress.
+            if idle and not progressed and not actor.done:
+                raise RemudaError("neither the actor nor a learner can continue; this is a bug")
+            idle = not progressed
         return actor.done
 
     @naming_user_code(log)
@@ -79,7 +80,7 @@ class InlineRuntime:
         return parts
 
     def settle(self, number: int) -> None:
-        """Do nothing: no role waits for a checkpoint."""
+        """Do nothing: no role waits for checkpoints."""
 
     def status(self) -> list[RoleStatus]:
         return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
@@ -97,7 +98,7 @@ class InlineRuntime:
         with self._stack:
             if workers:
                 _close(workers[0])
-            with ExitStack() as learners:  # each finishes, and then the first exception is raised
+            with ExitStack() as learners:  # all finish before an exception is raised
                 for worker in reversed(workers[1:]):
                     learners.callback(worker.finish)
 
@@ -106,6 +107,6 @@ def _close(actor: Worker) -> None:
     """Finish the actor, which only releases its environment."""
     try:
         actor.finish()
-    except Exception as error:  # whatever the user's game raises
-        told = where_raised(error) or f"{type(error).__name__}: {error}"
-        log.exception("the game could not be closed: %s", told)
+    except Exception as error:  # the user's environment may raise anything
+        cause = where_raised(error) or f"{type(error).__name__}: {error}"
+        log.exception("the environment could not be closed: %s", cause)

@@ -1,4 +1,4 @@
-"""The layout: the copies of each actor, the policies and device of each learner."""
+"""The layout of a run: environment copies per actor, policies and device per learner."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from remuda.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-PROCESS_MEMORY = 800 * 2**20  # bytes to plan for a process: the interpreter, torch, and its work
-NICE = 3  # niceness of learners where there are fewer cores than processes: half the share of time
+PROCESS_MEMORY = 800 * 2**20  # estimated bytes of a process: the interpreter, torch, its arrays
+NICE = 3  # niceness of learners if there are fewer cores than processes: half the processor time
 NICEST = 19  # the highest niceness of the kernel
-# Seconds to play an agent-step from which `auto` chooses several actors for a population: their
-# communication costs little by comparison.
+# For a population, `auto` considers several actors if an agent-step takes at least this many
+# seconds: their communication then costs little by comparison.
 SLOW = 100e-6
-WORTH_IT = 0.1  # the share by which a layout must be faster than one with fewer processes
+WORTH_IT = 0.1  # relative speedup that justifies a layout with more processes
 
 
 @dataclass(frozen=True)
 class Costs:
     """The cost of an agent-step on one core of this machine, in seconds."""
 
-    play: float  # play, whatever the number of copies: environment, action, experience
-    learn: float  # train as much as one more step makes due
+    play: float  # environment, action and experience, whatever the number of copies
+    learn: float  # the training that one more step makes due
     turn: float = 0.0  # the fixed cost of a turn; the copies share it
 
     def playing(self, copies: float) -> float:
-        """Return the cost of playing a step with so many copies in one actor."""
+        """Return the cost of playing a step with this many copies in one actor."""
         return self.play + self.turn / copies
 
     def describe(self, copies: float) -> str:
@@ -51,7 +51,7 @@ class Layout:
     groups: tuple[tuple[int, ...], ...]  # numbers of policies, by learner process
     devices: tuple[str, ...]  # device of each policy
     threads: int = 1
-    reason: str = ""  # why it was chosen
+    reason: str = ""  # of the choice
     shares_parts: bool = False  # learner processes may compute parts of a minibatch in parallel
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
@@ -83,15 +83,15 @@ def make_layout(
 ) -> Layout:
     """Assign copies to actors, and policies to learner processes and devices.
 
-    For `auto`, with `costs`: the fewest processes that are as fast as any. Without: one actor, and
-    as many learner processes as there are cores and policies. On GPUs: a learner process for each.
-    Never more than the memory holds.
+    For `auto`, with `costs`: the smallest number of processes among the fastest layouts. Without
+    `costs`: one actor, and as many learner processes as cores and policies allow. On GPUs: one
+    learner process per GPU. Memory limits the number of processes.
     """
     common = devices_of(config)
     if cores is None:
-        asked = {"learners.devices": common, "actor.device": [config.actor.device]}
+        named = {"learners.devices": common, "actor.device": [config.actor.device]}
         for key, devices_of_key in (
-            asked | {"policy.device": [*filter(None, own_devices)]}
+            named | {"policy.device": [*filter(None, own_devices)]}
         ).items():
             for device in devices_of_key:
                 _check_device(device, key)
@@ -103,8 +103,8 @@ def make_layout(
     threads = config.learners.threads
     if config.exact and threads not in (1, "auto"):
         raise ConfigError(
-            f"learners.threads is {threads}, and sums come out differently with other numbers of "
-            f"threads; the schedule {config.schedule} needs 1"
+            f"learners.threads is {threads}, and the number of threads changes the results of "
+            f"sums; the schedule {config.schedule} needs 1"
         )
     groups = (
         _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common)
@@ -121,18 +121,18 @@ def make_layout(
 
 
 def devices_of(config: Config) -> tuple[str, ...]:
-    """Return the devices that are assigned to the policies in turn."""
+    """Return the devices, which are assigned to the policies in rotation."""
     return config.learners.devices or _gpus() or ("cpu",)
 
 
 def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None) -> bool:
-    """Return whether a choice depends on the costs."""
+    """Return whether the layout depends on measured costs."""
     if config.exact or (cores or _cores()) == 1 or {*own_devices} - {"", "cpu"}:
         return False
     several_actors = (
         config.actor.processes == "auto" and config.env.num_envs > 1 and config.env.workers == 1
     )
-    if set(devices_of(config)) != {"cpu"}:  # there is a learner process for each, whatever it costs
+    if set(devices_of(config)) != {"cpu"}:  # one learner process per device, whatever it costs
         return several_actors and cores is None and not any(own_devices)
     return config.learners.processes == "auto" or several_actors
 
@@ -142,8 +142,8 @@ def niceness(
 ) -> list[int]:
     """Return the niceness of each role's process; that of actors is 0.
 
-    Learners have `learners.nice`, plus the rank of their policies' mean priority: the kernel gives
-    a process 1.25 times the time of one that is a step nicer.
+    Learners have `learners.nice`, plus steps for a lower mean priority of their policies: the
+    kernel gives a process 1.25 times the time of one that is a step nicer.
     """
     base = config.learners.nice
     if base == "auto":
@@ -166,7 +166,7 @@ def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
 
 
 def spare_cores(layout: Layout) -> int:
-    """Return the cores for each learner process besides its first, if every process has one."""
+    """Return the extra cores per learner process, after every process has one core."""
     return max(_cores() - len(layout.copies) - len(layout.groups), 0) // len(layout.groups)
 
 
@@ -187,23 +187,23 @@ def _choose(
     cores: int | None = None,
 ) -> tuple[int, int]:
     free = max(int(psutil.virtual_memory().available // PROCESS_MEMORY), 2)
-    if cores is not None:  # of several nodes, each with separate memory
+    if cores is not None:  # the cores of several nodes, each with separate memory
         free = max(free, cores)
     cores = cores or _cores()
-    asked_actors, asked_learners = config.actor.processes, config.learners.processes
+    set_actors, set_learners = config.actor.processes, config.learners.processes
     actors, learners = [1], [min(cores, free, num_policies)]
     if costs is not None:
-        # Otherwise one actor has enough cores, or is faster alone.
+        # With environment workers, or fast steps in a population, one actor is enough.
         fast = config.population.dealt and costs.playing(config.env.num_envs) < SLOW
         if config.env.workers == 1 and not fast:
             actors = list(range(1, min(cores, config.env.num_envs) + 1))
         learners = list(range(1, min(cores, num_policies) + 1))
     if set(devices) != {"cpu"}:
         learners = [min(len(devices), num_policies)]
-    if asked_actors != "auto":
-        actors = [asked_actors]
-    if asked_learners != "auto":
-        learners = [min(asked_learners, num_policies)]
+    if set_actors != "auto":
+        actors = [set_actors]
+    if set_learners != "auto":
+        learners = [min(set_learners, num_policies)]
     chosen = actors[0], learners[0]
     if costs is None:
         return chosen
@@ -217,18 +217,18 @@ def _choose(
 
 
 def _check_actors(config: Config) -> None:
-    asked, copies = config.actor.processes, config.env.num_envs
-    if asked == "auto":
+    actors, copies = config.actor.processes, config.env.num_envs
+    if actors == "auto":
         return
-    if asked > 1 and config.exact:
+    if actors > 1 and config.exact:
         raise ConfigError(
-            f"actor.processes is {asked}, and the schedule {config.schedule} fixes the order of "
+            f"actor.processes is {actors}, and the schedule {config.schedule} fixes the order of "
             "everything, which needs 1; or use --schedule async"
         )
-    if asked > copies:
+    if actors > copies:
         raise ConfigError(
-            f"actor.processes is {asked}, more than the copies of the game; raise env.num_envs, "
-            f"which is {copies}, or lower the first"
+            f"actor.processes is {actors}, more than env.num_envs, which is {copies}; "
+            "raise env.num_envs or lower actor.processes"
         )
 
 
@@ -251,9 +251,9 @@ def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...],
     for policy, device in enumerate(devices):
         members.setdefault(device, []).append(policy)
     if processes < len(members):
-        members = {"": [policy for those in members.values() for policy in those]}
+        members = {"": [policy for group in members.values() for policy in group]}
     shares = dict.fromkeys(members, 1)
-    if "" in members:  # they all share all processes
+    if "" in members:  # all policies share all processes
         shares[""] = processes
     while sum(shares.values()) < processes:
         shares[max(members, key=lambda device: len(members[device]) / shares[device])] += 1
@@ -291,9 +291,9 @@ def _check_device(device: str, key: str) -> None:
     try:
         kind = torch.device(device)
     except RuntimeError:
-        raise ConfigError(f"{key} {device!r} is none; use one of {there}") from None
+        raise ConfigError(f"{key} {device!r} is not a device; use one of {there}") from None
     if kind.type not in ("cpu", "cuda") and not _is_there(kind):
-        raise ConfigError(f"{key} {device!r} cannot be computed on here; use one of {there}")
+        raise ConfigError(f"{key} {device!r} is not available here; use one of {there}")
     if kind.type == "cuda" and (kind.index or 0) >= count:
         raise ConfigError(
             f"{key} {device!r} is not there: this machine has {count} GPUs; use one of {there}"

@@ -1,4 +1,4 @@
-"""Each role in a separate process, watched and restarted: the schedules `async` and `lockstep`."""
+"""The runtime of `async` and `lockstep`: each role in a separate process, restarted if it dies."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from remuda.types import Role, RoleStatus
 log = logging.getLogger(__name__)
 
 STATES = {STARTING: "starting", RUNNING: "running", DONE: "done", FAILED: "failed"}
-GLANCE = 0.005  # seconds between two looks at roles that are saving
-ENDING = 1.0  # seconds that a process has to end after an exception, before it is killed
+GLANCE = 0.005  # seconds between two checks of roles that are saving
+ENDING = 1.0  # seconds that a process has to exit after an exception, before it is killed
 KILLING = 0.5  # seconds of each wait for a killed process
-ATTEMPTS = 3  # starts that may be lost with the fork server before they count as a death
+ATTEMPTS = 3  # starts that may be lost with the fork server before one counts as a death
 
 
 class ProcessRuntime:
-    """Spawns a process per role, watches them, restarts them, and stops them.
+    """A runtime that starts, watches, restarts and stops one process per role.
 
-    1. Processes start from a server that never touched a GPU, or by spawn; what crosses is recipes
-       and shared memory. No start waits for a process, which may die at any instant of it.
+    1. Processes start from a server that never touched a GPU, or by spawn, and receive recipes and
+       shared memory. No start waits for a process, which may die at any instant.
     2. No child outlives the coordinator, by whatever signal it dies.
-    3. A child that ends, by an exit, an exception or a signal, or that gives no sign of life, is
-       reported with its cause and its log, and restarted after a pause from its last good state;
-       the others continue. A role whose very first process fails is not tried again. Time in which
-       this process was itself stopped, or in which a role, or the workers that it waits for, got no
-       processor, is not silence.
+    3. A child that exits, raises, is killed, or is silent for too long is reported with its cause
+       and its log. It restarts after a pause from its last good state; the others continue. A role
+       whose first process fails is not restarted. Time in which this process was stopped does not
+       count as silence, nor time in which a role or its workers got no processor.
     4. More deaths of one role than the budget allows end the run.
     5. `stop` leaves no child behind: one that does not finish within its limit is killed.
     """
@@ -65,7 +64,7 @@ class ProcessRuntime:
         bridge: Place | None = None,
     ) -> None:
         self._threads = threads
-        self._num_actors = num_actors  # they come first; the learners follow
+        self._num_actors = num_actors  # actors come first, then learners
         self._places = tuple(places)
         self._control = control or Control(tuple(place.wakeup for place in places))
         self._children = [
@@ -79,7 +78,7 @@ class ProcessRuntime:
             self._children.append(self._bridge)
         self._checkpoints, self._supervision = checkpoints, supervision
         self._logs, self._nice, self._resumed = logs, tuple(nice), resumed
-        # seconds that a child has to begin, or to compile (`run.start_limit`)
+        # seconds that a child may take to start, or to compile (`run.start_limit`)
         self.start_limit = start_limit
         self._stop_limit, self._write_limit = stop_limit, write_limit
         self._lifeline = Lifeline()
@@ -109,7 +108,7 @@ class ProcessRuntime:
             compiling.see(self.compiled)
 
     def spawn(self) -> None:
-        """Begin to start every role, without waiting."""
+        """Start every role, without waiting."""
         for child in self._children:
             self._spawn(child)
 
@@ -118,9 +117,9 @@ class ProcessRuntime:
         return [child.index for child in self._children if child is not self._bridge]
 
     def move(self, here: Collection[int]) -> None:
-        """Change the roles that live here; the others end at once.
+        """Run these roles on this node; others end at once.
 
-        A role that arrives was ready elsewhere: one failure of it does not end the run.
+        A role that arrives was ready on another node, so its first failure does not end the run.
         """
         for child in self._children.copy():
             if child is not self._bridge and child.index not in here:
@@ -138,7 +137,7 @@ class ProcessRuntime:
 
     @property
     def is_ready(self) -> bool:
-        """True once every role may begin to work."""
+        """True once every role is ready to work."""
         return all(self._control.state(c.index) in (RUNNING, DONE) for c in self._children)
 
     @property
@@ -147,7 +146,7 @@ class ProcessRuntime:
 
     def go(self) -> None:
         """Let the roles work; all are ready."""
-        for child in self._children:  # before it can fail by what it does then
+        for child in self._children:  # before any work can fail
             child.was_ready = True
         self._control.go()
 
@@ -168,25 +167,25 @@ class ProcessRuntime:
         return all(self._is(actor, DONE) for actor in actors)
 
     def want_save(self, number: int) -> None:
-        """Ask every role for its part of a checkpoint, before `save` waits for them."""
+        """Request every role's part of a checkpoint, before `save` waits for them."""
         self._control.want_save(number)
 
     def save(self, number: int) -> set[str]:
         control = self._control
-        asked = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
-        asked = [(c, process) for c, process in asked if process is not None]
+        saving = [(c, c.process) for c in self._children if not self._is(c.index, STARTING)]
+        saving = [(c, process) for c, process in saving if process is not None]
         control.want_save(number)
         limit = time.monotonic() + self._write_limit
         while time.monotonic() < limit:
             if all(
                 abs(control.saved(c.index)) == number or c.process is not process
-                for c, process in asked
+                for c, process in saving
             ):
                 break
             self._watch(GLANCE)
         return {
             part
-            for child, _ in asked
+            for child, _ in saving
             if control.saved(child.index) == number
             for part in child.place.role.parts
         }
@@ -222,7 +221,7 @@ class ProcessRuntime:
         return news
 
     def stop(self) -> None:
-        """Ask all to finish, wait for them, and kill those that do not, or have not begun yet."""
+        """Stop all roles, wait, and kill those that do not finish or have not started yet."""
         self.finish()
         if self._bridge is not None:
             self._control.close()
@@ -230,14 +229,14 @@ class ProcessRuntime:
         self._lifeline.close()
 
     def finish(self) -> None:
-        """Stop all but the bridge, which still sends the last data to other nodes."""
+        """Stop all roles except the bridge, which still sends the last data to other nodes."""
         self._control.stop()
         self._end([child for child in self._children if child is not self._bridge])
 
     def _end(self, children: Sequence[Child]) -> None:
         for child in children:
             if child.process is not None and self._is(child.index, STARTING):
-                child.process.kill()  # it has done nothing since its last state was kept
+                child.process.kill()  # it has done nothing since its last saved state
         limit = time.monotonic() + self._stop_limit
         for child in children:
             process, child.process, child.due = child.process, None, 0.0
@@ -256,8 +255,8 @@ class ProcessRuntime:
         child.due = 0.0
         child.reset(self._control)
         is_actor = child.index < self._num_actors
-        # A learner always resumes from its last state. The environment state that an actor saved is
-        # only for a resumed run; within a run, its ring has moved on without it.
+        # A learner always resumes from its last state. An actor's saved state is only for a resumed
+        # run; within a run, the rings are ahead of it.
         resumed, was_ready = self._resumed, child.was_ready
         restore = resumed and not was_ready if is_actor else resumed or was_ready
         hosting = Hosting(
@@ -283,7 +282,7 @@ class ProcessRuntime:
             self._restart(child, not_started(error.strerror or str(error)), time.monotonic())
 
     def _watch(self, seconds: float) -> None:
-        """Sleep until a child ends, or for `seconds`; record deaths and spawn what is due."""
+        """Sleep until a child ends, or for `seconds`; record deaths and do due restarts."""
         alive = [c.process.sentinel for c in self._children if c.process is not None]
         due = [c.due for c in self._children if c.process is None and c.due]
         now = time.monotonic()
@@ -321,7 +320,7 @@ class ProcessRuntime:
             if silence <= self.start_limit:
                 return ""
             if process.pid is None:
-                forkserver.give_up()  # the server does not answer; without it there is another way
+                forkserver.give_up()  # the server does not answer: spawn instead
             problem = f"did not start within {self.start_limit:.0f} s (run.start_limit)"
         elif silence > limit:
             problem = f"gave no sign of life for {limit:g} s (supervision.{key}) and was killed"
@@ -329,11 +328,11 @@ class ProcessRuntime:
             return ""
         process.kill()
         if not process.join(KILLING) or process.was_lost:
-            return ""  # the kernel still has it, and no successor may begin before it is gone
+            return ""  # still alive in the kernel; a successor must wait for its end
         return problem
 
     def _cause(self, child: Child, process: Process, code: int) -> str:
-        """Return why a process ended; empty if it never began and must be started again."""
+        """Return why a process ended; empty if it never started and must be started again."""
         if process.failure:
             return not_started(process.failure)
         if process.was_lost and child.lost < ATTEMPTS:
@@ -345,7 +344,7 @@ class ProcessRuntime:
         if code == UNGUARDED:
             return NO_GUARD
         if code == UNKNOWN:
-            return "ended for an unknown reason, since the fork server ended with it"
+            return "ended for an unknown reason, since the fork server ended too"
         if code < 0:
             return f"was killed by {signal_name(-code)}"
         return f"ended with exit code {code}"
@@ -394,9 +393,9 @@ class ProcessRuntime:
 
 NOT_STARTED = "could not be started: "
 """Start of a role's problem if the system refused its process."""
-NO_RESTART = "ended by what a successor would meet again"
-"""End of a process that would fail again after a restart."""
-NO_GUARD = "began another run"
+NO_RESTART = "failed in a way that a restart would repeat"
+"""Start of a role's problem if a restart would fail again."""
+NO_GUARD = "started another run"
 """Problem of a role whose process imports a script that starts a run at import."""
 
 
@@ -406,7 +405,7 @@ def not_started(why: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Name a signal; real-time signals between the first and the last have only a number."""
+    """Name a signal; most real-time signals have only a number."""
     try:
         return signal.Signals(number).name
     except ValueError:

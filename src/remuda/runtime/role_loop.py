@@ -1,6 +1,6 @@
-"""The order in which roles work: in parallel, or in turns.
+"""The loops that drive a worker inside its process: in parallel, or in turns.
 
-A loop drives a worker inside its process. Both loops know workers only by `remuda.types.Worker`.
+They use workers only through `remuda.types.Worker`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from remuda.types import State, Worker
 
 log = logging.getLogger(__name__)
 
-BEAT = 1.0  # seconds after which a waiting role looks up, to give a sign of life
+BEAT = 1.0  # maximum seconds between the heartbeats of a waiting role
 
 
 class RoleLoop(Protocol):
-    """Drives a worker until the coordinator asks it to stop."""
+    """A loop that drives a worker until the coordinator stops it."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
-        """Let the worker work; return when it must finish."""
+        """Drive the worker; return when it must finish."""
 
 
 class RoleContext:
-    """The surroundings of a loop: its role's number, the shared words, the checkpoints."""
+    """The context of a loop: its role's number, the shared words, the checkpoints."""
 
     def __init__(
         self, index: int, control: Control, checkpoints: Checkpoints, timeline: Timeline | None
@@ -42,11 +42,11 @@ class RoleContext:
         return self.control.save > self._saved
 
     def interrupted(self) -> bool:
-        """Return whether a sleeping worker should look up."""
+        """Return whether a sleeping worker should wake up."""
         return self.control.stopped or self.save_due()
 
     def save(self, worker: Worker) -> None:
-        """Write this role's part of the requested checkpoint; a full disk costs only that."""
+        """Write this role's part of the requested checkpoint; a full disk is only reported."""
         start = time.perf_counter()
         number = self.control.save
         failed = False
@@ -61,13 +61,13 @@ class RoleContext:
         self.trace(Span.CHECKPOINT, start)
 
     def sleep(self, wait: Callable[[float, Callable[[], bool]], object]) -> None:
-        """Wait by `wait(timeout, interrupted)`, for a heartbeat at most."""
+        """Wait by `wait(timeout, interrupted)`, for at most `BEAT` seconds."""
         start = time.perf_counter()
         wait(BEAT, self.interrupted)
         self.trace(Span.WAIT, start)
 
     def sleep_until(self, condition: Callable[[], bool]) -> None:
-        """Wait on this role's wake-up until `condition`, an interruption or a heartbeat."""
+        """Sleep until `condition`, an interruption or `BEAT` seconds have passed."""
         wakeup = self.control.wakeups[self.index]
         self.sleep(lambda t, interrupted: wakeup.wait(lambda: interrupted() or condition(), t))
 
@@ -96,8 +96,8 @@ class LockstepActor:
     """`lockstep`, for the actor: play a turn, then wait until every learner has trained.
 
     A checkpoint belongs to one turn: the learners save before they report that turn as trained, and
-    the actor does not continue before the checkpoint is settled. Learners that die here are
-    restarted and report in their turn; the actor only ever waits for a heartbeat at a time.
+    the actor waits until the checkpoint is settled. Learners that die are restarted and then report
+    the turn. The actor never waits longer than `BEAT` seconds at a time.
     """
 
     def run(self, worker: Worker, context: RoleContext) -> None:
@@ -115,16 +115,16 @@ class LockstepActor:
                 had_room = True
                 control.end_turn(control.save_after)
             elif had_room:
-                # An earlier process left experience that is due: learners see it in an empty turn.
+                # An earlier process left untrained experience: learners train in an empty turn.
                 had_room = False
                 control.end_turn(control.save_after)
             else:
-                raise RemudaError("the actor has no room and no learner can train; this is a fault")
+                raise RemudaError("the rings are full and no learner can train; this is a bug")
 
     def _save(self, worker: Worker, context: RoleContext) -> None:
         control = context.control
         number = control.save
-        # An empty turn, in which the learners have nothing to do but to save.
+        # An empty turn, in which the learners only save.
         control.end_turn(number)
         while not (control.stopped or control.all_trained()):
             control.beat(context.index)
@@ -138,7 +138,7 @@ class LockstepActor:
     def _wait_for(
         context: RoleContext, condition: Callable[[], bool]
     ) -> Callable[[float, Callable[[], bool]], object]:
-        """Return a wait that a requested checkpoint does not interrupt: its turn comes."""
+        """Return a wait that a requested checkpoint does not interrupt."""
         control = context.control
         wakeup = control.wakeups[context.index]
         return lambda timeout, _: wakeup.wait(lambda: control.stopped or condition(), timeout)
@@ -161,7 +161,7 @@ class LockstepLearner:
                 context.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
                 continue
             if not self._train(worker, context):
-                return  # stopped in mid-turn: the coordinator waits for no checkpoint of it
+                return  # stopped mid-turn: the coordinator expects no checkpoint of this turn
             if control.save_after != saved:
                 saved = control.save_after
                 context.save(worker)
@@ -178,7 +178,7 @@ class LockstepLearner:
 
 
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
-    """Restore a worker from its parts of a checkpoint; return those that were found."""
+    """Restore a worker from its parts of a checkpoint; return the names of those found."""
     found: Mapping[str, State | None] = {part: checkpoints.newest(part) for part in worker.parts}
     for part, state in found.items():
         if state is not None:

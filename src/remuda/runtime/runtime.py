@@ -1,8 +1,7 @@
-"""`Runtime`: where the roles of a run live, as the coordinator sees it.
+"""The interface by which the coordinator runs the roles.
 
-`InlineRuntime` holds them in the coordinator's process, `ProcessRuntime` each in a separate one.
-Any other, such as one that spreads them over machines, passes the same contract:
-`tests/contracts/test_runtime.py`.
+`InlineRuntime` runs them in the coordinator's process, `ProcessRuntime` each in a separate one. Any
+other, such as one for several machines, must pass `tests/contracts/test_runtime.py`.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from remuda.types import RoleStatus
 
 
 class Runtime(Protocol):
-    """The home of the roles. One session of a run starts it once and stops it once.
+    """The execution of the roles. One session of a run starts it once and stops it once.
 
-    1. Every role that works was brought up before any of them worked.
-    2. A role has either written all of its parts of a checkpoint, or is not among those that did.
-    3. After `stop` no role works, and none is left.
+    1. All roles are ready before any of them works.
+    2. `save` reports a role's parts only if the role has written all of them.
+    3. After `stop` no role works, and no process is left.
     """
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
-        """Bring every role up, or return early when `stopped()`."""
+        """Start every role, or return early when `stopped()`."""
 
     def run_for(self, seconds: float) -> bool:
-        """Let the roles work for about `seconds`; True when everything is played."""
+        """Let the roles work for about `seconds`; return True once all turns are played."""
 
     def save(self, number: int) -> set[str]:
-        """Let every role write its parts of a checkpoint; return the names of those written."""
+        """Let every role write its parts of a checkpoint; return the names of the written parts."""
 
     def settle(self, number: int) -> None:
         """Announce that a checkpoint is complete or given up."""
@@ -43,4 +42,4 @@ class Runtime(Protocol):
         """Return the new messages for the user."""
 
     def stop(self) -> None:
-        """Let every role finish, and make sure that all are gone."""
+        """Let every role finish, and make sure that all have ended."""
