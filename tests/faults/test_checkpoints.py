@@ -215,7 +215,7 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
 
     config = read_arguments(words[1:])
     assert offer_to_resume(config) == unfinished.relative_to(tmp_path)
-    assert "was started by the same command and not finished" in asked[0]
+    assert "was started by the same command and has not finished" in asked[0]
     monkeypatch.setattr("builtins.input", lambda _: "n")
     assert offer_to_resume(config) is None
     assert offer_to_resume(read_arguments([*words[1:], "--seed", "9"])) is None

@@ -84,5 +84,5 @@ def test_a_run_whose_learners_are_slowed_tells_of_the_missed_ratio_and_why(tmp_p
         assert 0.0 < policy.replay_ratio < ASKED / 2
     (said,) = remarks(summary)
     assert "agent_0, agent_1 trained on" in said
-    assert "policy.experience.replay_ratio asks for 0.64" in said
+    assert "policy.experience.replay_ratio is 0.64" in said
     assert "and had a processor for" in said

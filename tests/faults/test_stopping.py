@@ -216,5 +216,5 @@ def test_a_run_is_not_run_twice_at_once(tmp_path, capsys):
     )
     assert run(["status", str(directory)]) == 0
     shown = capsys.readouterr().out
-    assert "is gone" in shown.replace("\n", " ")
+    assert "has died" in shown.replace("\n", " ")
     assert shown.count("ended") == len(status["roles"]), "no role of it is running any more"

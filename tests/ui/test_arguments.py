@@ -198,11 +198,11 @@ def test_what_says_neither_on_nor_off_is_refused(words):
 
 
 def test_a_word_too_many_is_told():
-    with pytest.raises(ConfigError, match="what is 'tag' for"):
+    with pytest.raises(ConfigError, match="unexpected 'tag'"):
         config_of("--seed", "1", "2", "tag")
-    with pytest.raises(ConfigError, match="game is given twice, as 'tag' and by --game"):
+    with pytest.raises(ConfigError, match="game is set twice, as 'tag' and by --game"):
         config_of("tag", "--game", "cleanup")
-    with pytest.raises(ConfigError, match="what is '2' for"):
+    with pytest.raises(ConfigError, match="unexpected '2'"):
         parse_flags(["--seed", "1", "2"], Config)
     assert config_of("--policy.network.hidden", "64", "32", "--seed", "1", "tag").game == "tag"
     with pytest.raises(ConfigError, match=r"what is '4' for.*--NAME \[A,B\] of a list"):
@@ -276,18 +276,18 @@ def test_names_may_be_numbers_where_there_are_several():
 
 
 def test_what_is_behind_an_equals_sign_ends_with_it():
-    with pytest.raises(ConfigError, match="what is '32' for"):
+    with pytest.raises(ConfigError, match="unexpected '32'"):
         config_of("tag", "--policy.network.hidden=64", "32")
-    with pytest.raises(ConfigError, match=r"by --run; give it once, as in --run A B"):
+    with pytest.raises(ConfigError, match=r"by --run; set it once, as in --run A B"):
         parse_flags(["--run=a", "b"], TournamentOptions, positional="run")
 
 
 def test_several_texts_are_written_behind_one_flag():
     """Red before: the second flag won, and what the first said was lost."""
     for words in (["--run", "a", "--run", "b"], ["--run=a", "--run=b"]):
-        with pytest.raises(ConfigError, match="--run is given twice; write all behind one"):
+        with pytest.raises(ConfigError, match="--run is set twice; write all values after one"):
             parse_flags(words, TournamentOptions, positional="run")
-    with pytest.raises(ConfigError, match="--runs is given twice; write all behind one"):
+    with pytest.raises(ConfigError, match="--runs is set twice; write all values after one"):
         parse_flags(["--runs", "a", "--runs", "b"], CompareOptions, positional="runs")
     hidden = ("--policy.network.hidden", "64", "64", "--policy.network.hidden", "32")
     assert config_of("tag", *hidden).policy.network.hidden == (32,)  # as make's ARGS do it

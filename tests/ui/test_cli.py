@@ -66,7 +66,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("train --seeds 2 --seeds 3", "--seeds is given 2 times; give it once"),
+        ("train --seeds 2 --seeds 3", "--seeds is set 2 times; set it once"),
         ("train --config", "--config needs the path of a YAML file"),
         ("trian", "no command 'trian'; did you mean train? Commands: train, status, evaluate"),
         ("train tresure_hunt", "Did you mean treasure_hunt?"),
@@ -74,7 +74,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("train --sed 1", "--sed is no key of the configuration; did you mean --seed?"),
         ("train --policy 1", "--policy is a section; name one of its keys"),
         ("train --seed", "--seed needs a value"),
-        ("train treasure_hunt 5", "what is '5' for?"),
+        ("train treasure_hunt 5", "unexpected '5'"),
         ("train --policy.learning-rate -1", "policy.learning_rate is -1: input should be"),
         ("train --config nope.yaml", "cannot read the configuration nope.yaml: No such file"),
         ("train --env.options.nonsense 3", "env.options.nonsense: treasure_hunt has no such"),
@@ -93,7 +93,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("analyse", "name what to analyse: a run, a tournament's directory or a .csv (`remuda ru"),
         ("evaluate nowhere", "nowhere is no run directory"),
         ("watch nowhere", "nowhere is no run directory"),
-        ("games 3 4", "what is '4' for?"),
+        ("games 3 4", "unexpected '4'"),
     ],
 )
 def test_mistakes_are_told_in_one_line(words, said, capsys):

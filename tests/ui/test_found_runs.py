@@ -41,7 +41,7 @@ def test_runs_are_found_and_what_is_damaged_is_named(tmp_path, capsys, monkeypat
     assert found["empty"]["damaged"] == "config.yaml is damaged: it is empty"
     assert found["half"]["damaged"].startswith("summary.json is damaged")
     assert found["bare"]["damaged"] == "it has no config.yaml"
-    assert found["begun"]["state"] == "did not begin"
+    assert found["begun"]["state"] == "did not start"
     assert found["half"]["game"] == "treasure_hunt"  # the rest is told
     assert command(["runs", str(base)]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -96,7 +96,7 @@ def test_nothing_that_a_listed_run_names_is_run(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("game: [1]", "config.yaml is damaged: its game is [1], and no name"),
+        ("game: [1]", "config.yaml is damaged: its game is [1], not a name"),
         ("game: [", "is not YAML"),
         ("- 1", "must hold keys and values"),
     ],

@@ -83,7 +83,7 @@ def test_a_wide_terminal_shows_everything() -> None:
         "treasure_hunt  async",
         "runs/treasure_hunt-20260101-120000",
         GOAL.layout,
-        "24%   1:00 gone, 3:10 left",
+        "24%   1:00 elapsed, 3:10 left",
         "24,000 turns   400 turns/s   1,600 agent-steps/s   never waited",
         "env 32%  infer 41%  write  8%  weights  2%  wait  0%",
     ):

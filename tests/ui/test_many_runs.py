@@ -64,7 +64,7 @@ def test_no_answer_is_no(tmp_path, monkeypatch):
         monkeypatch.setattr(f"remuda.ui.resuming.sys.{stream}.isatty", lambda: True, raising=False)
     assert offer_to_resume(load_config({}), tmp_path) is None
     (question,) = asked
-    assert "run was started by the same command and not finished (5 turns)" in question
+    assert "run was started by the same command and has not finished (5 turns)" in question
 
 
 def test_a_run_may_be_trained_in_a_directory_of_seeds(tmp_path, monkeypatch, capsys):

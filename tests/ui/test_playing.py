@@ -95,7 +95,7 @@ def test_a_game_without_pictures_is_read(capsys):
     [
         ("play nothing", "there is no game called 'nothing'"),
         ("play tag --policy x", "tag has no scripted policy 'x'; it has random, chase_and_flee"),
-        ("play kuhn_poker --out x.gif", "kuhn_poker draws no pictures"),
+        ("play kuhn_poker --out x.gif", "kuhn_poker cannot be drawn"),
         ("play tag --env.options.nothing 3", "tag has no such option"),
         (
             "play tag --env.options.num_envs 3",

@@ -27,11 +27,11 @@ def test_greedy_play_that_comes_to_far_less_is_told(tmp_path, names):
     """As of pursuers that all stay where they are: so who trains them does not give them up."""
     run = a_run(tmp_path / "run")
     (said,) = remarks_of(run, -30.0, names=names)
-    assert "agent_0 earned -30.0 an episode in greedy play, and 10." in said
-    command = said.partition("remuda evaluate ")[2].removesuffix(" measures that")
+    assert "agent_0 returned -30.0 per episode in greedy play, but 10." in said
+    command = said.partition("remuda evaluate ")[2].partition(";")[0]
     found = validate(parse_flags(command.split(), EvaluateOptions, "run"), EvaluateOptions)
     assert (found.run, found.sampled) == (run, True)
-    assert ("(so did 1 more)" in said) == (len(names) == 2)
+    assert ("(similar for 1 more)" in said) == (len(names) == 2)
 
 
 @pytest.mark.parametrize(

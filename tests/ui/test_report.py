@@ -375,7 +375,7 @@ def test_a_replay_ratio_that_was_missed_is_told_with_the_reason(
     print_results(run, console)
     print_files(run, console)
     assert isinstance(console.file, io.StringIO)
-    told = f"red trained on {number(reached)} samples a step at most"
+    told = f"red trained on at most {number(reached)} samples per step"
     assert (told in console.file.getvalue()) == is_told
     assert "green trained on" not in console.file.getvalue()
     assert (told in write_report(run).read_text()) == is_told
@@ -388,15 +388,15 @@ def test_a_replay_ratio_that_was_missed_is_told_with_the_reason(
         (
             {"actor": 0.9, "learner-red": 0.09, "learner-green": 0.05},
             0.7,
-            "trained for 70% of the time, and had a processor for 10% of that: the rest went to "
-            "the game and to other programs",
+            "trained for 70% of the time, and had a processor for 10% of that: the game and "
+            "other programs used the rest",
         ),
         (
             {"actor": 0.9, "learner-red": 0.9, "learner-green": 0.94},
             0.95,
             "trained for 95% of the time and had a processor: their updates take longer",
         ),
-        ({"learner-red": 0.2, "learner-green": 0.2}, 0.2, "trained for 20% of the time only"),
+        ({"learner-red": 0.2, "learner-green": 0.2}, 0.2, "trained for only 20% of the time"),
         ({"learner-red..green": 0.05}, 0.5, "trained for 100% of the time, and had a processor"),
         ({}, 0.7, "the learners did not keep up with the game"),
     ],
@@ -449,10 +449,10 @@ def test_why_a_ratio_was_missed_is_told_by_the_session_that_its_processors_are_o
     The mean of both sessions beside the processors of one said that other programs had them.
     """
     (said,) = resumed_at_20(tmp_path, (0.05, 0.05), (1.0, 0.2), 0.2)
-    assert "trained for 20% of the time only" in said
+    assert "trained for only 20% of the time" in said
 
 
 def test_a_ratio_that_was_missed_only_before_a_resume_is_told_so(tmp_path: Path) -> None:
     (said,) = resumed_at_20(tmp_path, (0.02, 0.6), (1.0, 0.5), 0.6)
-    assert "red, green trained on 0.31 samples a step at most" in said
-    assert said.endswith("it was so before the run was resumed, and is 0.62 since then")
+    assert "red, green trained on at most 0.31 samples per step" in said
+    assert said.endswith("this was before the run was resumed; since then the ratio is 0.62")

@@ -95,7 +95,7 @@ def test_checkpoints_of_a_run_play_each_other(tmp_path, capsys):
     assert (
         run(["tournament", str(tmp_path / "run"), "--checkpoints", number, "--episodes", "4"]) == 0
     )
-    assert "4 episodes for each pair and seat" in capsys.readouterr().out
+    assert "4 episodes per pair and seat" in capsys.readouterr().out
     assert run(["tournament", str(tmp_path / "run"), "--checkpoints", "99999"]) == 1
     assert "has no checkpoint 99999" in capsys.readouterr().err
 
@@ -213,7 +213,7 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
     words = ["tournament", f"{runs / 'one'}:agent_0", "--game", "rock_paper_scissors"]
     assert run([*words, "--episodes", "2"]) == 0
-    assert "2 episodes for each pair and seat" in capsys.readouterr().out
+    assert "2 episodes per pair and seat" in capsys.readouterr().out
     words = ["tournament", "random", "tactician", "--game", "connect_four", "--episodes", "2"]
     assert run(words) == 0
     assert "connect_four: return" in capsys.readouterr().out
@@ -277,7 +277,7 @@ def test_the_same_command_goes_on_and_so_does_resume(runs, tmp_path, capsys):
     assert more["matches"] == [[7, 14], [14, 7]]
     assert len(matches_in(directory)) == 28
     assert run(["tournament", "--resume", str(directory)]) == 0
-    assert "7 episodes for each pair and seat" in capsys.readouterr().out
+    assert "7 episodes per pair and seat" in capsys.readouterr().out
     # Another seed, another tournament.
     assert run([*words, "--episodes", "4", "--seed", "3"]) == 0
     assert told_json(capsys)["directory"] != first["directory"]
@@ -373,10 +373,10 @@ def test_ctrl_c_ends_with_what_there_is(runs, tmp_path, capsys, monkeypatch):
     # Each copy had begun its second match when the first were told of.
     assert "interrupted after 2,048 of 8,000 matches; `remuda tournament --resume" in said.err
     assert said.err.count("\n") == 1
-    assert "interrupted: 512 to 1,024 matches in each cell" in said.out
+    assert "interrupted: 512 to 1,024 matches per cell" in said.out
     assert sorted(matches_in(tmp_path / "t")["number"].tolist()) == list(range(2048))
     assert run(["tournament", "--resume", str(tmp_path / "t")]) == 0
-    assert "2,000 episodes for each pair and seat" in capsys.readouterr().out
+    assert "2,000 episodes per pair and seat" in capsys.readouterr().out
 
 
 def test_all_policies_of_a_run_and_their_frozen_copies(tmp_path, capsys):
@@ -429,7 +429,7 @@ def test_cells_that_were_not_played_are_left_open():
     print_tournament("tag", found, console)
     text = console.file.getvalue()
     assert "nan" not in text
-    assert "interrupted: 0 to 2 matches in each cell" in text
+    assert "interrupted: 0 to 2 matches per cell" in text
     assert found.as_summary()["means"] == [[None, 1.0], [2.0, 3.0]]
 
 

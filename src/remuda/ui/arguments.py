@@ -1,4 +1,4 @@
-"""Command-line options: any field of a tree of settings as a dotted flag.
+"""Command-line options: each field of a settings tree is a dotted flag.
 
 The flags, their help and their defaults come from the fields of a `Section`.
 """
@@ -27,9 +27,9 @@ S = TypeVar("S", bound=Section)
 
 
 class _Flag(NamedTuple):
-    """A flag with all words up to the next flag, of which the last may not belong to it."""
+    """A flag with all words up to the next flag; the last words may not belong to it."""
 
-    key: str  # the dotted key that it names
+    key: str  # its dotted key
     kind: Any  # the type of that field; `Any`: every value is allowed
     is_known: bool
     words: list[str]
@@ -37,7 +37,7 @@ class _Flag(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of words that are its value: one, or all if it is a list or pairs."""
+        """The number of words of its value: one, or all for a list or pairs."""
         if self.has_equals or not self.words:
             return len(self.words[:1])
         if is_tuple(self.kind) or (takes_pairs(self.kind) and not _is_yaml(self.words[0])):
@@ -46,12 +46,12 @@ class _Flag(NamedTuple):
 
 
 def read_options(words: Sequence[str], model: type[S], positional: str = "") -> S:
-    """Parse and validate the options of a command; a `ConfigError` has one line."""
+    """Parse and validate the options of a command; raise a one-line `ConfigError`."""
     return validate(parse_flags(words, model, positional), model)
 
 
 def validate(tree: Mapping[str, Any], model: type[S]) -> S:
-    """Make a section of a tree; a `ConfigError` names the first unknown key or refused value."""
+    """Build a section from a tree; a `ConfigError` names the first unknown key or invalid value."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -61,7 +61,7 @@ def validate(tree: Mapping[str, Any], model: type[S]) -> S:
 def parse_flags(words: Sequence[str], model: type[Section], positional: str = "") -> Tree:
     """Return a tree from words such as `--policy.network.hidden 64 64 --seed=3`.
 
-    Words before the first flag, and words behind a complete value, belong to the field
+    Words before the first flag, and words after a complete value, belong to the field
     `positional`: one word, or any number if the field is a tuple.
     """
     tree: Tree = {}
@@ -86,7 +86,9 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
             raise ConfigError(f"--{key} needs a value")
         if leaf and isinstance(leaf, list) and takes_texts(kind):
             if key in lists:
-                raise ConfigError(f"--{key} is given twice; write all behind one: --{key} A B")
+                raise ConfigError(
+                    f"--{key} is set twice; write all values after one flag: --{key} A B"
+                )
             lists.add(key)
         for part in reversed(key.split(".")):
             leaf = {part: leaf}
@@ -109,7 +111,7 @@ def _split(words: Sequence[str], model: type[Section]) -> tuple[list[str], list[
 
 
 def _flag(name: str, words: list[str], has_equals: bool, model: type[Section]) -> _Flag:
-    """Find the field that a flag names; `-` means `_`, except in names that the user chose."""
+    """Find the field of a flag; `-` means `_`, except in names that the user chose."""
     kind: Any = model
     is_open, is_known, parts = False, True, []
     for part in name.split("."):
@@ -145,7 +147,7 @@ def _pairs(key: str, words: Sequence[str]) -> dict[str, str]:
 def flags_with_several(
     words: Sequence[str], model: type[Section]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each flag that takes several words, of which the last may not be meant for it."""
+    """Yield each flag with several words; the last may not be meant for it."""
     for flag in _split(words, model)[1]:
         if flag.size > 1:
             yield flag.key, flag.words
@@ -156,30 +158,28 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
         return {}
     kind = model.model_fields[name].annotation if name else None
     if name in tree:
-        once = f"as in --{name} A B" if is_tuple(kind) else "as one of the two"
-        raise ConfigError(
-            f"{name} is given twice, as {words[0]!r} and by --{name}; give it once, {once}"
-        )
+        once = f"once, as in --{name} A B" if is_tuple(kind) else "only once"
+        raise ConfigError(f"{name} is set twice, as {words[0]!r} and by --{name}; set it {once}")
     if name and is_tuple(kind):
         return {name: [value for word in words for value in value_of([word], kind)]}
     if name and len(words) == 1:
         return {name: value_of([words[0]], kind)}
     raise ConfigError(
-        f"what is {words[1 if name else 0]!r} for? Options are --NAME VALUE, or --NAME [A,B] of a "
-        "list; see --help"
+        f"unexpected {words[1 if name else 0]!r}; options are --NAME VALUE, lists --NAME [A,B]; "
+        "see --help"
     )
 
 
 def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
-    """Return the words without `option` and its value, and that value (empty: it is not there)."""
+    """Return the words without `option` and its value, and the value (empty: no such option)."""
     words, values = take_options(words, option, needs)
     if len(values) > 1:
-        raise ConfigError(f"{option} is given {len(values)} times; give it once")
+        raise ConfigError(f"{option} is set {len(values)} times; set it once")
     return words, "".join(values)
 
 
 def take_options(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
-    """Return the words without each `option` and its value, and these values."""
+    """Return the words without each `option` and its value, and the values."""
     left, values = [], []
     rest = iter(words)
     for word in rest:
@@ -209,14 +209,14 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
         word = positional.upper() + (" ..." if is_tuple(field.annotation) else "")
         usage += f" {word if field.is_required() else f'[{word}]'} [OPTIONS]"
         summary += (
-            f" {positional.upper()} is --{positional}, which needs no name where it comes first, "
-            "or behind the value of an option that takes one."
+            f" {positional.upper()} is short for --{positional} {positional.upper()}; it may come "
+            "first, or after an option with a single value."
         )
     return f"usage: {usage}\n\n{wrapped(summary)}\n\n{rest}"
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Wrap paragraphs to the terminal's width; `indent` is before each line but the first."""
+    """Wrap paragraphs to the terminal's width; indent all lines but the first."""
     width = shutil.get_terminal_size().columns
     parts = text.split("\n\n")
     return "\n\n".join(textwrap.fill(part, width, subsequent_indent=indent) for part in parts)
@@ -234,12 +234,12 @@ def is_switch(kind: Any) -> bool:
 
 
 def takes_pairs(kind: Any) -> bool:
-    """Return whether a field of this type maps texts to texts, as in `--seat agent_0=random`."""
+    """Return whether this type maps strings to strings, as in `--seat agent_0=random`."""
     return get_origin(kind) is dict and get_args(kind) == (str, str)
 
 
 def takes_texts(kind: Any) -> bool:
-    """Return whether a field of this type may hold several texts or paths."""
+    """Return whether a field of this type may hold several strings or paths."""
     inside = [
         each for one in _choices(kind) if is_tuple(one) for each in _choices(get_args(one)[0])
     ]
@@ -251,7 +251,7 @@ def _is_yaml(word: str) -> bool:
 
 
 def value_of(words: list[str], kind: Any) -> Any:
-    """Return the value that words mean for a field of type `kind`; only a tuple may have none."""
+    """Parse words as a value of type `kind`; only a tuple may have no words."""
     choices = _choices(kind)
     tuples = [one for one in choices if is_tuple(one)]
     if tuples and len(words) == 1 and words[0].startswith("["):
@@ -289,10 +289,10 @@ def _choices(kind: Any) -> list[Any]:
 
 
 def _read_yaml(word: str, as_texts: bool = False) -> Any:
-    """Read a word as YAML; what is no YAML stays a text, and `as_texts` all that is in a list."""
+    """Read a word as YAML; invalid YAML stays a string. `as_texts`: all scalars stay strings."""
     import yaml
 
     try:
         return yaml.load(word, Loader=yaml.BaseLoader) if as_texts else read_yaml(word)
-    except (yaml.YAMLError, ValueError):  # also numbers of thousands of digits
+    except (yaml.YAMLError, ValueError):  # `ValueError`: numbers of thousands of digits
         return word

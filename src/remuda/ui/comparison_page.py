@@ -1,4 +1,4 @@
-"""The page of a comparison: a table, learning curves with seeds as bands, and its runs."""
+"""The page of a comparison: a table, learning curves with error bands, and the runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from remuda.ui.numbers import NOTHING, clock, number
 from remuda.ui.pictures.drawing import QUIET, Picture, count_along_x, look
 from remuda.ui.summary import RunSummary, returns
 
-POINTS = 240  # places along the turns at which seeds are averaged
+POINTS = 240  # points along the turns at which seeds are averaged
 LONGEST = 60  # letters of a group's name in the legend
 LINE = 120  # letters in a line of the legend
 
 
 def draw_curves(comparison: Comparison) -> bytes:
-    """Draw learning curves as a PNG: a panel for each policy, in it the mean of each group."""
+    """Draw learning curves as a PNG: a panel per policy with the mean of each group."""
     names = comparison.policies
     titles = ["Return per episode" + ("" if name == MEAN else f": {name}") for name in names]
     with look():
@@ -31,7 +31,7 @@ def draw_curves(comparison: Comparison) -> bytes:
         for axes, name in zip(panels, names, strict=True):
             _draw_panel(axes, comparison, name)
         turns = max(run.ending["turns"] for group in comparison.groups for run in group.runs)
-        count_along_x(panels[0], turns)  # and the others
+        count_along_x(panels[0], turns)  # the panels share their x axis
         panels[-1].set_xlabel("turns")
         handles, labels = panels[0].get_legend_handles_labels()
         if len(handles) > 1:
@@ -42,7 +42,7 @@ def draw_curves(comparison: Comparison) -> bytes:
 
 def _draw_panel(axes: Axes, comparison: Comparison, name: str) -> None:
     if any(len(group.runs) > 1 for group in comparison.groups):
-        note = "mean over seeds, ± its standard error; thin: each seed"
+        note = "mean over seeds ± standard error; thin: single seeds"
         axes.set_title(note, loc="right", color=QUIET, fontsize=8.5, fontweight="normal")
     for group, colour in zip(comparison.groups, palette(len(comparison.groups)), strict=True):
         label = _label(group)
@@ -63,7 +63,7 @@ def _draw_panel(axes: Axes, comparison: Comparison, name: str) -> None:
 
 
 def curve_of(run: RunSummary, policy: str) -> tuple[Numbers, Numbers] | None:
-    """Return turns and smoothed return of one run, each [points]; None: no episode ended in it."""
+    """Return turns and smoothed returns of one run, each [points]; None: no finished episode."""
     found = mean_returns(run.records) if policy == MEAN else returns(run.records, policy)
     points = np.array([*found], np.float64).reshape(-1, 3)
     if not len(points):
@@ -79,7 +79,7 @@ def _label(group: RunGroup) -> str:
 
 
 def page_of(comparison: Comparison) -> str:
-    """Return the whole page as HTML; its picture is the file beside it."""
+    """Return the page as HTML; its picture is a file in the same directory."""
     games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
     colours = palette(len(comparison.groups))
     unused = iter(colours)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 
-MOST, FEW = 120, 8  # up to `MOST` games of a library are listed; of more, `FEW` examples
+MOST, FEW = 120, 8  # libraries with more than `MOST` games show `FEW` examples
 
 
 def print_games(console: Console | None = None) -> None:
@@ -38,15 +38,15 @@ def print_games(console: Console | None = None) -> None:
                 (f"{game.name:<20}", "bold"),
                 f"{game.kind:<12}",
                 f"{env.num_agents} {_order(env)}".ljust(11),
-                f"sees {_space(agent.observation_space)}, {_space(agent.action_space)} actions",
+                f"observes {_space(agent.observation_space)}, {_space(agent.action_space)} actions",
             )
         )
-        console.print(Text(f"  {game.summary}\n  an agent's return: {known}", "dim"))
+        console.print(Text(f"  {game.summary}\n  mean return of an agent: {known}", "dim"))
         env.close()
     console.print(
-        "\n`remuda games NAME` prints the rules, `remuda play NAME` shows a game. Besides these:\n"
-        "those of libraries, as gymnasium:CartPole-v1, and your own as module:Class.\n"
-        "`remuda games --all` lists those of all libraries that are installed.",
+        "\n`remuda games NAME` prints the rules, `remuda play NAME` shows a game. There are also\n"
+        "games of other libraries, such as gymnasium:CartPole-v1, and your own as module:Class.\n"
+        "`remuda games --all` lists the games of all installed libraries.",
         soft_wrap=True,
     )
 
@@ -58,7 +58,7 @@ def print_libraries(console: Console | None = None) -> None:
         names = library.names()
         count = f"{len(names):,} games" if names else f"pip install 'remuda[{library.extra}]'"
         if library.is_installed and not names:
-            count = "installed, and cannot be listed"
+            count = "installed; cannot list its games"
         title = (f"\n{library.name}:", "bold"), "NAME  ", (f"{count}, as {library.example}", "dim")
         console.print(Text.assemble(*title), soft_wrap=True)
         if not names:
@@ -69,7 +69,7 @@ def print_libraries(console: Console | None = None) -> None:
         columns = Columns(words, padding=(0, 2), equal=True)
         console.print(Padding(columns, (0, 0, 0, 2)))
         if len(shown) < len(names):
-            more = f"... and {len(names) - len(shown):,} more, named alike"
+            more = f"... and {len(names) - len(shown):,} more"
             console.print(Text(f"  {more}", "dim"), soft_wrap=True)
 
 
@@ -89,10 +89,10 @@ def print_game(game: Game, console: Console | None = None) -> None:
         ),
         **{f"{option}s": ", ".join(resolve_name(where)) for option, where in game.choices.items()},
         "policies": "\n".join(
-            name + (f", {game.reference[name]:g} an episode" if name in game.reference else "")
+            name + (f", return {game.reference[name]:g}" if name in game.reference else "")
             for name in ("random", *game.scripted)
         ),
-        "episode_metrics": ", ".join(fact.replace("_", " ") for fact in env.episode_metrics),
+        "episode_metrics": ", ".join(metric.replace("_", " ") for metric in env.episode_metrics),
     }
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
@@ -106,14 +106,14 @@ def print_game(game: Game, console: Console | None = None) -> None:
 
 
 def _rules(env: VectorEnv) -> str:
-    """Return the docstring of a game's module, or of an adapter's class."""
+    """Return the docstring of a game's module, or of the adapter class."""
     kind = type(env)
     module = sys.modules.get(kind.__module__) or import_module(kind.__module__)
     return inspect.cleandoc((kind if ".adapters." in kind.__module__ else module).__doc__ or "")
 
 
 def reflow(text: str, width: int) -> str:
-    """Wrap a docstring to another width; indented lines are kept."""
+    """Rewrap a docstring to another width; keep indented lines."""
     paragraphs: list[list[str]] = []
     begins = True
     for line in text.splitlines():

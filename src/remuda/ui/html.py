@@ -1,4 +1,4 @@
-"""HTML pages from the templates in `templates/`, with their pictures inside."""
+"""HTML pages from `templates/`, with embedded pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _environment() -> Environment:
 
 
 def with_pictures(page: str, folder: Path) -> str:
-    """Put the pictures of a folder into a page as data; missing ones stay links."""
+    """Embed the pictures of a folder into a page as data URLs; missing ones stay links."""
 
     def inside(found: re.Match[str]) -> str:
         name, path = Path(found[1]), folder / found[1]

@@ -1,4 +1,4 @@
-"""Keys of a terminal, one at a time, without Enter."""
+"""Single key presses from a terminal, without Enter."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from contextlib import contextmanager
 
 from remuda.ui.program import before_end
 
-ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}  # by the end of a terminal's sequence
+ARROWS = {
+    "A": "up",
+    "B": "down",
+    "C": "right",
+    "D": "left",
+}  # by the last letter of the escape sequence
 ENTER, BACKSPACE, END = "enter", "backspace", ""  # `END`: no terminal, or Ctrl-D
-SEQUENCE_SECONDS = 0.1  # the longest wait for the rest of an arrow key
+SEQUENCE_SECONDS = 0.1  # maximum wait for the rest of an escape sequence
 KEY = re.compile(r"(\x1b[\[O][^A-Za-z~]*[A-Za-z~]?)|(.)", re.DOTALL)  # escape sequence or character
 NAMED = {"\n": ENTER, "\r": ENTER, "\x7f": BACKSPACE, "\b": BACKSPACE, "\x04": END}
 
 
 class Keyboard:
-    """The keys of a terminal, inside `reading`."""
+    """The key presses of a terminal; use inside `reading`."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = sys.stdin.fileno() if descriptor is None else descriptor
@@ -30,7 +35,7 @@ class Keyboard:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Let keys arrive at once; the terminal is restored at the end and before a signal."""
+        """Deliver keys without Enter; restore the terminal at the end, or on a signal."""
         before = termios.tcgetattr(self._descriptor)
 
         def restore() -> None:
@@ -60,7 +65,9 @@ class Keyboard:
             return b""
 
     def _keys(self, data: bytes) -> Iterator[str]:
-        while data.endswith((b"\x1b", b"\x1b[", b"\x1bO")):  # the rest of an arrow key may come
+        while data.endswith(
+            (b"\x1b", b"\x1b[", b"\x1bO")
+        ):  # the rest of an escape sequence may follow
             if not select.select([self._descriptor], [], [], SEQUENCE_SECONDS)[0]:
                 break
             more = self._read()

@@ -1,4 +1,4 @@
-"""Views of a run: a live picture for a terminal, or plain lines; and the progress of play."""
+"""Views of a run: a live picture for a terminal, or plain lines; and progress lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remuda.ui.numbers import NOTHING, clock, number, percent, rate
 
 
 def make_view(live: bool) -> View:
-    """Return the live view if the output is a terminal and `live` is set, else plain lines."""
+    """Return the live view if `live` is set and the output is a terminal, else plain lines."""
     console = Console()
     if live and sys.stdout.isatty() and not console.is_dumb_terminal:
         return LiveView(console)
@@ -24,13 +24,13 @@ def make_view(live: bool) -> View:
 
 
 class PlainView:
-    """A line for each record of the metrics; for logs and pipes."""
+    """A line per metrics record; for logs and pipes."""
 
-    NAMED = 4  # policies up to which each return is printed
+    NAMED = 4  # up to this many policies, each return is printed
 
     def __init__(self) -> None:
         self._goal: Goal | None = None
-        self._known: dict[str, float] = {}  # by policy, the last return
+        self._known: dict[str, float] = {}  # the last return of each policy
 
     def start(self, goal: Goal) -> None:
         """Print the game, schedule, directory and layout."""
@@ -93,7 +93,7 @@ class LiveView:
             self._live.refresh()
 
     def log(self, record: Record) -> None:
-        """Do nothing: `show` was called before."""
+        """Do nothing: `show` has drawn the record."""
 
     def say(self, message: str) -> None:
         """Print a message above the picture."""
@@ -106,12 +106,12 @@ class LiveView:
             self._live = None
 
 
-PATIENCE = 2.0  # seconds before the first line
+PATIENCE = 2.0  # seconds of play before the first line
 TERMINAL_EVERY, PLAIN_EVERY = 0.2, 10.0  # seconds between two lines
 
 
 class PlayProgress:
-    """Reports play that takes longer than a moment, and how to end it."""
+    """Progress lines for play that takes longer than a few seconds."""
 
     def __init__(self, out: IO[str] | None = None) -> None:
         self._out = sys.stdout if out is None else out
@@ -120,7 +120,7 @@ class PlayProgress:
         self._is_open = False
 
     def __call__(self, what: str, done: int, wanted: int) -> None:
-        """Report the episodes that are over, and those wanted."""
+        """Report the finished and the requested episodes."""
         now = time.monotonic()
         if what != self._what:
             self._what, self._begun = what, now

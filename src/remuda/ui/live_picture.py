@@ -1,4 +1,4 @@
-"""The live picture of a run in a terminal: smoothed numbers, and the columns that fit."""
+"""The live picture of a run in a terminal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SHARE_STYLES = {  # colours of the actor's time
     "wait": "yellow",
 }
 MARGIN = 1
-NAME = 16  # the most characters of a policy's name
-WIDEST = 110  # the widest picture: longer lines are hard to follow
+NAME = 16  # maximum characters of a policy's name
+WIDEST = 110  # maximum width: longer lines are hard to read
 LINES_ABOVE = 9  # lines above the first policy
 
 
 class LivePicture:
-    """The state of a run, which rich draws in the space there is."""
+    """The state of a run, which rich draws into the available space."""
 
     def __init__(self, goal: Goal) -> None:
         self._goal = goal
@@ -48,7 +48,7 @@ class LivePicture:
         self._steps.add(record.agent_steps_per_second, seconds, seconds)
         for share, value in record.shares.items():
             self._shares.setdefault(share, Recent()).add(value, seconds, seconds)
-        for name in set(self._courses) - set(record.playing):  # it has retired
+        for name in set(self._courses) - set(record.playing):  # retired policies
             del self._courses[name]
         for name, policy in record.playing.items():
             course = self._courses.setdefault(name, Course())
@@ -93,7 +93,7 @@ class LivePicture:
         name = Text.assemble((goal.game, "bold"), "  ", (goal.schedule, "cyan"))
         room = width - name.cell_len - 2
         directory = str(goal.directory)
-        if len(directory) > room:  # its end matters most
+        if len(directory) > room:  # the end of the path matters most
             directory = "…" + directory[len(directory) - max(room - 1, 0) :]
         yield name + Text(directory.rjust(room + 2), "dim")
         yield Text(goal.layout, "dim")
@@ -103,7 +103,7 @@ class LivePicture:
         left = record.seconds * (1 - share) / share if share else None
         words = Text.assemble(
             (percent(share).rjust(4), "bold"),
-            (f"   {clock(record.seconds)} gone, {clock(left)} left", "dim"),
+            (f"   {clock(record.seconds)} elapsed, {clock(left)} left", "dim"),
         )
         room = max(width - words.cell_len - GAP, 1)
         colours: Any = {"complete_style": "cyan", "finished_style": "green"}
@@ -170,20 +170,19 @@ class LiveColumn:
     heading: str
     width: int
     cell: Callable[[Course, PolicyRecord], str]
-    rank: int  # columns of the highest rank go first when the terminal is narrow
+    rank: int  # a narrow terminal drops the columns of the highest rank first
     style: str = ""
 
 
-SPARKLINE = (10, 24)  # its smallest and its largest width
+SPARKLINE = (10, 24)  # minimum and maximum width
 
-
-GAP = 2
+GAP = 2  # characters between columns
 
 
 def columns_with(
     sparkline_width: int, on_policy: bool = False, dealt: bool = False
 ) -> tuple[LiveColumn, ...]:
-    """Return all columns beside the policies' names."""
+    """Return all columns after the policies' names."""
 
     def course(c: Course, _: PolicyRecord) -> str:
         return sparkline(c.history.resample(sparkline_width))
@@ -210,7 +209,7 @@ def columns_with(
         LiveColumn("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
         LiveColumn("busy", 4, lambda c, _: percent(c.busy.value), 3),
         LiveColumn("stale", 11, lag, 4),
-        # On-policy it is the number of epochs, unless steps are lost.
+        # On-policy, the replay ratio equals the number of epochs unless steps are lost.
         LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
         *explores,
         LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
@@ -219,7 +218,7 @@ def columns_with(
 
 
 def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[LiveColumn]:
-    """Return the most important columns that fit into `width`; the sparkline gets the rest."""
+    """Return the most important columns that fit into `width`; the sparkline fills the rest."""
     narrowest, widest = SPARKLINE
     columns = list(columns_with(narrowest, on_policy, dealt))
     while len(columns) > 1 and _width(columns) > width:
@@ -235,12 +234,12 @@ def _width(columns: Sequence[LiveColumn]) -> int:
 
 
 def rating(member: MemberRecord | None) -> str:
-    """Return a rating and its uncertainty."""
+    """Format a rating and its uncertainty."""
     return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
 
 
 def lag(course: Course, policy: PolicyRecord) -> str:
-    """Return the mean staleness of a batch, and its range."""
+    """Format the mean staleness of batches and its range."""
     low, high = policy.staleness_low, policy.staleness_high
     if low is None or high is None:
         return tenths(course.staleness.value)
@@ -248,13 +247,13 @@ def lag(course: Course, policy: PolicyRecord) -> str:
 
 
 def tenths(value: float | None) -> str:
-    """Return a number without the digits that flicker in a live view."""
+    """Format a number without digits that would flicker in a live view."""
     coarse = value is not None and 1 <= abs(value) < 1000
     return f"{value:.1f}" if coarse else number(value)
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return a line of small bars, from the smallest to the largest value."""
+    """Draw values as a line of small bars, scaled from the smallest to the largest value."""
     if not values:
         return ""
     low, high = min(values), max(values)
@@ -263,17 +262,17 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join("▁▂▃▄▅▆▇█"[min(int(8 * (x - low) / (high - low)), 7)] for x in values)
 
 
-MEMORY = 3.0  # seconds over which numbers are averaged, so that a reader can follow them
+MEMORY = 3.0  # time constant of the averages in seconds
 
 
 class Recent:
-    """An exponential moving average; None until there is a value."""
+    """An exponential moving average; None before the first value."""
 
     def __init__(self) -> None:
         self._sum = self._weight = 0.0
 
     def add(self, value: float | None, weight: float, seconds: float) -> None:
-        """Add a value; None changes nothing."""
+        """Add a value; ignore None."""
         if value is None or weight <= 0 or not math.isfinite(value):
             return
         kept = math.exp(-seconds / MEMORY)
@@ -287,10 +286,10 @@ class Recent:
 
 
 class History:
-    """The history of a number since the start; at 48 points neighbours are merged in pairs."""
+    """The history of a number since the start; at 48 points, neighbours are merged in pairs."""
 
     POINTS = 48
-    SECONDS = 0.5  # seconds that each of the first points covers
+    SECONDS = 0.5  # seconds covered by a point before the first merge
 
     def __init__(self) -> None:
         self._points: list[tuple[float, float]] = []
@@ -298,7 +297,7 @@ class History:
         self._sum = self._weight = self._age = 0.0
 
     def add(self, value: float | None, weight: float, seconds: float) -> None:
-        """Add a value with its weight, and the seconds that it covers."""
+        """Add a value with its weight and the seconds it covers."""
         if value is not None and weight > 0 and math.isfinite(value):
             self._sum += value * weight
             self._weight += weight
@@ -325,7 +324,7 @@ def _join(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 class Course:
-    """The numbers shown of one policy: its last record, and averages of those that flicker."""
+    """The numbers shown for one policy: its last record and moving averages."""
 
     def __init__(self) -> None:
         self.last: PolicyRecord | None = None
@@ -336,7 +335,7 @@ class Course:
         self.history = History()
 
     def add(self, record: PolicyRecord, seconds: float) -> None:
-        """Add the record of an interval of so many seconds."""
+        """Add the record of an interval of `seconds` length."""
         episodes = record.episodes - (self.last.episodes if self.last else 0)
         updates = record.updates - (self.last.updates if self.last else 0)
         self.returns.add(record.mean_return, max(episodes, 1), seconds)

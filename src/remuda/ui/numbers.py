@@ -1,15 +1,15 @@
-"""Measured numbers in words."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-NOTHING = "–"  # shown if there is no number
+NOTHING = "–"  # shown for a missing number
 
 
 def number(value: float | None) -> str:
-    """Return a measured number with as many digits as are useful."""
+    """Format a measured number with a useful number of digits."""
     if value is None or not math.isfinite(value):
         return NOTHING
     size = abs(value)
@@ -23,14 +23,14 @@ def number(value: float | None) -> str:
 
 
 def with_error(mean: float | None, error: float | None) -> str:
-    """Return a mean and its standard error."""
+    """Format a mean and its standard error."""
     if mean is None:
         return NOTHING
     return number(mean) if error is None else f"{number(mean)} ± {number(error)}"
 
 
 def to_width(values: Sequence[float], width: float) -> tuple[str, ...]:
-    """Return numbers with the digits that show an interval of this width to two digits."""
+    """Format numbers with enough digits to show an interval of this width to two digits."""
     known = [abs(value) for value in values if math.isfinite(value)]
     if not known or not math.isfinite(width) or width <= 0.0:
         return tuple(number(value) for value in values)
@@ -44,14 +44,14 @@ def to_width(values: Sequence[float], width: float) -> tuple[str, ...]:
 
 
 def between(low: float, high: float) -> str:
-    """Return an interval with the digits that its width needs: `152 to 168`."""
+    """Format an interval with as many digits as its width needs: `152 to 168`."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOTHING
     return " to ".join(to_width((low, high), high - low))
 
 
 def rate(value: float | None) -> str:
-    """Return a rate to three digits: more of them would only flicker."""
+    """Format a rate with three digits; more would flicker."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if abs(value) < 100:
@@ -61,12 +61,12 @@ def rate(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of one as a percentage."""
+    """Format a fraction as a percentage."""
     return NOTHING if share is None or not math.isfinite(share) else f"{share:.0%}"
 
 
 def clock(seconds: float | None) -> str:
-    """Return a duration as on a clock: `0:07`, `12:30`, `1:02:03`."""
+    """Format a duration: `0:07`, `12:30`, `1:02:03`."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     minutes, rest = divmod(round(seconds), 60)
@@ -75,21 +75,21 @@ def clock(seconds: float | None) -> str:
 
 
 def restarted(restarts: Mapping[str, int]) -> str:
-    """Return in words how often roles were restarted."""
+    """Describe how often roles were restarted."""
     if not restarts:
-        return "nothing had to be restarted"
+        return "no restarts"
     total = sum(restarts.values())
     roles = ", ".join(f"{role} {count}" for role, count in restarts.items())
     return f"{total} {'restart' if total == 1 else 'restarts'}: {roles}"
 
 
 def waited(count: int) -> str:
-    """Return in words how often the actor waited for a learner."""
+    """Describe how often the actor waited for a learner."""
     return {0: "never waited", 1: "waited once"}.get(count, f"waited {count:,} times")
 
 
 def distinct(names: Iterable[str], form: str = "{} ({})") -> list[str]:
-    """Return names of which those that occurred before get a number, from 2 on."""
+    """Return the names; repeated ones get a number, from 2 on."""
     found: list[str] = []
     for base in names:
         name, count = base, 1

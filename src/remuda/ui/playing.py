@@ -1,4 +1,4 @@
-"""`remuda play`: the game that is played, in the terminal, or as a GIF or film."""
+"""`remuda play`: an episode in the terminal, or as a GIF or film."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from remuda.ui.seated import (
     take_seats,
 )
 
-LOWER_HALF = "\u2584"  # a character whose lower half is ink: two pixels, one above the other
+LOWER_HALF = "\u2584"  # half a block: a character shows two pixels, one above the other
 
 
 @dataclass
 class Moment:
-    """A game at the end of a turn."""
+    """The state of an episode at the end of a turn."""
 
     turn: int
     actions: dict[str, Any]  # the actions of agents that acted
-    returns: dict[str, float | None]  # so far; None: it has not acted
-    picture: Array | None  # [height, width, 3] uint8; None: the game draws none
+    returns: dict[str, float | None]  # so far; None: the agent has not acted
+    picture: Array | None  # [height, width, 3] uint8; None: the game renders none
     over: bool = False
 
 
@@ -71,7 +71,7 @@ def play(options: PlayOptions, console: Console | None = None) -> None:
     agents = [each.name for each in env.agents]
     as_in_run = [name for name in agents if name in scripted and name not in seats]
     notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
-    if human is None:  # a person sees them above each question
+    if human is None:  # a human player sees them above each question
         for note in notes:
             console.print(note, soft_wrap=True)
     moments = episode(env, policies, options.turns, options.seed)
@@ -104,10 +104,11 @@ def write(
         mode = game.options.get("render_mode", "")
         how = f" with env.options.render_mode {mode}" if "render_mode" in game.options else ""
         raise ConfigError(
-            f"{game.game.name} draws no pictures{how}; leave out --out to read what happens"
+            f"{game.game.name} cannot be drawn{how}: it renders no images; leave out --out to "
+            "print the episode as text"
         )
     write_recording(pictures, out, frames_per_second)
-    console.print(f"wrote {out}", soft_wrap=True)  # a path can be copied from the screen
+    console.print(f"wrote {out}", soft_wrap=True)  # so that the path can be copied from the screen
     console.print(_words(played[-1]))
 
 
@@ -118,7 +119,7 @@ def _with_human(
     console: Console,
     notes: list[Text],
 ) -> Iterator[Moment]:
-    """Yield the moments of an episode; set what is shown above each question."""
+    """Yield the moments of an episode, and set the lines above each question."""
     last: Moment | None = None
 
     def above() -> list[RenderableType]:
@@ -142,10 +143,10 @@ def _with_human(
 def episode(
     env: VectorEnv, policy: ScriptedPolicy | Sequence[ScriptedPolicy], turns: int, seed: int
 ) -> Iterator[Moment]:
-    """Yield the start of an episode of one copy, and the end of each turn."""
+    """Yield the start of an episode in one environment copy, then the end of each turn."""
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
     rng = np.random.default_rng(seed)
-    for _ in range(MOST_EMPTY):  # some episodes may be over when they begin
+    for _ in range(MOST_EMPTY):  # some episodes may end at once
         env.reset(rng.integers(2**62, size=1), np.ones(1, np.bool_))
         if env.active.any():
             break
@@ -213,7 +214,7 @@ def _drawn(picture: Array, console: Console) -> Segments:
 
 
 def blocks(picture: Array, columns: int, rows: int) -> Segments:
-    """Draw a picture in characters of two pixels each, within so many columns and rows."""
+    """Draw a picture in characters of two pixels each, within this many columns and rows."""
     height, width = picture.shape[:2]
     scale = min(columns / width, 2 * rows / height, 0.25)
     size = max(round(width * scale), 1), max(2 * round(height * scale / 2), 2)
@@ -236,13 +237,13 @@ class PlayedGame:
 
     game: Game
     options: Mapping[str, Any]  # the arguments of `Game.make`
-    run: str = ""  # the run that the game is from; empty: the user named it, or it is the default
-    of_run: Mapping[str, Any] = field(default_factory=dict)  # by dotted key, those of the run
-    scripted: Mapping[str, str] = field(default_factory=dict)  # of that run, by agent
-    others: tuple[str, ...] = ()  # a line for each other run that learned in another game
+    run: str = ""  # the run that names the game; empty: the user named it, or it is the default
+    of_run: Mapping[str, Any] = field(default_factory=dict)  # options of that run, by dotted key
+    scripted: Mapping[str, str] = field(default_factory=dict)  # scripted seats of that run
+    others: tuple[str, ...] = ()  # a line for each run that was trained in another game
 
     def notes(self, seats: Sequence[str]) -> list[str]:
-        """Return lines about options, and players of these seats, that are from the run."""
+        """Describe the options, and the players of these seats, that come from the run."""
         if not self.run:
             return []
         taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]
@@ -257,7 +258,7 @@ def game_of(
     seats: Mapping[str, str],
     are_all_seated: bool = False,
 ) -> PlayedGame:
-    """Return the named game, or that of the first run in the seats; options override the run's."""
+    """Return the named game, or that of the first run in `seats`; options override the run's."""
     words = [player for player in seats.values() if is_policy_of_run(player)]
     if name is not None:
         game = find_game(name)
@@ -280,7 +281,7 @@ def game_of(
 
 
 def _check_scripted(seats: Mapping[str, str]) -> None:
-    """Refuse players that are neither a policy of a run nor one of the default game."""
+    """Refuse players that are neither policies of runs nor scripted in the default game."""
     game = find_game(DEFAULT_GAME)
     for agent, player in seats.items():
         if player == ME:
@@ -292,7 +293,7 @@ def _check_scripted(seats: Mapping[str, str]) -> None:
             if os.path.isdir(reference.run):
                 reference.open()  # raises an error about the run
             raise ConfigError(
-                f"--seat {agent}={player}: there is no run {reference.run} (a policy of one is "
-                f"RUN:policy, or RUN:policy@best); and where no game is named, {game.name} is "
+                f"--seat {agent}={player}: there is no run {reference.run} (a policy of a run is "
+                f"RUN:policy, or RUN:policy@best). No game is named, so {game.name} is "
                 f"played: {error}"
             ) from None

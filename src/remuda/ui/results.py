@@ -1,4 +1,4 @@
-"""The results of a run in the terminal: tables, files, and remarks on problems."""
+"""The results of a run in the terminal: tables, file paths, and remarks on problems."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ COLUMNS: tuple[Column, ...] = (
     ("staleness", lambda p: number(p.staleness)),
     ("replay ratio", lambda p: number(p.replay_ratio)),
 )
-STANDING: tuple[Column, ...] = (  # more columns of a population
+STANDING: tuple[Column, ...] = (  # additional columns of a population
     ("rating", lambda p: p.rating),
     ("wins", lambda p: percent(p.member.win_rate if p.member else None)),
     ("games", lambda p: f"{p.member.games:,}" if p.member else NOTHING),
 )
 LEARNED = ("updates", "version", "staleness", "replay ratio")  # empty for scripted policies
 LEFT_OUT = ("version", "episodes", "games", "staleness", "updates", "replay ratio", "wins")
-"""Columns that a narrow terminal has no room for, the least important first."""
-NAME = 24  # characters of a policy's name that are shown
+"""Columns that a narrow terminal leaves out, the least important first."""
+NAME = 24  # maximum characters shown of a policy's name
 
 
 def columns_of(summary: RunSummary) -> tuple[Column, ...]:
@@ -93,7 +93,7 @@ def print_results(run: Path, console: Console | None = None) -> None:
         console.print(Text(population_words(summary.records[-1]), "dim"))
         console.print()
     if summary.episode_metrics:
-        table = table_of("of an episode", summary.way, "in training")
+        table = table_of("mean per episode", summary.way, "in training")
         for metric in summary.episode_metrics:
             table.add_row(metric.words, metric.evaluated_words, number(metric.training))
         console.print(table)
@@ -106,12 +106,12 @@ def print_results(run: Path, console: Console | None = None) -> None:
 
 
 def population_words(record: Record) -> str:
-    """Return in words how large a population is, and how much it played."""
+    """Describe the size of a population and its number of matches."""
     fixed = [name for name, member in record.members.items() if not member.learns]
-    scripted = sum("@" not in name for name in fixed)  # these have no versions
+    scripted = sum("@" not in name for name in fixed)  # only frozen copies have versions
     frozen, live = record.num_frozen - scripted, record.num_live
     copies = "1 frozen copy" if frozen == 1 else f"{frozen} frozen copies"
-    others = f", and {copies} of what they were" if frozen > 0 else ""
+    others = f", and {copies}" if frozen > 0 else ""
     others += f", and {scripted} scripted" if scripted else ""
     policies = "1 policy" if live == 1 else f"{live} policies"
     return f"{record.matches:,} matches of {policies}{others}"
@@ -148,24 +148,25 @@ def remarks(summary: RunSummary) -> list[str]:
     for name in ending.get("halted", ()):
         found.append(
             f"{name} stopped learning: too many of its updates were not finite "
-            "(policy.max_nonfinite in a row). It played on with its last good weights; try a lower "
-            "policy.learning_rate or policy.reward_scale"
+            "(policy.max_nonfinite in a row). It kept playing with its last good weights; try a "
+            "lower policy.learning_rate or policy.reward_scale"
         )
     found += ending.get("notes", ())
     found += _missed_ratios(summary)
     found += _worse_greedily(summary)
     if summary.damaged:
         lines = "1 line" if summary.damaged == 1 else f"{summary.damaged} lines"
-        found.append(f"{lines} of {summary.files.metrics} could not be read, and are left out")
+        found.append(f"{lines} of {summary.files.metrics} could not be read and were skipped")
     return found
 
 
 MISSED = 0.5  # a replay ratio below this share of `experience.replay_ratio` is reported as missed
-ENOUGH = 20  # updates that are needed to judge a replay ratio
-ENTIRE = 0.75  # a learner with at least this share of the time has a processor, or is busy
-LOST = 0.5  # greedy play is reported as worse if it loses this share of what was learned,
-NOTABLE = 0.1  # this share of the return in training,
-ERRORS = 3.0  # and this many standard errors
+ENOUGH = 20  # minimum updates to judge a replay ratio
+ENTIRE = 0.75  # from this share of the time on, a learner counts as busy, or as having a processor
+# Greedy play is reported as worse if it loses more than all three of:
+LOST = 0.5  # this share of the improvement in training,
+NOTABLE = 0.1  # this share of the training return,
+ERRORS = 3.0  # and this many standard errors.
 
 
 def _worse_greedily(summary: RunSummary) -> Iterator[str]:
@@ -188,12 +189,12 @@ def _worse_greedily(summary: RunSummary) -> Iterator[str]:
     if worse:
         name, greedy, training = worse[0]
         others = len(worse) - 1
-        more = f" (so did {others} more)" if others else ""
+        more = f" (similar for {others} more)" if others else ""
         yield (
-            f"{name} earned {number(greedy)} an episode in greedy play, and {number(training)} in "
-            f"training, where actions are drawn{more}; a run with --run.evaluate_sampled true is "
-            f"judged by these, and of this one remuda evaluate {summary.files.path} --sampled "
-            "measures that"
+            f"{name} returned {number(greedy)} per episode in greedy play, but {number(training)} "
+            f"in training, where actions are sampled{more}. To evaluate this run with sampling: "
+            f"remuda evaluate {summary.files.path} --sampled; for new runs, set "
+            "--run.evaluate_sampled true"
         )
 
 
@@ -230,17 +231,17 @@ def _missed_ratios(summary: RunSummary) -> Iterator[str]:
         if newest is None or newest < MISSED * ratio:
             why = _why_missed(summary)
         else:
-            why = f"it was so before the run was resumed, and is {number(newest)} since then"
+            why = f"this was before the run was resumed; since then the ratio is {number(newest)}"
         yield (
-            f"{names} trained on {number(reached)} samples a step at most, and "
-            f"policy.experience.replay_ratio asks for {number(ratio)}: {why}"
+            f"{names} trained on at most {number(reached)} samples per step, but "
+            f"policy.experience.replay_ratio is {number(ratio)}: {why}"
         )
 
 
 def _ratio_since_resume(
     summary: RunSummary, starts: Mapping[str, int], saves_replay: bool
 ) -> float | None:
-    """Return the smallest replay ratio of policies in the last session; None: it is the first."""
+    """Return the smallest replay ratio since the last resume; None: the run was not resumed."""
     earlier = [record for record in summary.records if record.seconds <= summary.earlier]
     if not earlier or len(earlier) == len(summary.records):
         return None
@@ -261,41 +262,41 @@ def _ratio_since_resume(
 
 
 def _why_missed(summary: RunSummary) -> str:
-    """Explain why learners fell behind in the last session, by their processor and busy time."""
-    waiting = "policy.experience.on_full wait, by which the game waits for them,"
-    had = [
+    """Explain from busy and processor time why learners fell behind in the last session."""
+    waiting = "policy.experience.on_full wait, which makes the game wait for them,"
+    shares = [
         share
         for role, share in summary.ending.get("processors", {}).items()
         if role.startswith("learner")
     ]
     busy = busy_share(summary.records, summary.earlier)
-    if not had or not busy:
+    if not shares or not busy:
         return (
             "the learners did not keep up with the game. Fewer or smaller policies, learners.nice "
             f"0, or {waiting} help"
         )
-    busy, share = min(busy / len(had), 1.0), sum(had) / len(had)
+    busy, share = min(busy / len(shares), 1.0), sum(shares) / len(shares)
     if share < ENTIRE * busy:
         return (
             f"the learners trained for {busy:.0%} of the time, and had a processor for "
-            f"{share / busy:.0%} of that: the rest went to the game and to other programs. Fewer "
-            "or smaller policies, learners.nice 0, a machine that does less besides, or "
+            f"{share / busy:.0%} of that: the game and other programs used the rest. Fewer "
+            "or smaller policies, learners.nice 0, a less busy machine, or "
             f"{waiting} help"
         )
     if busy > ENTIRE:
         return (
             f"the learners trained for {busy:.0%} of the time and had a processor: their updates "
-            "take longer than the game leaves them. Smaller networks or batches, more "
-            f"learners.processes where there are cores, or {waiting} help"
+            "take longer than the game's steps allow. Smaller networks or batches, more "
+            f"learners.processes if there are free cores, or {waiting} help"
         )
     return (
-        f"the learners trained for {busy:.0%} of the time only: they began late, were restarted, "
-        "or waited for something; see their logs"
+        f"the learners trained for only {busy:.0%} of the time: they started late, were "
+        "restarted, or waited; see their logs"
     )
 
 
 def busy_share(records: Sequence[Record], since: float = 0.0) -> float | None:
-    """Return the mean number of learners that trained at a time, from so many seconds on."""
+    """Return the mean number of policies in training at a time, from `since` seconds on."""
     seconds = [0.0, *(record.seconds for record in records)]
     shares = []
     for record, (start, end) in zip(records, pairwise(seconds), strict=True):

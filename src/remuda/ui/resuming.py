@@ -1,4 +1,4 @@
-"""Offer to resume an unfinished run when the same command is entered again."""
+"""Offers to resume an unfinished run when the same command is entered again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from remuda.errors import RemudaError
 
 
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
-    """Return the newest unfinished run of this configuration if the user wants to resume it."""
+    """Return the newest unfinished run of this configuration if the user agrees to resume it."""
     path = find_unfinished(config, base)
     if path is None:
         return None
-    found = f"{path} was started by the same command and not finished ({_progress(path)})"
+    found = f"{path} was started by the same command and has not finished ({_progress(path)})"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(
             f"{found}; to resume it: remuda train --resume {path}, or the same command with "
@@ -34,13 +34,13 @@ def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:
 
 
 def resume_at_once(config: Config, base: Path = Path("runs")) -> Path | None:
-    """Return the run that `--resume auto` continues; None: begin a new one."""
+    """Return the run that `--resume auto` continues; None: start a new run."""
     named = config.run.directory
     if named is not None:
         return named if continues(RunDirectory(named), print) else None
     path = find_unfinished(config, base)
     if path is not None:
-        print(f"{path} was started by the same command and not finished ({_progress(path)})")
+        print(f"{path} was started by the same command and has not finished ({_progress(path)})")
     return path
 
 
@@ -70,7 +70,7 @@ def _progress(path: Path) -> str:
 
 
 def without_directory(config: Config) -> dict[str, Any]:
-    """Return all settings of a run but its directory."""
+    """Return all settings of a run except its directory."""
     tree = config.resolved()
     tree["run"]["directory"] = None
     return tree

@@ -17,10 +17,10 @@ from remuda.evaluation import way_of
 from remuda.ui.numbers import clock, number, percent, rate
 from remuda.ui.tables import open_table, population_line
 
-LATE = 5.0  # seconds without a heartbeat after which a role is shown as late
-WIDEST = 24  # characters of a name that is not broken
+LATE = 5.0  # seconds without a heartbeat after which a role is shown in red
+WIDEST = 24  # names up to this length are not wrapped
 STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
-TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # columns of texts
+TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # left-aligned columns
 
 
 def current_status(run: RunDirectory) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def _headline(path: Path, status: dict[str, Any]) -> Text:
         state = Text(f"ended: {status['ended']}", "bold")
     else:
         way = way_on(RunDirectory(path))
-        state = Text(f"not running: its coordinator {coordinator} is gone; {way}", "bold red")
-    seen = f"  (seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
+        state = Text(f"not running: its coordinator {coordinator} has died; {way}", "bold red")
+    seen = f"  (last seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
     return Text.assemble(str(path), f"  {status['schedule']}  ", state, (seen, "dim"))
 
 

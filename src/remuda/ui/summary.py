@@ -32,13 +32,13 @@ class PolicySummary:
     name: str
     evaluated_return: float | None = None  # mean over the episodes of the evaluation
     standard_error: float | None = None
-    training_return: float | None = None  # over its last tenth, with exploration
+    training_return: float | None = None  # mean over the last tenth of the turns, with exploration
     episodes: int = 0
     updates: int = 0
     version: int = 0
     staleness: float | None = None  # mean over all updates
     replay_ratio: float | None = None
-    member: MemberRecord | None = None  # its record in a population whose seats are dealt
+    member: MemberRecord | None = None  # its record in a population that deals seats
     scripted: str = ""  # the scripted policy of its seat (`env.scripted`); empty: none
 
     @property
@@ -48,13 +48,13 @@ class PolicySummary:
 
     @property
     def rating(self) -> str:
-        """Its rating and uncertainty in words."""
+        """Its rating and uncertainty as text."""
         found = self.member
         return NOTHING if found is None else f"{found.rating:.1f} ± {found.uncertainty:.1f}"
 
     @property
     def evaluated(self) -> str:
-        """The return of the evaluation in words."""
+        """The evaluated return and its standard error as text."""
         return with_error(self.evaluated_return, self.standard_error)
 
 
@@ -74,7 +74,7 @@ class EpisodeMetric:
 
     @property
     def evaluated_words(self) -> str:
-        """The mean of the evaluation in words."""
+        """The evaluated mean and its standard error as text."""
         return with_error(self.evaluated, self.standard_error)
 
 
@@ -103,7 +103,7 @@ class RunSummary:
 
     @property
     def way_configured(self) -> str:
-        """How policies are to play by the configuration; an older evaluation may differ."""
+        """How the configuration evaluates policies; an older evaluation may differ."""
         return WAYS[bool((self.config.get("run") or {}).get("evaluate_sampled"))]
 
     @property
@@ -113,7 +113,7 @@ class RunSummary:
 
 
 def read_run(path: Path) -> RunSummary:
-    """Read the results of a run; missing or damaged files are a `RunDirectoryError`."""
+    """Read the results of a run; raise a `RunDirectoryError` if files are missing or damaged."""
     files = RunDirectory.open(path)
     ending, config = files.read_summary(), read_config(files.config)
     damaged: list[int] = []
@@ -151,10 +151,10 @@ def _policies(
     evaluated = evaluation.get("policies") or evaluation.get("agents", {})
     trained = records[-1].playing if records else {}
     members = records[-1].members if records else {}
-    away = [name for name in evaluation.get("policies", {}) if name not in trained]
-    # Policies that are absent at the end keep the order of the beginning.
+    absent = [name for name in evaluation.get("policies", {}) if name not in trained]
+    # Policies that are absent at the end keep their initial order.
     order = {name: at for at, name in enumerate(records[0].playing if records else ())}
-    listed = sorted([*trained, *away], key=lambda name: order.get(name, len(order)))
+    listed = sorted([*trained, *absent], key=lambda name: order.get(name, len(order)))
     for name in listed or evaluated:
         found = evaluated.get(name, {})
         mean, error = _finite(found.get("mean")), _finite(found.get("standard_error"))
@@ -176,20 +176,20 @@ def _policies(
             weighted_mean([(x, n) for _, x, n in staleness]),
             last.replay_ratio,
             members.get(name),
-            # In a population a scripted policy is a member.
+            # In a population, a scripted policy is a member instead.
             str(scripted.get(name, "")) if not members else "",
         )
 
 
 def returns(records: Sequence[Record], policy: str) -> Iterator[tuple[int, float, int]]:
-    """Yield turns, mean return and number of episodes of each interval with an episode's end."""
+    """Yield turns, mean return and number of episodes of each interval with finished episodes."""
     return _intervals(records, policy, "mean_return", "episodes")
 
 
 def _intervals(
     records: Sequence[Record], policy: str, value: str, count: str
 ) -> Iterator[tuple[int, float, int]]:
-    """Yield turns, a known value, and how far a count rose, of each interval."""
+    """Yield turns, the value, and the increase of `count` for each interval with a value."""
     before = 0
     for record in records:
         numbers = record.policies.get(policy)
@@ -201,7 +201,7 @@ def _intervals(
 
 
 def weighted_mean(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Return the mean of the first of each pair, weighted by the second; None: no pairs."""
+    """Return the mean of values from (value, weight) pairs; None: no pairs."""
     if not pairs:
         return None
     return sum(x * weight for x, weight in pairs) / sum(weight for _, weight in pairs)
@@ -213,10 +213,15 @@ def _finite(value: float | None) -> float | None:
 
 DEPTH = 3  # levels of directories that are searched for runs
 BESIDE = 71
-"""Characters of all columns beside the path. In a narrower terminal the game is left out: most
-paths name it."""
-LONGEST = 18  # characters of a game's name that are shown
-TRACES = ("metrics.jsonl", "checkpoints", "summary.json", "status.json")  # a run has some
+"""Characters of all columns except the path. A narrower terminal leaves out the game, which most
+paths contain."""
+LONGEST = 18  # maximum characters shown of a game's name
+TRACES = (
+    "metrics.jsonl",
+    "checkpoints",
+    "summary.json",
+    "status.json",
+)  # each run has some of these
 
 
 @dataclass(frozen=True)
@@ -227,8 +232,8 @@ class FoundRun:
     game: str = NOTHING
     last: float | None = None  # the time of its last activity (Unix time)
     turns: int | None = None
-    state: str = ""  # how it ended, or that it is running
-    best: float | None = None  # best mean return over its agents, of a checkpoint or the end
+    state: str = ""  # how it ended, or `is running`
+    best: float | None = None  # best mean return over its agents, of a checkpoint or at the end
     damaged: str = ""  # the files that could not be read, and why
 
     def as_summary(self) -> dict[str, Any]:
@@ -237,7 +242,7 @@ class FoundRun:
 
 
 def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
-    """Return the run directories in a directory, itself included, sorted by path."""
+    """Return the run directories in a directory, including itself, sorted by path."""
     if (base / "config.yaml").is_file() or any((base / name).exists() for name in TRACES):
         return [base]
     if depth == 0:
@@ -252,12 +257,12 @@ def find_runs(base: Path, depth: int = DEPTH) -> list[Path]:
 def list_runs(base: Path) -> list[FoundRun]:
     """Return the runs in a directory, the most recently active last."""
     if not base.is_dir():
-        raise RunDirectoryError(f"there is no directory {base}; name the one that runs are in")
+        raise RunDirectoryError(f"there is no directory {base}; name the directory of the runs")
     return sorted(map(summarise, find_runs(base)), key=lambda run: (run.last or 0.0, str(run.path)))
 
 
 def summarise(path: Path) -> FoundRun:
-    """Return a short summary of a run, with all that is not damaged."""
+    """Return a short summary of a run from its undamaged files."""
     files, faults = RunDirectory(path), []
     found: dict[str, Any] = {"last": _modified(path)}
     try:
@@ -267,7 +272,7 @@ def summarise(path: Path) -> FoundRun:
     running = files.is_running()
     found["state"] = "is running" if running else "did not end in order"
     if not files.status.exists() and not files.summary.exists() and not running:
-        found["state"] = "did not begin"
+        found["state"] = "did not start"
     for read in (_by_status, _by_summary):
         try:
             found |= read(files, running)
@@ -279,11 +284,11 @@ def summarise(path: Path) -> FoundRun:
 
 
 def _best_of(measured: Mapping[str, Any] | None, best: Mapping[str, Any] | None) -> float | None:
-    """Return the best of the last evaluation and the best checkpoint, if both played one way."""
+    """Return the better of the last evaluation and the best checkpoint, if comparable."""
     agents = (measured or {}).get("agents", {}).values()
     means = [each["mean"] for each in agents if each.get("episodes") != 0]
     found = [] if best is None else [float(best["mean_return"])]
-    if means and None not in means:  # None: some return was not finite
+    if means and None not in means:  # None: a return was not finite
         found = [*(found if way_of(best) == way_of(measured) else ()), sum(means) / len(means)]
     return max(filter(math.isfinite, found), default=None)
 
@@ -296,7 +301,7 @@ def _game_of(path: Path) -> str:
         raise RunDirectoryError(f"{path} is damaged: it is empty")
     game = tree.get("game", Config.model_fields["game"].default)
     if not isinstance(game, str):
-        raise RunDirectoryError(f"{path} is damaged: its game is {game!r}, and no name")
+        raise RunDirectoryError(f"{path} is damaged: its game is {game!r}, not a name")
     return game
 
 
@@ -311,7 +316,7 @@ def _by_status(files: RunDirectory, running: bool) -> dict[str, Any]:
 
 
 def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
-    """Read the summary; while the run is running, it is of an earlier session."""
+    """Read the summary, unless the run is running: then the summary is of an earlier session."""
     if not files.summary.exists() or running:
         return {}
     summary = files.read_summary()
@@ -327,27 +332,29 @@ def _modified(path: Path) -> float | None:
 
 
 def _fault(path: Path, error: Exception) -> str:
-    """Return an error in one line, without the directory, which is printed beside it."""
+    """Return an error in one line, without the run directory, which is printed next to it."""
     words = " ".join(str(error).split()) or type(error).__name__
     return words.replace(f"{path}{os.sep}", "")
 
 
 def print_runs(base: Path, runs: Sequence[FoundRun], console: Console | None = None) -> None:
-    """Print a table of runs, then a line for each that is damaged."""
+    """Print a table of runs, then a line for each damaged run."""
     console = console or Console()
     if not runs:
         console.print(Text(f"there is no run in {base}"))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     longest = max(len(_short(run.path, base)) for run in runs)
-    least = min(longest, console.width * 3 // 8)
-    wide = console.width >= least + BESIDE
-    table.add_column("path", overflow="fold", min_width=least)
+    narrowest = min(longest, console.width * 3 // 8)
+    wide = console.width >= narrowest + BESIDE
+    table.add_column("path", overflow="fold", min_width=narrowest)
     if wide:
         table.add_column("game", style="bold", no_wrap=True, max_width=LONGEST)
     for heading in ("last active", "turns", "best return"):
         table.add_column(heading, justify="right", no_wrap=True)
-    ended = None if console.width >= 140 else 11  # otherwise rich shortens the paths
+    ended = (
+        None if console.width >= 140 else 11
+    )  # in a narrow terminal, rich would shorten the paths
     table.add_column("ended", overflow="fold", min_width=8, max_width=ended)
     for run in runs:
         style = "red" if run.damaged else ""

@@ -29,12 +29,12 @@ POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])  # smallest and la
 
 
 class MatchProgress:
-    """The progress of a tournament on standard error: a bar in a terminal, else plain lines."""
+    """The progress of a tournament on standard error: a bar in a terminal, or plain lines."""
 
     def __init__(
         self, game: str, stopped: Callable[[], bool], console: Console | None = None
     ) -> None:
-        self.done = self.wanted = 0  # matches that are over, and that are to be played
+        self.done = self.wanted = 0  # finished and requested matches
         self._game, self._stopped = game, stopped
         self._description = game
         self._console = console or Console(stderr=True)
@@ -69,18 +69,18 @@ class MatchProgress:
         self._plain.close()
 
     def __call__(self, done: int, wanted: int) -> None:
-        """Show the matches that are over, and those wanted."""
+        """Show the finished and the requested matches."""
         self.done, self.wanted = done, wanted
         if self._bar is None:
             self._plain(f"tournament of {self._game}", done, wanted)
             return
         task = self._bar.tasks[0]
         rate = f"{task.speed:,.0f}/s" if task.speed else ""
-        what = f"{self._game}: the last matches" if self._stopped() else self._description
-        self._bar.update(self._task, completed=done, total=wanted, rate=rate, description=what)
+        label = f"{self._game}: finishing matches" if self._stopped() else self._description
+        self._bar.update(self._task, completed=done, total=wanted, rate=rate, description=label)
 
     def look(self, found: Look) -> None:
-        """Show the answer after a round, and its least certain part."""
+        """Show the result after a round, and its least sure part."""
         answer = f"{found.words}: {in_words(found.sure)}"
         if self._bar is None:
             print(
@@ -96,12 +96,12 @@ class MatchProgress:
 
 
 def print_tournament(game: str, found: Tournament, console: Console | None = None) -> None:
-    """Print the matrix of mean returns: each row plays among agents of each column."""
+    """Print the matrix of mean returns of the row entrant among agents of the column entrant."""
     console = console or Console()
     known = found.means[~np.isnan(found.means)]
     size = float(np.abs(known).max(initial=0.0))
     decimals = 0 if size >= 1000 else 1 if size >= 10 else 2
-    least, most = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     heads, labels, with_errors = _columns(found, decimals, console.width)
     cells = [
         [
@@ -109,33 +109,33 @@ def print_tournament(game: str, found: Tournament, console: Console | None = Non
                 found.means[row, column],
                 found.errors[row, column] if with_errors else None,
                 decimals,
-                (found.means[row, column] - least) / (most - least) if most > least else 0.5,
+                (found.means[row, column] - low) / (high - low) if high > low else 0.5,
             )
             for column in range(len(heads))
         ]
         for row in range(len(labels))
     ]
-    about = f"{game}: return of an agent of the row, when all others are of the column"
-    for agent, who in found.scripted.items():
-        about += f"; {agent} is {who} in every match"
+    about = f"{game}: mean return of the row's policy when all other agents play the column's"
+    for agent, policy in found.scripted.items():
+        about += f"; {agent} is {policy} in every match"
     console.print(Text(about))
     for columns in _folded(heads, labels, cells, console.width):
         table = table_of("", *(Text(heads[column]) for column in columns), no_wrap=True)
         for label, row in zip(labels, cells, strict=True):
             table.add_row(Text(label), *(row[column] for column in columns))
         console.print(table)
-    count = f"{found.episodes:,} episodes for each pair and seat"
+    count = f"{found.episodes:,} episodes per pair and seat"
     if found.matches is not None and (found.cut or not found.episodes):
         why = f"{found.cut}: " if found.cut else ""
         apart = ~np.eye(len(found.matches), dtype=np.bool_) | (found.episodes > 0)
         ends = dict.fromkeys(f"{end(found.matches[apart]):,}" for end in (np.min, np.max))
-        count = f"{why}{' to '.join(ends)} matches in each cell"
+        count = f"{why}{' to '.join(ends)} matches per cell"
     count += "; ± standard error" if with_errors else "; standard errors with --format json"
     console.print(f"[dim]{count}[/]")
     if found.until is not None:
         console.print(Text(_known(found.until)), soft_wrap=True)
     if found.directory is not None:
-        console.print(Text(f"kept in {found.directory}", "dim"), soft_wrap=True)
+        console.print(Text(f"saved in {found.directory}", "dim"), soft_wrap=True)
 
 
 def _known(look: Look) -> str:
@@ -154,7 +154,7 @@ GAP = 3  # characters between two columns
 def _columns(
     found: Tournament, decimals: int, width: int
 ) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return headings and labels that fit (numbers, if names are too long), and if errors do."""
+    """Return headings and labels that fit (numbers for long names), and whether errors fit."""
     means = [f"{mean:.{decimals}f}" for mean in found.means.flat]
     errors = [f"±{error:.{decimals}f}" for error in found.errors.flat]
     names = list(found.entrants)
