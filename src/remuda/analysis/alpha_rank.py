@@ -1,14 +1,14 @@
-"""Alpha-rank: how strategies fare in the long run of an evolution by mutation and selection.
+"""Alpha-rank: a ranking of strategies by evolution through mutation and selection.
 
-Populations of m individuals play one strategy each. Now and then a mutant with another strategy
-appears, and spreads or dies out before the next one; the stationary distribution of this chain is
-the ranking (Omidshafiei et al. 2019, "alpha-Rank: Multi-Agent Evaluation by Evolution"). It needs
-no choice among equilibria, and exists for any number of roles.
+Each population of m individuals plays one strategy. Rarely, a mutant with another strategy
+appears; it takes over or dies out before the next mutant. The stationary distribution of this
+chain is the ranking (Omidshafiei et al. 2019, "alpha-Rank: Multi-Agent Evaluation by Evolution").
+It is unique, so no equilibrium must be selected, and it is defined for any number of roles.
 
-The probabilities that a mutant spreads reach down to exp(-m * alpha * gap), far below what a double
-holds. So they are logarithms here, and the distribution is worked out without a subtraction
-(Grassmann, Taksar and Heyman 1985, "Regenerative analysis and steady state distributions"): no
-selection intensity overflows, and small masses have as many digits as great ones.
+Fixation probabilities go down to exp(-m * alpha * gap), which underflows a double. This module
+therefore works with logarithms, and computes the distribution without subtractions (Grassmann,
+Taksar and Heyman 1985, "Regenerative analysis and steady state distributions"). No selection
+intensity overflows, and small masses are as precise as large ones.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from remuda.kernels import njit
 from remuda.types import Numbers
 
 POPULATION = 50  # individuals of a population: m
-LOST = -1000.0  # for log(0): exp of it is below any double, and it is finite
+LOST = -1000.0  # represents log(0): finite, and its exp underflows to 0
 MOST_PROFILES = 2000  # states of a chain: 500 take a second at one intensity, and 2000 a minute
 STEPS = 60  # doublings of the intensity before a sweep gives up
 RELATIVE, ABSOLUTE = 1e-5, 1e-8  # masses have settled if the next intensity changes them by less
-ROUNDING = 1e-12  # a sweep does not wait for differences below this share of the greatest payoff
-NEGLIGIBLE = 40.0  # exp(-40) is less than the last digit of a double
+ROUNDING = 1e-12  # a sweep ignores differences below this share of the largest payoff difference
+NEGLIGIBLE = 40.0  # 1 + exp(-40) rounds to 1 in a double
 
 
 @dataclass(frozen=True)
 class AlphaRank(Summary):
-    """The masses that strategies have in the long run."""
+    """The stationary distribution over strategies."""
 
     masses: Numbers  # [n] by strategy of a symmetric game, or [n_1, ..., n_R]; they add up to 1
-    alpha: float  # the intensity of selection; `inf`: its limit, by the response graph
+    alpha: float  # the intensity of selection; `inf`: the limit, computed from the response graph
     population: int  # m
-    settled: bool | None = None  # whether greater intensities change nothing; None: unknown
+    settled: bool | None = None  # whether higher intensities change nothing; None: unknown
 
     @property
     def by_role(self) -> tuple[Numbers, ...]:
@@ -52,13 +52,14 @@ class AlphaRank(Summary):
 def alpha_rank(
     payoffs: npt.ArrayLike, alpha: float | None = None, population: int = POPULATION
 ) -> AlphaRank:
-    """Rank the strategies of a symmetric game, or the choices of all roles of another one.
+    """Rank the strategies of a symmetric game, or the strategy profiles of any other game.
 
     - `payoffs`: [n, n] the row's payoffs of a symmetric game, one population; or [R, n_1, ..., n_R]
       the payoffs of R roles, a population each.
     - `alpha`: the intensity of selection; `inf`: its limit; None: raised until masses settle.
-    - `population`: m, individuals of a population. In the limit a mutant that earns as much spreads
-      with 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete information").
+    - `population`: m, individuals of a population. In the limit a mutant with an equal payoff takes
+      over with probability 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete
+      information").
     """
     if alpha is None:
         return sweep(payoffs, population).last
@@ -70,25 +71,25 @@ def alpha_rank(
 
 @dataclass(frozen=True)
 class Sweep(Summary):
-    """The masses at one intensity of selection after another, each twice the one before."""
+    """The masses at a series of selection intensities, each twice the previous one."""
 
     alphas: Numbers  # [A] the intensities
     masses: Numbers = field(repr=False)  # [A, n] or [A, n_1, ..., n_R]
-    settled: bool  # whether the last two are alike
+    settled: bool  # whether the last two distributions are equal within tolerance
     population: int  # m
 
     @property
     def last(self) -> AlphaRank:
-        """The masses at the greatest intensity."""
+        """The masses at the highest intensity."""
         return AlphaRank(self.masses[-1], float(self.alphas[-1]), self.population, self.settled)
 
 
 def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
     """Raise the intensity of selection until the masses settle.
 
-    It starts where the greatest difference of payoffs begins to matter, and doubles until two
-    distributions are alike and the least difference matters too. Neither the scale of payoffs nor
-    one outlier ends it early.
+    The sweep starts where the largest payoff difference begins to matter. It doubles the intensity
+    until two distributions agree and the smallest difference matters too. Neither the scale of the
+    payoffs nor one outlier ends it early.
     """
     array = _checked(payoffs, population)
     least, greatest = _gaps(array)
@@ -107,9 +108,9 @@ def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
 def fixation(payoffs: npt.ArrayLike, alpha: float, population: int = POPULATION) -> Numbers:
     """Return the logarithm of the probability that a single mutant takes over: [n, n].
 
-    Row s is the strategy of the population, column r that of the mutant; a strategy against itself
-    is -inf. It is (1 - exp(-u)) / (1 - exp(-m u)) with u = alpha * (what the mutant earns more than
-    the other strategy when they meet), 1 / m where u is 0 (Omidshafiei et al. 2019).
+    Row s is the strategy of the population, column r that of the mutant; the diagonal is -inf. The
+    probability is (1 - exp(-u)) / (1 - exp(-m u)), or 1 / m for u = 0. Here u = alpha * (the
+    mutant's payoff less the other strategy's when the two meet) (Omidshafiei et al. 2019).
 
     `payoffs`: [n, n] the row's payoffs of a symmetric game.
     """
@@ -123,19 +124,19 @@ def fixation(payoffs: npt.ArrayLike, alpha: float, population: int = POPULATION)
 
 
 def _log_spread(gains: Numbers, alpha: float, population: int) -> Numbers:
-    """Return the logarithm of the closed form in `fixation`, by what the mutant earns more."""
+    """Return the logarithm of the closed form in `fixation`; `gains`: the mutant's advantage."""
     if math.isinf(alpha):
         return np.where(gains > 0.0, 0.0, np.where(gains < 0.0, LOST, -math.log(population)))
     u = alpha * gains
     size = np.where(np.abs(u) > 1e-14, np.abs(u), 1.0)
     spread = np.log(-np.expm1(-size)) - np.log(-np.expm1(-population * size))
-    # For u < 0: multiply above and below by exp(u) and exp(m u), which leaves no exp of |u|.
+    # For u < 0: multiply numerator and denominator by exp(u) and exp(m u); no exp of |u| is left.
     spread = np.where(u < 0.0, spread - (population - 1) * size, spread)
     return np.where(np.abs(u) > 1e-14, spread, -math.log(population))
 
 
 def _log_rates(array: Numbers, alpha: float, population: int) -> Numbers:
-    """Return [P, P] logarithms of the rates between states; their common factor does not matter."""
+    """Return [P, P] log rates between states, up to a common factor."""
     if array.ndim == 2:
         return fixation(array, alpha, population)
     shape = array.shape[1:]
@@ -163,12 +164,12 @@ def _masses(log_rates: Numbers, array: Numbers) -> Numbers:
 def log_stationary(log_rates: Numbers) -> Numbers:
     """Return the logarithm of the stationary distribution of a chain, up to a constant: [P].
 
-    States are eliminated one by one, the last first, and the flow through them is added to the
-    rates between the others; then they return in reverse order (Grassmann, Taksar and Heyman 1985).
-    Without subtractions no digits are lost.
+    States are eliminated from last to first; the flow through each is added to the rates between
+    the others. They are restored in reverse order (Grassmann, Taksar and Heyman 1985). Without
+    subtractions no precision is lost.
 
-    `log_rates`: [P, P] from row to column; -inf: none; the diagonal is ignored. Every state must
-    lead to every other in the end.
+    `log_rates`: [P, P] from row to column; -inf: no transition; the diagonal is ignored. Every
+    state must be reachable from every other.
     """
     rates = log_rates.copy()
     count = len(rates)
@@ -198,7 +199,7 @@ def log_stationary(log_rates: Numbers) -> Numbers:
 
 
 def _gaps(array: Numbers) -> tuple[float, float]:
-    """Return the least and the greatest difference that selection can see; 0: there is none."""
+    """Return the smallest and largest payoff differences that drive selection; 0 if none."""
     if array.ndim > 2:
         sizes = [
             np.diff(np.sort(of_role, axis=role), axis=role) for role, of_role in enumerate(array)

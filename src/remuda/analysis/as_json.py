@@ -19,7 +19,7 @@ def as_json(values: npt.ArrayLike) -> Any:
 
 
 def figures(value: float, digits: int = 3) -> str:
-    """Return a number with so many significant digits, and large ones whole: `12,346`."""
+    """Return a number with `digits` significant digits; large numbers in full: `12,346`."""
     if 10.0**digits - 0.5 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
@@ -35,7 +35,7 @@ class Summary:
 
 
 def tree_as_json(value: Any) -> Any:
-    """Return plain data of a value and all that it holds; None: not finite, or unknown."""
+    """Return plain data of a value and its contents; None: not finite, or unknown."""
     if isinstance(value, np.ndarray) and value.dtype.kind != "f":
         return value.tolist()
     if isinstance(value, np.ndarray | float):

@@ -1,11 +1,11 @@
-"""Distances between policies by their distributions of actions, on the same states.
+"""Distances between policies: how much their action distributions differ on the same states.
 
 Discrete actions: the Jensen-Shannon distance (Endres and Schindelin 2003, "A new metric for
-probability distributions"), the root of the divergence in bits. Continuous actions: the Hellinger
-distance between Gaussians with independent dimensions, as their Jensen-Shannon divergence has no
-closed form. Both are metrics in [0, 1]: 0 for equal policies, 1 for policies without a common
-action. Both are f-divergences, so an invertible change of the actions that both policies share,
-such as squashing by tanh, does not change them.
+probability distributions"), the square root of the divergence in bits. Continuous actions: the
+Hellinger distance between Gaussians with independent dimensions, as their Jensen-Shannon divergence
+has no closed form. Both are metrics in [0, 1]: 0 for equal policies, 1 for policies without a
+common action. Both are f-divergences, so an invertible transform of the actions shared by both
+policies, such as tanh squashing, does not change them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ TOLERANCE = 1e-3  # allowed error of a sum of float32 probabilities
 
 @dataclass(frozen=True)
 class BehaviourDistances:
-    """Distances between the actions of policies, with intervals."""
+    """Distances between the action distributions of policies, with intervals."""
 
     distances: Numbers  # [N, N] between 0 and 1
-    intervals: Numbers  # [2, N, N] by resampling whole episodes; NaN where there is a single one
-    mean: float  # of all pairs
+    intervals: Numbers  # [2, N, N] by resampling whole episodes; NaN if there is only one
+    mean: float  # over all pairs
     mean_interval: tuple[float, float]
     level: float
 
@@ -59,9 +59,9 @@ def jensen_shannon(
 ) -> BehaviourDistances:
     """Return Jensen-Shannon distances between policies with discrete actions.
 
-    - `probabilities`: [N, S, A] of the actions, by policy and state.
-    - `episodes`: [S] the episode of each state; whole episodes are resampled, since their states
-      are alike. None: each state by itself.
+    - `probabilities`: [N, S, A] by policy, state and action.
+    - `episodes`: [S] the episode of each state. Whole episodes are resampled, since their states
+      are correlated. None: each state is resampled independently.
     """
     p = np.asarray(probabilities, np.float64)
     if p.ndim != 3 or min(p.shape) < 1:
@@ -132,7 +132,7 @@ def _over_states(
     draws: int,
     level: float,
 ) -> BehaviourDistances:
-    """Return average squared distances [pairs, S] over states, and over resampled ones."""
+    """Return root mean squared distances over states, and over resampled states."""
     check_level(level)
     check_draws(draws)
     states = squared.shape[1]
@@ -158,7 +158,7 @@ def _over_states(
 def _resampled(
     episodes: npt.ArrayLike | None, states: int, rng: np.random.Generator, draws: int
 ) -> Numbers | None:
-    """Return [draws, S] how often each state is drawn; None: there is one episode only."""
+    """Return [draws, S] how often each state is drawn; None: there is only one episode."""
     array = np.arange(states) if episodes is None else np.asarray(episodes)
     if array.shape != (states,):
         raise UsageError(f"episodes are {array.shape}; they must be [states], ({states},)")

@@ -1,8 +1,8 @@
-"""Estimates from noisy payoffs, with bias correction, intervals and a null distribution.
+"""Estimates from noisy payoffs: bias correction, intervals and null distributions.
 
-Sums of squares and maxima come out larger in noisy numbers than in exact ones: equal policies look
-diverse, a front looks farther out than it is. An estimate therefore comes with its value corrected
-for that bias, an interval, and what the same number of matches gives where all policies are equal.
+Noise inflates sums of squares and maxima: equal policies look diverse, a Pareto front looks too
+good. An estimate therefore comes with its bias-corrected value, an interval, and the values that
+the same number of matches yields if all policies are equal.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Plain = dict[str, Any]
 class Estimate(Summary):
     """A value estimated from noisy numbers."""
 
-    value: float  # at the means; on average too large where noise adds to it
-    corrected: float  # without the bias that resampling shows, within the bounds
+    value: float  # at the means; biased upwards if noise inflates it
+    corrected: float  # less the bootstrap estimate of the bias, clipped to the bounds
     interval: tuple[float, float]
     """The basic bootstrap interval of `corrected` (Davison and Hinkley 1997, chapter 2)."""
     null_interval: tuple[float, float] = (float("nan"), float("nan"))  # of equal policies
@@ -46,7 +46,7 @@ def estimate_from(
 ) -> Estimate:
     """Build an estimate from the values of samples.
 
-    `drawn`: [draws] by the formula of `unbiased`; `null`: [draws] of `value` if all policies were
+    `drawn`: [draws] by the formula of `unbiased`; `null`: [draws] of `value` if all policies are
     equal.
     """
     check_level(level)
@@ -59,7 +59,7 @@ def estimate_from(
     if null is not None:
         null_low, null_high = np.quantile(null, ends[::-1])
         null_interval = (float(null_low), float(null_high))
-        # What rounding makes of equal numbers counts as equal.
+        # Values that differ only by rounding count as equal.
         as_large = null >= value - 1e-9 * max(abs(value), 1.0)
         null_share = float((1 + as_large.sum()) / (1 + len(null)))
     return Estimate(
@@ -100,8 +100,8 @@ def estimate(
 def all_equal(payoffs: Payoffs) -> Payoffs:
     """Return the game in which all strategies of the first role are equal, with the same noise.
 
-    In a symmetric game all means become equal; else each mean is the one over the first role's
-    strategies.
+    In a symmetric game all means become equal; otherwise each mean becomes the mean over the first
+    role's strategies.
     """
     payoffs.check_whole()
     if payoffs.symmetric:

@@ -1,11 +1,11 @@
 """Correlated and coarse correlated equilibria of games of any number of roles.
 
 A joint distribution of all roles' strategies is a correlated equilibrium if no role gains by
-departing after it learns its own strategy (Aumann 1974, "Subjectivity and correlation in randomized
-strategies"), and a coarse one if no role gains by departing before it learns its strategy (Moulin
-and Vial 1978, "Strategically zero-sum games"). Both make polytopes: the largest welfare is found by
-a linear program, and the largest entropy, which is unique, by Newton's method (Ortiz, Schapire and
-Kakade 2007, "Maximum entropy correlated equilibria").
+deviating after it learns its own strategy (Aumann 1974, "Subjectivity and correlation in randomized
+strategies"). It is a coarse correlated equilibrium if no role gains by deviating before that
+(Moulin and Vial 1978, "Strategically zero-sum games"). Both sets are polytopes. A linear program
+finds the largest welfare, and Newton's method the largest entropy, which is unique (Ortiz, Schapire
+and Kakade 2007, "Maximum entropy correlated equilibria").
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from remuda.errors import UsageError
 from remuda.types import Numbers
 
 Choice = Literal["entropy", "welfare"]
-ENOUGH = 1e-9  # the largest regret of an answer, by the range of the payoffs
-SIZE = 10_000_000  # joint strategies times departures; more take minutes and many gigabytes
+ENOUGH = 1e-9  # largest regret of a solution, relative to the range of the payoffs
+SIZE = 10_000_000  # joint strategies times deviations; more take minutes and many gigabytes
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Correlated:
 
     joint: Numbers  # [n_1, ..., n_R] probabilities
     values: Numbers  # [R] the roles' payoffs
-    regret: Numbers  # [R] the gain of each role's best departure; computed from the payoffs
+    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
     entropy: float  # of `joint`, in nats
     coarse: bool
     note: str = ""  # a remark on the solution; often empty
@@ -52,10 +52,10 @@ class Correlated:
 def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Correlated:
     """Return the correlated equilibrium with the largest entropy, or one with the largest welfare.
 
-    If the largest entropy is not found to within a regret of 1e-9 of the payoffs' range, the answer
-    has the largest welfare, and its note says so.
+    If no distribution of largest entropy is found with a regret below 1e-9 of the payoff range, the
+    solution has the largest welfare, and its note says so.
 
-    `payoffs`: [R, n_1, ..., n_R]; `coarse`: roles depart before they learn their strategy.
+    `payoffs`: [R, n_1, ..., n_R]; `coarse`: roles deviate before they learn their strategy.
     """
     game = as_payoffs(payoffs)
     if choose not in get_args(Choice):
@@ -80,16 +80,15 @@ def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = Fal
 
 
 def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
-    """Return the losses of departures by joint strategy: [K, n_1 * ... * n_R].
+    """Return the losses of deviations by joint strategy: [K, n_1 * ... * n_R].
 
-    In an equilibrium their expectations are at least 0. Rows are pairs of a role and a strategy
-    that it might play instead; if not coarse, also of its recommended strategy. `payoffs`: [R, n_1,
-    ..., n_R].
+    In an equilibrium their expectations are at least 0. If coarse, each row is a role and an
+    alternative strategy; otherwise also the recommended strategy. `payoffs`: [R, n_1, ..., n_R].
     """
     shape = payoffs.shape[1:]
     found = []
     for role, size in enumerate(shape):
-        # [n_role, ...]: what is lost by playing another strategy in each cell.
+        # [n_role, ...]: the loss in each cell from playing another strategy.
         instead = np.moveaxis(payoffs[role], role, 0)
         for other in range(size):
             lost = payoffs[role] - np.expand_dims(instead[other], role)

@@ -1,7 +1,7 @@
 """Find cycles of strategies in which each beats the next.
 
-An edge leads from a strategy to one that it surely beats: its margin is above 0 and noise does not
-explain it.
+An edge leads from a strategy to one that it beats significantly: its margin is above 0, and noise
+does not explain it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from remuda.analysis.transitivity import margin_variances
 from remuda.errors import UsageError
 from remuda.types import Bools, Numbers
 
-ROUNDING = 1e-9  # margins below this share of the greatest count as 0
+ROUNDING = 1e-9  # margins below this share of the largest count as 0
 
 
 @dataclass(frozen=True)
 class Cycle(Summary):
-    """Strategies of which each beats the next, and the last the first."""
+    """A cycle of strategies: each beats the next, and the last beats the first."""
 
-    names: tuple[str, ...]  # [L] from the one that comes first among all strategies
-    margins: Numbers  # [L] by how much each beats the next: half of the difference of their payoffs
+    names: tuple[str, ...]  # [L] starting at the strategy with the lowest index
+    margins: Numbers  # [L] of each over the next: half the difference of their payoffs
     intervals: Numbers = field(repr=False)  # [2, L] of the margins, at the level of `cycles`
 
     @property
     def weakest(self) -> float:
-        """The least margin: the strength of the cycle."""
+        """The smallest margin: the strength of the cycle."""
         return float(self.margins.min())
 
     def as_summary(self) -> dict[str, Any]:
@@ -42,12 +42,12 @@ class Cycle(Summary):
 
 @dataclass(frozen=True)
 class Cycles(Summary):
-    """The cycles of a game among sure edges."""
+    """The cycles of a game, formed by significant edges."""
 
-    edges: int  # number of pairs in which one surely beats the other
+    edges: int  # number of pairs with a significant winner
     pairs: int  # number of pairs that met
     groups: tuple[tuple[str, ...], ...]  # strongly connected sets of strategies, the largest first
-    strongest: Cycle | None  # the shortest cycle among those with the greatest least margin
+    strongest: Cycle | None  # the shortest of the cycles with the largest minimum margin
     triangles: tuple[Cycle, ...]  # the strongest cycles of three, the strongest first
     num_triangles: int  # number of all cycles of three
     level: float  # the probability that all edges are right (`joint`), or each of them
@@ -55,19 +55,20 @@ class Cycles(Summary):
 
 
 def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: int = 10) -> Cycles:
-    """Find the cycles of a symmetric game among sure edges.
+    """Find the cycles of a symmetric game, formed by significant edges.
 
-    Pairs that never met have no edge. An edge is sure by a two-sided t test of the margin.
+    Pairs that never met have no edge. A two-sided t test of the margin decides whether an edge is
+    significant.
 
-    `joint`: test all edges together (Bonferroni), so that any named cycle exists with this
-    probability; else each alone, and some of many edges are wrong.
+    `joint`: test all edges together (Bonferroni): with probability `level`, every cycle found
+    exists. Otherwise each edge is tested separately, and some of many edges are wrong.
     """
     check_level(level)
     if most < 0:
         raise UsageError(f"most: it is 0 or more; this is {most}")
     of_pairs, half = _margins(payoffs, level, joint)
     scale = float(np.nanmax(np.abs(of_pairs), initial=0.0))
-    beats = of_pairs > half + ROUNDING * scale  # NaN: they never met
+    beats = of_pairs > half + ROUNDING * scale  # False for NaN: the pair never met
     triangles, number = _triangles(of_pairs, beats, most)
 
     def named(cycle: list[int]) -> Cycle:
@@ -90,7 +91,7 @@ def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: i
 
 
 def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numbers]:
-    """Return the margins [n, n] and half of their intervals; NaN: they never met."""
+    """Return the margins [n, n] and the half-widths of their intervals; NaN: they never met."""
     if not payoffs.symmetric:
         raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
     apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
@@ -104,7 +105,7 @@ def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numb
 
 
 def _groups(beats: Bools) -> list[list[int]]:
-    """Return the strongly connected components of two strategies or more, the largest first."""
+    """Return the strongly connected components of at least two strategies, the largest first."""
     _, labels = csgraph.connected_components(
         sparse.csr_matrix(beats), directed=True, connection="strong"
     )
@@ -116,10 +117,10 @@ def _groups(beats: Bools) -> list[list[int]]:
 
 
 def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
-    """Return the cycle with the greatest least margin; ties: the shortest, then the first.
+    """Return the cycle with the largest minimum margin; ties: the shortest, then the first.
 
-    Halving finds the greatest margin up to which the edges contain a cycle; the cycles there all
-    have an edge of just that margin.
+    Bisection finds the largest threshold at which the edges still contain a cycle. All cycles at
+    this threshold contain an edge with exactly that margin.
 
     `of_pairs`: [n, n] margins; `beats`: [n, n] the edges.
     """
@@ -135,14 +136,14 @@ def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
             high = middle
     strong = beats & (of_pairs >= levels[low])
     through = [
-        _way(strong, int(other), int(one))
-        for one, other in np.argwhere(strong & (of_pairs == levels[low]))
+        _way(strong, int(column), int(row))
+        for row, column in np.argwhere(strong & (of_pairs == levels[low]))
     ]
     return min((_turned(way) for way in through if way), key=lambda way: (len(way), way))
 
 
 def _way(beats: Bools, one: int, other: int) -> list[int]:
-    """Return the shortest path between two strategies, both included; empty: none."""
+    """Return the shortest path between two strategies, both included; empty: no path."""
     before = {one: one}
     edge = [one]
     while edge and other not in before:
@@ -162,27 +163,27 @@ def _way(beats: Bools, one: int, other: int) -> list[int]:
 
 
 def _turned(cycle: list[int]) -> list[int]:
-    """Return the same cycle from its least strategy on."""
-    begin = cycle.index(min(cycle))
-    return [*cycle[begin:], *cycle[:begin]]
+    """Return the same cycle, rotated to start at its lowest index."""
+    start = cycle.index(min(cycle))
+    return [*cycle[start:], *cycle[:start]]
 
 
 def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[int]], int]:
-    """Return the strongest cycles of three, and the number of all."""
+    """Return the strongest cycles of three, and the total number of such cycles."""
     kept: list[tuple[float, list[int]]] = []
     number = 0
-    for one in range(len(beats)):
-        second = one + 1 + np.flatnonzero(beats[one, one + 1 :])
-        third = one + 1 + np.flatnonzero(beats[one + 1 :, one])
-        at = np.argwhere(beats[np.ix_(second, third)])
+    for first in range(len(beats)):
+        after = first + 1 + np.flatnonzero(beats[first, first + 1 :])
+        before = first + 1 + np.flatnonzero(beats[first + 1 :, first])
+        at = np.argwhere(beats[np.ix_(after, before)])
         if not len(at):
             continue
         number += len(at)
-        two, three = second[at[:, 0]], third[at[:, 1]]
+        seconds, thirds = after[at[:, 0]], before[at[:, 1]]
         weakest = np.minimum(
-            np.minimum(of_pairs[one, two], of_pairs[two, three]), of_pairs[three, one]
+            np.minimum(of_pairs[first, seconds], of_pairs[seconds, thirds]), of_pairs[thirds, first]
         )
         for place in np.argsort(-weakest, kind="stable")[:most]:
-            kept.append((-float(weakest[place]), [one, int(two[place]), int(three[place])]))
+            kept.append((-float(weakest[place]), [first, int(seconds[place]), int(thirds[place])]))
         kept = sorted(kept)[:most]
     return [cycle for _, cycle in kept], number

@@ -1,9 +1,9 @@
-"""Measures of a population's diversity by the results of its policies.
+"""Measures of a population's diversity, based on the results of its policies.
 
-All come from the payoffs of a game of two roles: the policies in question are the strategies of the
-first role, compared by their results against those of the second. Noise makes equal policies look
-diverse, so functions of `Payoffs` return an estimate without that bias, and its null distribution
-(`remuda.analysis.bias`).
+All are computed from the payoffs of a game of two roles. The measured policies are the strategies
+of the first role, compared by their results against those of the second. Noise makes equal policies
+look diverse, so functions of `Payoffs` return an estimate without that bias, and its null
+distribution (`remuda.analysis.bias`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def expected_cardinality(
 
     trace(I - (L + I)^-1) with L = M M^T (Perez-Nieves et al. 2021, "Modelling behavioural diversity
     for learning in open-ended games"), where a row of M holds a policy's payoffs against each
-    opponent: between 0 and N. It depends on the unit of payoffs: a policy counts fully if its row
-    is long in units of `scale`.
+    opponent. The result is between 0 and N and depends on the unit of payoffs: a policy counts
+    fully if the norm of its row is large relative to `scale`.
 
     - `matrix`: [N, M] payoffs.
-    - `errors`: [N, M] standard errors, to remove the noise: it only adds the squared errors to the
-      diagonal of L. Remaining eigenvalues of either sign cancel.
+    - `errors`: [N, M] standard errors, whose squares are subtracted from the diagonal of L, to
+      remove the bias from noise. Positive and negative eigenvalues then cancel.
     """
     m = _matrix(matrix)
     if not (np.isfinite(scale) and scale > 0.0):

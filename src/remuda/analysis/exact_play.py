@@ -1,7 +1,7 @@
-"""Exact exploitability of trained policies, in games small enough to walk.
+"""Exact exploitability of trained policies, in games small enough to traverse.
 
 These are matrix games of one round, the games of `played_trees` (Kuhn and Leduc poker, tic-tac-toe)
-and small turn-based games of OpenSpiel. A best response answers the policy as it acts in
+and small turn-based games of OpenSpiel. The best response plays against the policy as it acts in
 evaluation: stochastic policies sample from their probabilities, Q-learners act greedily.
 """
 
@@ -31,7 +31,7 @@ from remuda.types import Array, Bools, Floats, Numbers
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-MOST_STATES = 50_000  # most states of an OpenSpiel game that is walked: some seconds
+MOST_STATES = 50_000  # largest OpenSpiel game that is traversed: takes some seconds
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class WalkedGame:
 
     tree: Tree  # of the game
     observe: Callable[[int], tuple[Array, Bools]]
-    """Returns a player's observations in its sets [I_p, *shape], and legal actions [I_p, A]."""
-    first: int = 0  # the run's action that is the tree's first
+    """Returns a player's observations by information set [I_p, *shape], legal actions [I_p, A]."""
+    first: int = 0  # the run's action number of the tree's action 0
 
     def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
-        """Return a policy's probabilities on one seat: [I_p, A]."""
+        """Return a policy's action probabilities in one seat: [I_p, A]."""
         return probabilities(spec, weights, *self.observe(player))[:, self.first :]
 
 
 def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
-    """Return the tree of a run's game; None: it cannot be walked, or has wrappers."""
-    if type(env) is MatrixEnv:  # one that is derived from it may have other rules
+    """Return the tree of a run's game; None: it cannot be traversed, or has wrappers."""
+    if type(env) is MatrixEnv:  # a subclass may have other rules
         return _matrix_game(env)
     if type(env) is OpenSpielEnv:
         return _open_spiel_game(env)
@@ -67,7 +67,7 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
 
 
 def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
-    """Return a one-round game; with several, observations do not determine the history."""
+    """Return a one-round game; with more rounds, observations do not determine the history."""
     if env.rounds > 1:
         return None
     tree = flatten(MatrixGame(*np.moveaxis(env.payoffs.astype(np.float64), 2, 0)))
@@ -75,20 +75,20 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
     def observe(player: int) -> tuple[Array, Bools]:
         size = env.agents[player].observation_space.shape
         assert size is not None
-        seen = np.zeros((1, *size), np.float32)
-        seen[:, 0] = 1.0
-        return seen, np.ones((1, env.payoffs.shape[player]), np.bool_)
+        observations = np.zeros((1, *size), np.float32)
+        observations[:, 0] = 1.0
+        return observations, np.ones((1, env.payoffs.shape[player]), np.bool_)
 
     return WalkedGame(tree, observe)
 
 
 def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
-    """Return a turn-based game; simultaneous moves would become turns that the run lacks."""
+    """Return a turn-based game; as a tree, simultaneous moves would become turns."""
     if env.moves_together:
         return None
     try:
         tree = flatten(OpenSpielGame(env.name), MOST_STATES)
-    except UsageError:  # it cannot be walked
+    except UsageError:  # it cannot be traversed
         return None
 
     @cache
@@ -105,8 +105,8 @@ def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
 class ExactExploitability:
     """Exact exploitability by policy."""
 
-    found: Mapping[str, Exploitability]  # by policy, or by the names of those that play together
-    not_measured: Mapping[str, str]  # by policy, why it is missing
+    found: Mapping[str, Exploitability]  # by policy, or by the names of policies that play together
+    not_measured: Mapping[str, str]  # reasons by policy
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""

@@ -1,10 +1,10 @@
 """All extreme equilibria of a small game of two roles, degenerate or not.
 
-The best replies of a role make a polytope of the other role's mixtures, and the equilibria that no
-others lie around are pairs of vertices of both polytopes at which every strategy is unused or a
-best reply (Mangasarian 1964, "Equilibrium points of bimatrix games"; Avis, Rosenberg, Savani and
-von Stengel 2010, "Enumeration of Nash equilibria for two-player games"). The vertices come from
-the enumeration of supports: of each size, the strategies in use and as many best replies.
+The best replies of a role form a polytope of the other role's mixtures. The extreme equilibria are
+pairs of vertices of both polytopes at which every strategy is unused or a best reply (Mangasarian
+1964, "Equilibrium points of bimatrix games"; Avis, Rosenberg, Savani and von Stengel 2010,
+"Enumeration of Nash equilibria for two-player games"). The vertices are found by enumerating
+supports: for each size, the strategies in use and as many best replies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Labels = npt.NDArray[np.uint64]
 
 EQUAL: Final = 1e-9  # payoffs closer than this, relative to their range, are equal
 SINGULAR: Final = 1e-11  # a pivot below this is zero
-STRATEGIES: Final = 60  # most strategies of both roles: each is a bit of a word
+STRATEGIES: Final = 60  # most strategies of both roles together: each is a bit of a uint64
 
 
 def number_of_bases(rows: int, columns: int) -> int:
@@ -32,7 +32,7 @@ def number_of_bases(rows: int, columns: int) -> int:
 
 @njit(cache=True)
 def _next(chosen: Integers, size: int, most: int) -> bool:
-    """Advance to the next subset of `size` numbers below `most`; False: this was the last."""
+    """Advance to the next subset of `size` numbers below `most`; False: there is no next."""
     place = size - 1
     while place >= 0 and chosen[place] == most - size + place:
         place -= 1
@@ -46,7 +46,7 @@ def _next(chosen: Integers, size: int, most: int) -> bool:
 
 @njit(cache=True)
 def _solve(system: Numbers, size: int) -> bool:
-    """Solve a system [size, size + 1] in place, into its last column; False: it is singular."""
+    """Solve a system [size, size + 1] in place, into its last column; False: singular."""
     for k in range(size):
         best = k
         for row in range(k + 1, size):
@@ -71,7 +71,7 @@ def _solve(system: Numbers, size: int) -> bool:
 
 @njit(cache=True)
 def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, np.uint64]:
-    """Return whether a point satisfies all limits, and its tight ones (as of `_vertices`)."""
+    """Return whether a point satisfies all limits, and the bits of its tight ones (`_vertices`)."""
     rows, count = limits.shape
     label = np.uint64(0)
     for i in range(count):
@@ -94,8 +94,8 @@ def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, n
 def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
     """Enumerate the vertices of {p >= 0, limits p <= 1} except 0, and return their number.
 
-    Some are found repeatedly. `limits`: [K, N] above 0; `found`: [most, N] to fill; `labels`:
-    [most] to fill: bit i for p_i = 0, bit N + k for a tight row k.
+    Vertices may repeat. `limits`: [K, N] above 0. `found` [most, N] and `labels` [most] are filled
+    in; a label has bit i set for p_i = 0, and bit N + k for a tight row k.
     """
     rows, count = limits.shape
     total = 0
@@ -156,14 +156,14 @@ def pairs(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
     rows, columns = a.shape
     of_row, row_labels = vertices(b.T.copy())
     of_column, column_labels = vertices(a.copy())
-    # A column's labels begin with its own strategies; the row's own come first here.
+    # A column label starts with the column's own strategies; move the row's strategies first.
     low = (column_labels >> np.uint64(columns)) & np.uint64((1 << rows) - 1)
     high = column_labels & np.uint64((1 << columns) - 1)
     turned = low | (high << np.uint64(rows))
     full = np.uint64((1 << (rows + columns)) - 1)
-    ones, others = [], []
+    row_indices, column_indices = [], []
     for place, label in enumerate(row_labels):
-        for other in np.flatnonzero((turned | label) == full):
-            ones.append(place)
-            others.append(int(other))
-    return of_row[ones], of_column[others]
+        for column in np.flatnonzero((turned | label) == full):
+            row_indices.append(place)
+            column_indices.append(int(column))
+    return of_row[row_indices], of_column[column_indices]

@@ -1,4 +1,4 @@
-"""Read payoffs that another program wrote: tables (CSV) and arrays (NPZ)."""
+"""Read payoffs written by other programs: tables (CSV) and arrays (NPZ)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MATCHES = ("row", "column", "row_return", "column_return")
 def read_file(path: Path) -> Payoffs:
     """Read payoffs from a table (`.csv`) or from arrays (`.npz`).
 
-    A table of payoffs has no uncertainty and counts as known exactly; it is a symmetric game where
-    rows and columns have the same names. So is the array `matrix` of an NPZ file. A list of matches
-    has its uncertainty. An NPZ file may also hold `errors` [n, m] of the means, with `counts` [n,
-    m] of matches.
+    A table of payoffs counts as exact. It is a symmetric game if rows and columns have the same
+    names. The same holds for the array `matrix` of an NPZ file. A list of matches has its own
+    uncertainty. An NPZ file may also contain `errors` [n, m] of the means, and `counts` [n, m] of
+    matches.
     """
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
@@ -67,7 +67,7 @@ def _read_csv(path: Path) -> Payoffs:
 
 
 def _clean(word: str) -> str:
-    """Return a word in one line, without terminal control characters."""
+    """Return text in one line, without terminal control characters."""
     if not word.isprintable():
         word = "".join(c if c.isprintable() else " " if c.isspace() else "" for c in word)
     return word.strip()
@@ -94,7 +94,7 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
             raise UsageError(
                 f"{path}, line {number}: {len(line)} values for {len(lines[0])} columns"
             )
-    who = [(line[at[0]], line[at[1]]) for line in lines[1:]]
+    seats = [(line[at[0]], line[at[1]]) for line in lines[1:]]
     returns = np.array(
         [
             _numbers(path, number, (line[at[2]], line[at[3]]), 2)
@@ -107,9 +107,9 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
     ):
         if wrong.any():
             raise UsageError(f"{path}, line {int(wrong.any(1).argmax()) + 2}: a return {what}")
-    names = list(dict.fromkeys(name for pair in who for name in pair))
+    names = list(dict.fromkeys(name for pair in seats for name in pair))
     place = {name: number for number, name in enumerate(names)}
-    places = np.array([[place[name] for name in pair] for pair in who])
+    places = np.array([[place[name] for name in pair] for pair in seats])
     sums = np.zeros((6, len(names), len(names)))
     add_up(places, returns, np.arange(2), True, False, sums)
     return from_sums(names, sums, True, len(places))
@@ -147,7 +147,7 @@ def _names(path: Path, arrays: dict[str, Array], what: str, size: int) -> list[s
 
 
 def _of_matrix(path: Path, rows: Sequence[str], columns: Sequence[str], matrix: Numbers) -> Payoffs:
-    """Return known payoffs, symmetric if rows and columns have the same names."""
+    """Return exact payoffs, symmetric if rows and columns have the same names."""
     _check(path, matrix)
     if sorted(rows) != sorted(columns):
         return exact(matrix, names=(rows, columns))
@@ -163,7 +163,7 @@ def _with_errors(
     matrix: Numbers,
     arrays: dict[str, Array],
 ) -> Payoffs:
-    """Return means with standard errors, of a symmetric or a zero-sum game."""
+    """Return means with standard errors, for a symmetric or zero-sum game."""
     counts = arrays.get("counts")
     if counts is None or counts.shape != matrix.shape or arrays["errors"].shape != matrix.shape:
         raise UsageError(f"{path}: `errors` and `counts` must be there, both {matrix.shape}")

@@ -1,4 +1,4 @@
-"""Payoffs from a ledger of matches, however long it is: read in pieces, and added up once."""
+"""Payoffs from a ledger of matches of any length: read in chunks in a single pass."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from remuda.population.ledger import BIRTH, LONGEST_HEADER, MATCH, parse_header,
 from remuda.population.records import PolicyRef
 from remuda.types import Array, Integers
 
-PIECE = 1 << 18  # records that are read at once: some tens of megabytes
-KEY = 1 << 40  # versions are less than this: policy and version make one number
-LIVE, FORMER = -1, -2  # instead of a version: a policy that learns, one replaced by a birth since
+PIECE = 1 << 18  # records read at a time: some tens of megabytes
+KEY = 1 << 40  # above any version: policy and version are packed into one number
+LIVE, FORMER = -1, -2  # in place of a version: a live policy; a live policy that a birth replaced
 
 
 @dataclass(frozen=True)
 class LedgerReader:
-    """The matches of a ledger on disk, piece by piece."""
+    """The matches of a ledger on disk, read in chunks."""
 
     path: Path
     policies: tuple[str, ...]  # their names, by the numbers in the records
     seats: int
     kind: np.dtype
     begin: int  # bytes before the first record
-    end: int  # the end of the last whole record, as the file was when it was opened
+    end: int  # the end of the last complete record when the file was opened
 
     @staticmethod
     def open(path: Path) -> LedgerReader:
-        """Read what the ledger says of itself."""
+        """Read the ledger's header."""
         try:
             with open_stream(path) as file:
                 line = file.readline(LONGEST_HEADER)
@@ -54,9 +54,9 @@ class LedgerReader:
         return PolicyRef(self.policies[policy], version - 1)
 
     def pieces(self, present: bool = False) -> Iterator[Array]:
-        """Return the records of matches that are over, some at a time.
+        """Yield the records of finished matches in chunks.
 
-        `present`: a policy in whose place another was born since has the version `FORMER`.
+        `present`: a policy that a later birth replaced has the version `FORMER`.
         """
         born = self.births if present else None
         for first, records in self._records():
@@ -71,7 +71,7 @@ class LedgerReader:
             yield matches
 
     def generations(self) -> Iterator[tuple[Array, Array]]:
-        """Pairs in order: a birth's record, or none, and the matches until the next birth."""
+        """Yield pairs in order: a birth's record, or none, and the matches until the next birth."""
         for _, records in self._records():
             both = records[np.isin(records["kind"], (MATCH, BIRTH))]
             for part in np.split(both, np.flatnonzero(both["kind"] == BIRTH)):
@@ -80,7 +80,7 @@ class LedgerReader:
 
     @cached_property
     def births(self) -> Integers:
-        """The record number of the last birth in each policy's place; -1: none."""
+        """The record number of the last birth in each policy's slot; -1: no birth."""
         found = np.full(len(self.policies), -1, np.int64)
         for first, records in self._records():
             for place in np.flatnonzero(records["kind"] == BIRTH).tolist():
@@ -103,7 +103,7 @@ class LedgerReader:
         return matches
 
     def _records(self) -> Iterator[tuple[int, Array]]:
-        """All records, some at a time, and the number of the first of these."""
+        """Yield all records in chunks, each with the number of its first record."""
         with open_stream(self.path) as file:
             file.seek(self.begin)
             first, count = 0, (self.end - self.begin) // self.kind.itemsize
@@ -132,16 +132,16 @@ def read_payoffs(
     """Return the payoffs between the members of a population, from its ledger.
 
     Every two seats that took part in a match are a meeting of their members. A live policy is one
-    member, whatever version acted; each of its frozen copies is another. The live ones come first,
-    then the copies, by policy and version. Where one policy was born in the place of another,
-    results from before the birth are ignored.
+    member, whatever version acted; each of its frozen copies is another. Live members come first,
+    then copies, by policy and version. If a birth replaced a policy, earlier results of its slot
+    are ignored.
 
-    - `symmetric`: whether seats are pooled; else the earlier seat of a meeting is the first role.
-    - `sides`: by seat, the number of its team: teammates do not meet, and a seat of side -1 meets
+    - `symmetric`: pool the seats; otherwise the earlier seat of a meeting is the first role.
+    - `sides`: by seat, the number of its team. Teammates do not meet, and a seat of side -1 meets
       no other. Empty: all meet.
     - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
-    - `most`: limit of members: the live ones, then the newest copies. None: all; memory grows with
-      the square of their number.
+    - `most`: maximum number of members: the live ones, then the newest copies. None: all; memory
+      grows with the square of their number.
     """
     if most is not None and most < 1:
         raise UsageError(f"most: there must be one policy at least; this is {most}")
@@ -175,7 +175,7 @@ def check_sides(sides: Sequence[int], seats: int) -> Integers:
 
 
 def _number_of_matches(places: Integers, sides: Integers) -> int:
-    """In how many matches [M, seats] two who are looked at sat on two sides."""
+    """Return the number of matches [M, seats] with selected members on two different sides."""
     there = places >= 0
     lowest = np.where(there, sides, sides.max() + 1).min(1)
     highest = np.where(there, sides, sides.min() - 1).max(1)
@@ -183,21 +183,21 @@ def _number_of_matches(places: Integers, sides: Integers) -> int:
 
 
 def keys_of(matches: Array) -> Integers:
-    """[M, seats] one number for each member; that of a live policy comes before its copies'."""
+    """Return a number for each member [M, seats]; a live policy's comes before its copies'."""
     keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
     return keys
 
 
 def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
-    """Return the indices of newborns in `keys`, and of their parents; -1: none.
+    """Return the indices of newborns in `keys`, and of their parents; -1: unknown.
 
-    `keys`: [N] of members, as of `keys_of`, in order.
+    `keys`: [N] of members, as of `keys_of`, sorted.
     """
     places = {key: place for place, key in enumerate(keys.tolist())}
     found = []
     for record in births:
         own, parent = int(record["policy"][0]) * KEY, int(record["oldest"][0]) * KEY
-        # The record has the version that was copied, of a frozen copy or of a live policy.
+        # `newest` is the version that was copied, from a frozen copy or a live policy.
         frozen = places.get(parent + int(record["newest"][0]) + 1, -1)
         if own in places:
             found.append((places[own], frozen if frozen >= 0 else places.get(parent, -1)))
@@ -205,13 +205,13 @@ def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
 
 
 def _members(reader: LedgerReader) -> Integers:
-    """[N] the keys of all members, in order; of those that took part in a match."""
+    """Return [N] the sorted keys of all members that took part in a match."""
     live = np.zeros(len(reader.policies), np.bool_)
     frozen: Integers = np.zeros(0, np.int64)
     for matches in reader.pieces(present=True):
         took_part = ~np.isnan(matches["returns"])
         version = np.where(took_part, matches["version"], FORMER)
-        # Most are live, and of these there are few: they are marked, and only copies are sorted.
+        # Most entries are the few live policies: mark those, and sort only the copies.
         live[matches["policy"][version == LIVE]] = True
         is_frozen = version > LIVE
         if is_frozen.any():
@@ -226,7 +226,7 @@ def _chosen(
     keep: Callable[[PolicyRef], bool] | None,
     most: int | None,
 ) -> Integers:
-    """Places in `keys` of those who are looked at: the live ones, then the copies."""
+    """Return the indices in `keys` of the selected members: live ones, then copies."""
     refs = [reader.ref(key) for key in keys]
     places = [place for place, ref in enumerate(refs) if keep is None or keep(ref)]
     live = [place for place in places if not refs[place].is_frozen]

@@ -1,6 +1,6 @@
 """Equilibria of games of two roles: all of a small game, one of a larger one.
 
-Every answer is checked: its regret is computed from the payoffs.
+The regret of every solution is computed from the payoffs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.types import Integers, Numbers
 EXACT = 1e-9  # the regret, relative to the range of a role's payoffs, that ends a search
 ENOUGH = 1e-7  # the largest relative regret of an equilibrium
 BASES = 1_000_000  # most pairs of supports enumerated: games of up to 11 by 11
-PERTURBATION = 1e-6  # relative change of payoffs for games whose own paths lead nowhere
+PERTURBATION = 1e-6  # relative change of the payoffs if no path in the game itself succeeds
 PERTURBED = 50  # perturbed games tried in a round
 LENGTHS = (1_000, 10_000, 1_000_000)  # most pivots of a path, by round; most paths are short
 
@@ -34,14 +34,14 @@ LENGTHS = (1_000, 10_000, 1_000_000)  # most pivots of a path, by round; most pa
 class BimatrixEquilibrium(Summary):
     """An equilibrium of two roles, or none."""
 
-    mixtures: tuple[Numbers, ...]  # of the row [n] and of the column [m]; empty: none was found
+    mixtures: tuple[Numbers, ...]  # of the row [n] and of the column [m]; empty: not found
     values: Numbers  # [2] payoffs
     regret: Numbers  # [2] computed from the payoffs
-    note: str  # how it was found, or why not
+    note: str  # how it was found, or why it was not
 
     @property
     def found(self) -> bool:
-        """True if there is an answer."""
+        """True if an equilibrium was found."""
         return bool(self.mixtures)
 
 
@@ -53,8 +53,8 @@ class AllEquilibria(Summary):
     columns: Numbers  # [E, m] mixtures of the column
     values: Numbers  # [E, 2] payoffs
     regrets: Numbers  # [E, 2] computed from the payoffs
-    components: Integers  # [E] mixtures of those with equal numbers are equilibria too
-    infinite: bool  # two share one role's mixture, so all mixtures between the other role's do
+    components: Integers  # [E] by equilibrium, the number of its connected component
+    infinite: bool  # two share one role's mixture: mixtures between their others are equilibria too
 
     def __len__(self) -> int:
         """Return E."""
@@ -88,17 +88,17 @@ def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
             f"a game of {shape[0]} by {shape[1]} strategies is too large to list all equilibria "
             f"(at most {STRATEGIES} strategies, and {BASES} pairs of supports); take `solve`"
         )
-    one, other = _positive(game)
-    rows, columns = pairs(one, other)
+    row_payoffs, column_payoffs = _positive(game)
+    rows, columns = pairs(row_payoffs, column_payoffs)
     regrets = np.array([regret(game, both) for both in zip(rows, columns, strict=True)])
     right = (regrets <= ENOUGH * _ranges(game)).all(1)
     rows, columns, regrets = rows[right], columns[right], regrets[right]
     order = np.lexsort(np.hstack([np.round(columns, 9), np.round(rows, 9)]).T[::-1])[::-1]
     rows, columns, regrets = rows[order], columns[order], regrets[order]
-    earned = np.array([values(game, both) for both in zip(rows, columns, strict=True)])
+    equilibrium_values = np.array([values(game, both) for both in zip(rows, columns, strict=True)])
     components = _components(rows, columns)
     infinite = len(set(components.tolist())) < len(components)
-    return AllEquilibria(rows, columns, earned, regrets, components, infinite)
+    return AllEquilibria(rows, columns, equilibrium_values, regrets, components, infinite)
 
 
 def _components(rows: Numbers, columns: Numbers) -> Integers:
@@ -118,12 +118,12 @@ def solve(
 ) -> BimatrixEquilibrium:
     """Search for an equilibrium of a game of two roles within a time limit.
 
-    Lemke and Howson's algorithm starts from every strategy in turn, then on slightly perturbed
-    payoffs, whose supports are tried in the original game. An answer has a regret of at most 1e-7
-    of the range of a role's payoffs, mostly of 1e-14.
+    The Lemke-Howson algorithm starts from every strategy in turn. Then it runs on slightly
+    perturbed payoffs, whose supports are tried in the original game. A solution has a regret of at
+    most 1e-7 of the range of a role's payoffs, mostly of 1e-14.
 
-    `a`, `b`: [n, m] payoffs of row and column; `symmetric`: both roles must mix alike, and `b` must
-    be `a.T`.
+    `a`, `b`: [n, m] payoffs of row and column; `symmetric`: both roles must use the same mixture,
+    and `b` must be `a.T`.
     """
     game = as_two_roles(a, b)
     if not seconds > 0.0 or not math.isfinite(seconds):
@@ -135,7 +135,7 @@ def solve(
             raise UsageError("payoffs: b must be a turned (a.T) where the game is symmetric")
         both = (game[0] + game[1].T) / 2.0
         game = np.stack([both, both.T])
-    complementary(np.ones((1, 1)), 0, 1, 0.0)  # so that compiling it is not in the time
+    complementary(np.ones((1, 1)), 0, 1, 0.0)  # compile it before the time limit starts
     ranges = _ranges(game)
     deadline = time.monotonic() + seconds
     best, least, how = None, math.inf, ""
@@ -156,25 +156,30 @@ def _candidates(
     game: Numbers, symmetric: bool, deadline: float
 ) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
     """Yield candidate mixtures, and how they were found."""
-    one, other = _positive(game)
-    labels = len(one) if symmetric else sum(one.shape)
+    row_payoffs, column_payoffs = _positive(game)
+    labels = len(row_payoffs) if symmetric else sum(row_payoffs.shape)
     rng = np.random.default_rng(0)
     for most in LENGTHS:
         for label in range(labels):
-            found = _path(one, other, symmetric, label, most, deadline)
+            found = _path(row_payoffs, column_payoffs, symmetric, label, most, deadline)
             if found is not None:
                 yield found, f"Lemke and Howson's algorithm, label {label}"
             if time.monotonic() > deadline:
                 return
         for attempt in range(PERTURBED):
-            noise = rng.uniform(0.0, PERTURBATION, (2, *one.shape))
+            noise = rng.uniform(0.0, PERTURBATION, (2, *row_payoffs.shape))
             noise[1] = noise[0].T if symmetric else noise[1]
             near = _path(
-                one + noise[0], other + noise[1], symmetric, attempt % labels, most, deadline
+                row_payoffs + noise[0],
+                column_payoffs + noise[1],
+                symmetric,
+                attempt % labels,
+                most,
+                deadline,
             )
             if near is not None:
                 yield near, "Lemke and Howson's algorithm with payoffs a little changed"
-                yield from _mended(one, other, symmetric, near)
+                yield from _mended(row_payoffs, column_payoffs, symmetric, near)
             if time.monotonic() > deadline:
                 return
 
@@ -182,7 +187,7 @@ def _candidates(
 def _mended(
     one: Numbers, other: Numbers, symmetric: bool, near: tuple[Numbers, Numbers]
 ) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
-    """Return the equilibrium on the supports of a perturbed game's, if there is one."""
+    """Yield the equilibrium on the supports of a perturbed game's equilibrium, if there is one."""
     row, column = near
     for_row = _on_supports(other.T, column, row)
     for_column = for_row if symmetric else _on_supports(one, row, column)
@@ -193,7 +198,7 @@ def _mended(
 def _path(
     one: Numbers, other: Numbers, symmetric: bool, label: int, most: int, deadline: float
 ) -> tuple[Numbers, Numbers] | None:
-    """Return the end of a path of Lemke and Howson's."""
+    """Return the equilibrium at the end of a Lemke-Howson path."""
     rows, columns = one.shape
     if symmetric:
         found = complementary(one, label, most, deadline)
@@ -211,10 +216,10 @@ def _path(
 
 
 def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers | None:
-    """Return the mixture [m] on a support to which those of `replies` are best responses.
+    """Return a mixture [m] on the same support that makes the strategies in `replies` best replies.
 
-    A linear program minimises how far they fall short of the best. `game`: [n, m] the other role's
-    payoffs; `replies`: [n]; `mixture`: [m].
+    A linear program minimises the shortfall of these replies from the best. `game`: [n, m] the
+    other role's payoffs; `replies`: [n]; `mixture`: [m].
     """
     used, best = mixture > EQUAL, replies > EQUAL
     count = int(used.sum())
@@ -244,13 +249,13 @@ def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers |
 
 
 def _ranges(game: Numbers) -> Numbers:
-    """Return [2] ranges of each role's payoffs; 1 where all are equal."""
+    """Return [2] the range of each role's payoffs; 1 if all are equal."""
     spans = game.max((1, 2)) - game.min((1, 2))
     return np.where(spans > 0.0, spans, 1.0)
 
 
 def _positive(game: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the payoffs of both roles rescaled to between 1 and 2."""
+    """Return the payoffs of both roles, rescaled to [1, 2]."""
     low = game.min((1, 2), keepdims=True)
     scaled = (game - low) / _ranges(game)[:, None, None] + 1.0
     return scaled[0], scaled[1]

@@ -1,9 +1,9 @@
 """Exact values and exploitability of strategies in Kuhn poker.
 
 A strategy of one player is an array [3, 2] of probabilities to bet: by its card (jack, queen, king)
-and by its decision. Player 0 decides at the start, and after it passed and the other bet; player 1
-after a pass, and after a bet. All numbers come from the tree of the game (`tree_games.KuhnPoker`);
-`policy` converts a strategy to a policy of that tree.
+and by its decision. Player 0 decides at the start, and again if it passed and player 1 bet. Player
+1 decides after a pass, or after a bet. All numbers come from the tree of the game
+(`tree_games.KuhnPoker`); `policy` converts a strategy to a policy of that tree.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def exploitability(first: Strategy, second: Strategy) -> float:
 def average(firsts: Sequence[Strategy], seconds: Sequence[Strategy]) -> tuple[Strategy, Strategy]:
     """Return the strategies equivalent to drawing one from each list for a whole game.
 
-    A player's second decision is weighted by how often it passed.
+    A player's second decision is weighted by its probability of passing first.
     """
     first, second = (
         strategy_of(player, mixture(tree(), player, [policy(player, one) for one in strategies]))
@@ -86,6 +86,6 @@ def summary(first: Strategy, second: Strategy) -> Mapping[str, float]:
 
 
 def _places(player: int) -> list[tuple[int, int]]:
-    """Return each information set's place in a strategy: card and decision."""
+    """Return each information set's index in a strategy: card and decision."""
     known = [cast(Known, one.key) for one in tree().information_sets[player]]
     return [(card, BEFORE[player].index(done)) for card, done in known]

@@ -1,9 +1,9 @@
-"""Lemke and Howson's algorithm: paths of pivots that end at an equilibrium.
+"""The Lemke-Howson algorithm: paths of pivots that end at an equilibrium.
 
-Lemke and Howson 1964, "Equilibrium points of bimatrix games"; here as one symmetric game of all
+Lemke and Howson 1964, "Equilibrium points of bimatrix games", as one symmetric game of all
 strategies of both roles (von Stengel 2002, "Computing equilibria for two-person games", section
-2.3), which also finds symmetric equilibria of symmetric games. Ties in the ratio test are broken
-lexicographically, so that no path runs in a circle (there, section 2.6).
+2.3). This form also finds symmetric equilibria of symmetric games. Ties in the ratio test are
+broken lexicographically, so no path cycles (section 2.6 there).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MORE: Final = 1  # the path continues
 LOST: Final = 2  # rounding errors spoiled the path
 PIVOT: Final = 1e-11  # entries of a column below this are zero
 TIE: Final = 1e-12  # ratios closer than this are equal
-WORK: Final = 2e7  # numbers changed, about, between two checks of the clock
+WORK: Final = 2e7  # approximate number of updated entries between two checks of the clock
 
 
 @njit(cache=True)
@@ -36,7 +36,7 @@ def _leaving(tableau: Numbers, column: int) -> int:
             count += 1
     if count == 0:
         return -1
-    # By the right side first, then by the inverse of the basis, column by column.
+    # Compare the right side first, then the inverse of the basis, column by column.
     for place in range(-1, size):
         if count == 1:
             break
@@ -59,8 +59,8 @@ def _follow(
 ) -> tuple[int, int]:
     """Pivot until the label is complete or a limit is reached: (outcome, entering variable).
 
-    `tableau`: [n, 2n + 1] of the columns of z, of the slacks, and the right side, changed in place;
-    `basis`: [n] the basic column of each row, changed in place.
+    `tableau`: [n, 2n + 1] columns of z, columns of the slacks, and the right side, changed in
+    place; `basis`: [n] the basic column of each row, changed in place.
     """
     size = tableau.shape[0]
     for _ in range(pivots):
@@ -85,8 +85,8 @@ def _follow(
 def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Numbers | None:
     """Find z >= 0 with C z <= 1 in which every z is zero or its row is tight: [n], not 0.
 
-    `matrix`: [n, n] C, nothing below zero, something above zero in every column; `deadline`: by
-    `time.monotonic`; the first part of a path is always done.
+    `matrix`: [n, n] C, nonnegative, with a positive entry in every column; `deadline`: by
+    `time.monotonic`, checked only after the first batch of pivots.
     """
     size = len(matrix)
     tableau = np.hstack([matrix, np.eye(size), np.ones((size, 1))])
@@ -99,7 +99,7 @@ def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Nu
             status, entering = _follow(tableau, basis, entering, label, now)
     if status != DONE:
         return None
-    # What rounding errors there are in the tableau, the system of its basis does not have.
+    # Solve again from the original columns of the basis: the tableau has rounding errors.
     columns = np.hstack([matrix, np.eye(size)])[:, basis]
     try:
         solved = np.linalg.solve(columns, np.ones(size))

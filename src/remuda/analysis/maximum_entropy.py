@@ -1,12 +1,12 @@
-"""The distribution of the largest entropy among those that keep some expectations at zero or above.
+"""The maximum-entropy distribution under the constraint that some expectations are at least zero.
 
-All polytopes of equilibria are of this form: {p: p >= 0, sum p = 1, G p >= 0}. The maximum of the
-entropy over one is unique, and treats strategies alike that the game does not tell apart.
+All polytopes of equilibria are of this form: {p: p >= 0, sum p = 1, G p >= 0}. The maximum-entropy
+distribution is unique, and treats equivalent strategies equally.
 
-First a linear program finds which probabilities can be positive and which of the expectations can
-be above zero. What cannot is fixed at zero: within the face that is left the maximum has a
-neighbourhood, and a primal-dual Newton method (Boyd and Vandenberghe 2004, "Convex optimization",
-section 11.7) converges to the last digits.
+First a linear program finds which probabilities and which expectations can be positive; the others
+are fixed at zero. In the remaining face the maximum is an interior point, so a primal-dual Newton
+method (Boyd and Vandenberghe 2004, "Convex optimization", section 11.7) converges to machine
+precision.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from remuda.types import Bools, Numbers
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 POSITIVE = 1e-9  # probabilities and expectations below this are zero
 TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
-"""Methods in order, with a bound of variables; rounding errors of one may spare the next."""
-CERTAIN = 1e-6  # variables that the linear program raises to nearly one can surely be positive
+"""Methods in order, with an upper bound of the variables, in case rounding errors make one fail."""
+CERTAIN = 1e-6  # variables that the linear program raises to almost 1 can certainly be positive
 ROUNDS = 5  # linear programs, at most; one is usual
-RANK = 1e-9  # singular values below this, by the largest, are zero
-EVEN = 1e-13  # as exactly do even probabilities keep the equalities, where they are the answer
-GAP = 1e-17  # slack by multiplier, on average, at which Newton's method ends
+RANK = 1e-9  # singular values below this, relative to the largest, are zero
+EVEN = 1e-13  # tolerance of the equalities for the uniform distribution to be the solution
+GAP = 1e-17  # mean product of slack and multiplier at which Newton's method ends
 STEPS = 200  # most steps of Newton's method; a dozen or three are usual
 
 
@@ -46,24 +46,24 @@ def solve_program(*program: Any) -> Any:
 
 @dataclass(frozen=True)
 class Face:
-    """The smallest face of {p: p >= 0, sum p = 1, G p >= 0} with all of it inside."""
+    """The smallest face of {p: p >= 0, sum p = 1, G p >= 0} that contains the whole polytope."""
 
     support: Bools  # [N] which probabilities are positive somewhere
     tight: Bools  # [K] which expectations are zero everywhere
-    inside: Numbers  # [N] a distribution in which all others are positive
+    inside: Numbers  # [N] a distribution with all other probabilities and expectations positive
 
 
 def find_face(
     gains: Numbers, possible: Bools | None = None, zero: Bools | None = None
 ) -> Face | None:
-    """Return which probabilities, and which expectations, can be positive; None: it was not found.
+    """Return which probabilities, and which expectations, can be positive; None: not found.
 
-    Mostly by one linear program: the polytope is the base of a cone, and in the cone every number
-    that can be positive can also be one.
+    One linear program is usually enough: the polytope is the base of a cone, and in the cone every
+    number that can be positive can also be one.
 
-    - `gains`: [K, N] the rows of G, of about one in size.
-    - `possible`: [N] which probabilities can be positive as far as is known; None: all.
-    - `zero`: [K] which expectations are known to be zero; None: none.
+    - `gains`: [K, N] the rows of G, scaled to about 1.
+    - `possible`: [N] the probabilities that may be positive; None: all.
+    - `zero`: [K] the expectations known to be zero; None: none is known.
     """
     rows, count = gains.shape
     possible = np.ones(count, np.bool_) if possible is None else possible
@@ -79,7 +79,7 @@ def find_face(
         inside += reached
         before = int(counting[0].sum() + counting[1].sum())
         counting = counting[0] & (reached <= POSITIVE), counting[1] & (inner @ reached <= POSITIVE)
-        # Of those that are rare, such as one strategy twice, a program may raise but a few.
+        # One program may raise only a few of the numbers that stay small, as with duplicates.
         if not partly or int(counting[0].sum() + counting[1].sum()) == before:
             break
     if not inside.any():
@@ -94,14 +94,14 @@ def find_face(
 def _reach(
     inner: sparse.csr_array, zero: Bools, of_p: Bools, of_rows: Bools
 ) -> tuple[Numbers, bool] | None:
-    """Return a distribution in which as much is positive as can be, and whether more may be.
+    """Return a distribution with as many positive entries as possible, and if more may exist.
 
     `inner`: [K, n] rows of G; `zero`: [K] which expectations must be zero; `of_p`: [n] which
     probabilities count; `of_rows`: [K] which expectations count.
     """
     count, rows = len(of_p), len(zero)
     eye, eyes = sparse.eye_array(count), sparse.eye_array(rows)
-    # Columns: p, then what of p counts, then what of the expectations counts.
+    # Columns: p, then the counted probabilities, then the counted expectations.
     limits = sparse.block_array([[-eye, eye, None], [-inner, None, eyes]], format="csr")
     fixed = sparse.hstack([inner[zero], sparse.csr_array((int(zero.sum()), count + rows))])
     counting = np.concatenate([of_p, of_rows]).astype(np.float64)
@@ -125,11 +125,11 @@ def _reach(
 
 
 def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | None:
-    """The distribution of the largest entropy with G p >= 0, and the dimension of its polytope.
+    """Return the maximum-entropy distribution with G p >= 0, and the dimension of its polytope.
 
     `gains`: [K, N] the rows of G.
 
-    Returns: [N], and 0 where there is only one such distribution; None: it was not found.
+    Returns: [N], and 0 if only one such distribution exists; None: not found.
     """
     sizes = np.abs(gains).max(1, initial=0.0)
     scaled = gains / np.where(sizes > 0.0, sizes, 1.0)[:, None]
@@ -200,7 +200,7 @@ def _newton(equal: Numbers, wanted: Numbers, above: Numbers, start: Numbers) -> 
                 break
             size *= 0.5
         else:
-            return point.p  # no progress: as near as rounding lets it; the caller verifies it
+            return point.p  # no progress: rounding allows no better; the caller verifies it
         point = tried
     return point.p
 
@@ -238,7 +238,7 @@ def _step(
 
 
 def _largest(point: _Point, step: _Point, equalities: int) -> float:
-    """Return the largest step, one at most, after which all that is positive stays so."""
+    """Return the largest step, at most 1, that keeps all positive numbers positive."""
     size = 1.0
     for old, change in (
         (point.p, step.p),

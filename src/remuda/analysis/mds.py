@@ -1,8 +1,8 @@
-"""A map of a population: policies as points of a plane, near each other where they are alike.
+"""A map of a population: policies as points of a plane, with similar policies near each other.
 
 Classical multidimensional scaling (Torgerson 1952, "Multidimensional scaling: theory and method";
-also principal coordinates, Gower 1966), and Procrustes alignment of one map to another, so that a
-population can be watched over time.
+also principal coordinates, Gower 1966). Procrustes alignment of one map to another shows a
+population over time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.analysis.payoff import Payoffs
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
-TIED = 1e-8  # values are equal that differ by less than this share of the largest
+TIED = 1e-8  # values that differ by less than this share of the largest are equal
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PolicyMap(Summary):
     """Policies as points in a picture."""
 
     positions: Numbers  # [N, dimensions] around their centre, the direction of most variance first
-    shares: Numbers  # [dimensions] of the sum of all eigenvalues' sizes (Mardia 1978)
+    shares: Numbers  # [dimensions] of the sum of all absolute eigenvalues (Mardia 1978)
     spread: Numbers = field(repr=False)  # [N, dimensions, dimensions] covariances of the positions
 
     @property
@@ -44,10 +44,10 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
         raise UsageError(f"distances are {found.shape}; they must be [N, N]")
     unknown = np.argwhere(~np.isfinite(found))
     if len(unknown):
-        one, other = unknown[0]
+        row, column = unknown[0]
         raise UsageError(
-            f"distances: that of {one} and {other} is {found[one, other]}, and {len(unknown)} are "
-            "not known in all; leave these policies out"
+            f"distances: that of {row} and {column} is {found[row, column]}, and {len(unknown)} "
+            "are not known in all; leave these policies out"
         )
     scale = float(np.abs(found).max())
     symmetric = np.allclose(found, found.T, atol=TIED * max(scale, 1e-300))
@@ -57,11 +57,11 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
 
 
 def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
-    """Place policies so that their distances in the picture match the given ones.
+    """Place policies so that their distances in the picture match `distances`.
 
-    Equal distances give equal pictures: signs and rotations among equal variances, which the
-    eigenvectors leave open, are fixed so that the first of the outermost policies has a positive
-    coordinate, and among these the most variance comes first.
+    Equal distances give equal pictures. Eigenvectors leave signs open, and rotations among equal
+    variances; these are fixed so that the outermost policy has a positive coordinate, on the
+    first of axes with equal variance. Ties go to the first such policy.
 
     `distances`: [N, N].
     """
@@ -89,10 +89,10 @@ def _map(squared: Numbers, dimensions: int) -> PolicyMap:
 
 
 def _canonical(values: Numbers, vectors: Numbers, kept: int) -> Numbers:
-    """Return the first `kept` eigenvectors, or a few more, so that they do not depend on how found.
+    """Return the first `kept` eigenvectors, or a few more, in a unique form.
 
-    Of each group of equal values the projector is unique; its columns, the longest first and made
-    orthogonal in turn, are the new vectors.
+    The projector of each group of equal eigenvalues is unique. The new vectors are its columns, the
+    longest first, each made orthogonal to the previous ones.
     """
     found = np.zeros_like(vectors)
     start = 0
@@ -123,9 +123,9 @@ def align(
     problem"), without scaling: distances do not change.
 
     - `positions`: [N, D] of the new map.
-    - `previous`: [M, D] of the map before.
+    - `previous`: [M, D] of the earlier map.
     - `pairs`: (index in the new map, index in the old) of the policies in both; None: all, in the
-      same order. One pair only moves the map, none leaves it.
+      same order. A single pair only moves the map, an empty list leaves it unchanged.
     """
     new, old = np.asarray(positions, np.float64), np.asarray(previous, np.float64)
     if new.ndim != 2 or old.ndim != 2 or new.shape[1] != old.shape[1]:
@@ -140,23 +140,23 @@ def align(
         raise UsageError(f"pairs: places must be below {len(new)} and {len(old)}")
     if not pairs:
         return new.copy()
-    here, there = new[[a for a, _ in pairs]], old[[b for _, b in pairs]]
-    center, target = here.mean(0), there.mean(0)
-    turn = np.eye(new.shape[1])
+    new_pairs, old_pairs = new[[a for a, _ in pairs]], old[[b for _, b in pairs]]
+    center, target = new_pairs.mean(0), old_pairs.mean(0)
+    rotation = np.eye(new.shape[1])
     if len(pairs) > 1:
-        left, _, right = np.linalg.svd((here - center).T @ (there - target))
-        turn = left @ right
-    aligned: Numbers = (new - center) @ turn + target
+        left, _, right = np.linalg.svd((new_pairs - center).T @ (old_pairs - target))
+        rotation = left @ right
+    aligned: Numbers = (new - center) @ rotation + target
     return aligned
 
 
 def payoff_map(
     payoffs: Payoffs, rng: np.random.Generator, *, dimensions: int = 2, draws: int = 200
 ) -> PolicyMap:
-    """A map of policies by what they earn against each opponent, with how sure each position is.
+    """Return a map of policies by their payoffs against each opponent, with position uncertainties.
 
-    Maps of samples of the payoffs are aligned to that of the means; the covariances of positions
-    around it are the spread.
+    Maps of sampled payoffs are aligned to the map of the means. The spread is the covariance of
+    their positions around it.
     """
     check_draws(draws)
     found = classical_mds(payoff_distances(payoffs.matrix), dimensions)

@@ -1,9 +1,9 @@
-"""Choose the next matches so that a question is answered with as few as possible.
+"""Choose the next matches that answer a question with as few matches as possible.
 
-A round robin plays every pair equally often, even pairs that do not affect the answer. Here the
-next matches follow from the comparisons behind the answer: they minimise the probability that any
-of these is wrong. Rowland et al. 2019, "Multiagent evaluation under incomplete information", do the
-same for the response graph by intervals of its edges.
+A round robin plays every pair equally often, even pairs that do not affect the answer. This module
+instead minimises the probability that any comparison behind the answer is wrong. Rowland et al.
+2019, "Multiagent evaluation under incomplete information", do the same for the response graph, with
+intervals of its edges.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from remuda.analysis.sampling import PIECE, symmetric_draws
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers, Numbers
 
-FIRST = 2  # matches of a pair before anything is made of them
+FIRST = 2  # matches of every pair before its payoffs are used
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The D comparisons that an answer is made of, in a symmetric game of C pairs."""
+    """The D comparisons behind an answer, in a symmetric game of C pairs."""
 
-    apart: Numbers  # [D]: how far each is from 0, 0 at least
-    variances: Numbers  # [D, C]: of one match of each pair; [D]: comparison d is of pair d alone
-    better: Integers  # [D]: the policy that is ahead
-    worse: Integers  # [D]: the other one
+    apart: Numbers  # [D]: the difference of each comparison, at least 0
+    variances: Numbers  # [D, C]: of one match of each pair; [D]: comparison d uses pair d only
+    better: Integers  # [D]: the policy ahead
+    worse: Integers  # [D]: the policy behind
 
 
 class Question(Protocol):
-    """A question about a symmetric game of N policies, whose self-play is unknown."""
+    """A question about a symmetric game of N policies, with self-play unknown."""
 
     def answers(self, draws: Numbers) -> Integers:
         """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N]."""
@@ -47,24 +47,24 @@ class Question(Protocol):
         """
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
-        """Return an answer [A] in words."""
+        """Return an answer [A] as text."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """Which policies are the best by their mean payoff against all others, in order."""
+    """The question which policies are the best, in order, by mean payoff against all others."""
 
-    top: int  # so many of them
+    top: int  # the number of best policies
 
     def answers(self, draws: Numbers) -> Integers:
-        """[S, top]: who they are."""
+        """Return the best policies: [S, top]."""
         count = draws.shape[-1]
         sums = draws.sum(2) - np.einsum("sii->si", draws)
         order: Integers = np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
         return order
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
-        """Each of the best against each that comes after it, by their means."""
+        """Compare the means of each of the best with each policy that ranks below it."""
         count = len(matrix)
         sums = (matrix.sum(1) - np.diag(matrix)) / (count - 1)
         order = np.argsort(-sums, kind="stable")
@@ -72,7 +72,7 @@ class Order:
         asked = ahead < self.top
         better, worse = order[ahead[asked]], order[behind[asked]]
         one, other = np.triu_indices(count, 1)
-        # The weight of what each of a pair earns: 1 for the better, -1 for the worse one.
+        # The weight of the payoff of each policy of a pair: 1 for the better, -1 for the worse one.
         there = (one == better[:, None]).astype(np.float64) - (one == worse[:, None])
         back = (other == better[:, None]).astype(np.float64) - (other == worse[:, None])
         variances = (
@@ -92,13 +92,13 @@ class ResponseGraph:
     """The question which of each two policies beats the other."""
 
     def answers(self, draws: Numbers) -> Integers:
-        """[S, N * (N - 1) / 2]: 1 where the earlier of two does."""
+        """Return 1 if the first policy of a pair beats the second: [S, N * (N - 1) / 2]."""
         one, other = np.triu_indices(draws.shape[-1], 1)
         better: Integers = (draws[:, one, other] > draws[:, other, one]).astype(np.int64)
         return better
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
-        """Each two with each other."""
+        """Compare every pair."""
         one, other = np.triu_indices(len(matrix), 1)
         more = matrix[one, other] - matrix[other, one]
         variances = covariances[0, 0] - 2.0 * covariances[0, 1] + covariances[1, 1]
@@ -107,7 +107,7 @@ class ResponseGraph:
         return Compared(np.abs(more), variances, better, worse)
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
-        """Return how many beat how many others."""
+        """Return how many others each policy beats, as text."""
         one, other = np.triu_indices(len(names), 1)
         wins = np.zeros(len(names), np.int64)
         np.add.at(wins, np.where(answer == 1, one, other), 1)
@@ -122,12 +122,11 @@ def allocate(
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
 ) -> Integers:
-    """Return how many matches to play next of each pair: [N, N], the earlier policy's row.
+    """Return how many matches to play next of each pair: [N, N], in the earlier policy's row.
 
-    Pairs that met less than `FIRST` times come first. If the payoffs were known, the shares of
-    matches could be sought with which the fewest in all make the answer sure (`_wanted`). Since
-    they are not known, it is the mean of these shares over draws of the payoffs as they may be. The
-    matches go to the pairs that have less than this.
+    Pairs that met fewer than `FIRST` times come first. Known payoffs would determine the shares of
+    matches that make the answer sure with the fewest matches (`_wanted`). The plan uses the mean of
+    these shares over draws of the payoffs. The matches go to the pairs that lack some.
     """
     if matches < 1:
         raise UsageError(f"matches: at least one is to be played; this is {matches}")
@@ -144,10 +143,10 @@ def allocate(
         covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
         at_once = max(1, PIECE // question.compared(draws[0], covariances).variances.size)
         shares = []
-        for begin in range(0, WORLDS, at_once):
+        for start in range(0, WORLDS, at_once):
             if stop():
                 return np.zeros(payoffs.counts.shape, np.int64)
-            shares.append(_wanted(draws[begin : begin + at_once], question, covariances))
+            shares.append(_wanted(draws[start : start + at_once], question, covariances))
         wanted = np.mean(np.vstack(shares), 0)
         target = wanted * (counts.sum() + matches)
         planned = _share_out(np.maximum(target - counts, 0.0), matches)
@@ -157,25 +156,26 @@ def allocate(
 
 
 WORLDS = 40  # draws of the payoffs for which matches are planned
-WRONG = 0.05  # how often the answer may be wrong that the matches are planned for
-ROUNDS = 60  # in which the shares are found
-STEP = 0.3  # of the way to new multipliers, in the first round; later steps are smaller
+WRONG = 0.05  # planned probability of a wrong answer
+ROUNDS = 60  # of the iteration that finds the shares
+STEP = 0.3  # fraction of the way to new multipliers in the first round; later steps are smaller
 STEPS_AT_MOST = 0.7  # largest change of a multiplier's logarithm in a round
 NEWTON = 30  # steps in search of a number of matches, at most
 LEAST = 1e-12  # the share of a pair that decides nothing
 
 
 def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers:
-    """[S, C]: the shares of matches with which the fewest make the answer sure, if draws were true.
+    """Return the shares of matches that make the answer sure with the fewest matches: [S, C].
 
-    After n_c matches of each pair c the comparison d is known with the variance
-    v_d = sum_c s_dc / n_c, where s_dc is the variance of what one match of the pair adds to it, and
-    comes out wrong with the probability Phi(-D_d / sqrt(v_d)), where D_d is how far it is from 0.
-    The sum of these is to be `WRONG` with the smallest sum of matches. There the derivatives by all
-    n_c are the same: n_c is the root of sum_d l_d s_dc, with multipliers
-    l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d) (for one comparison that is the allocation of
-    Neyman 1934; Glynn and Juneja 2004, "A large deviations perspective on ordinal optimization",
-    have the same for large numbers). They are found by going towards them in small steps.
+    The payoffs are assumed to equal each draw. After n_c matches of each pair c, comparison d has
+    the variance v_d = sum_c s_dc / n_c, where s_dc is the variance contributed by one match. It is
+    wrong with probability Phi(-D_d / sqrt(v_d)), where D_d is its difference from 0.
+
+    The sum of these probabilities shall be `WRONG`, with the smallest sum of matches. At this
+    optimum the derivatives by all n_c are equal. So n_c is the root of sum_d l_d s_dc, with
+    multipliers l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d). For one comparison that is the
+    allocation of Neyman (1934); for large numbers it is that of Glynn and Juneja 2004, "A large
+    deviations perspective on ordinal optimization". Small steps find the multipliers.
 
     `draws`: [S, N, N] the row's payoffs; `covariances`: [2, 2, C] of one match of each pair.
     """
@@ -186,7 +186,7 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
 
 
 def _shares(variances: Numbers, apart: Numbers) -> Numbers:
-    """[S, C]: as `_wanted`, of variances s [S, D, C], or [S, D] as in `Compared`, and D [S, D]."""
+    """Return `_wanted` [S, C] from variances s [S, D, C], or [S, D] as in `Compared`, and D."""
     whole = variances.ndim == 3
     shares = np.full((len(variances), variances.shape[-1]), 1.0 / variances.shape[-1])
     largest = apart.max(1, keepdims=True)
@@ -227,18 +227,18 @@ def _shares(variances: Numbers, apart: Numbers) -> Numbers:
 
 
 def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
-    """[S, 1]: the logarithms of how many matches make comparisons wrong in `WRONG` of cases.
+    """Return the logarithms of the numbers of matches that reach the error `WRONG`: [S, 1].
 
-    `clear`: [S, D] how clear each is after one match, in standard deviations; `logs`: [S, 1] where
-    to begin.
+    `clear`: [S, D] the differences in standard deviations of one match; `logs`: [S, 1] where the
+    search starts.
     """
-    from scipy.special import ndtr  # late, since a run that plans nothing imports this file too
+    from scipy.special import ndtr  # imported here: runs without a plan import this file too
 
     for _ in range(NEWTON):
         at = clear * np.exp(0.5 * logs)
         total = ndtr(-at).sum(1, keepdims=True)
         slope = -0.5 / np.sqrt(2.0 * np.pi) * (at * np.exp(-0.5 * at**2)).sum(1, keepdims=True)
-        # The logarithm of errors is nearly straight in the number of matches.
+        # The logarithm of the error is almost linear in the number of matches.
         usable = (slope < -1e-300) & (total > 1e-300)
         move = np.where(usable, total * np.log(np.maximum(total, 1e-300) / WRONG), -1.0)
         move = np.clip(move / np.where(usable, slope, -1.0), -1.0, 1.0)
@@ -249,7 +249,7 @@ def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
 
 
 def _without_own(payoffs: Payoffs) -> Payoffs:
-    """The same, with 0 for what a policy earns against itself, which nothing here asks for."""
+    """Return the payoffs with self-play set to 0, which no comparison here uses."""
     own = np.eye(len(payoffs.names), dtype=np.bool_)
     return replace(
         payoffs,
@@ -260,7 +260,7 @@ def _without_own(payoffs: Payoffs) -> Payoffs:
 
 
 def _share_out(shares: Numbers, matches: int) -> Integers:
-    """[C] whole numbers in these proportions with this sum, by the largest remainders."""
+    """Return [C] whole numbers in these proportions with this sum, by the largest remainders."""
     if not shares.any():
         shares = np.ones_like(shares)
     wanted = shares / shares.sum() * matches
@@ -284,7 +284,7 @@ UNTIL = re.compile(
 
 
 def parse_until(text: str) -> tuple[Question, float]:
-    """The question in `rank of the top 3 is 95% sure`, and how sure its answer is to be, 0 to 1."""
+    """Parse `rank of the top 3 is 95% sure`: the question, and the required confidence, 0 to 1."""
     found = UNTIL.match(" ".join(text.lower().split()))
     if found is None or not 0.0 < float(found["percent"]) < 100.0 or found["top"] == "0":
         raise UsageError(

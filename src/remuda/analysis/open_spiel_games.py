@@ -1,4 +1,4 @@
-"""Small games of OpenSpiel as trees; the package is an extra, `pip install "remuda[openspiel]"`.
+"""Small games of OpenSpiel as trees. Requires the extra: `pip install "remuda[openspiel]"`.
 
 Lanctot et al. 2019, "OpenSpiel: a framework for reinforcement learning in games".
 """
@@ -12,15 +12,15 @@ from remuda.analysis.trees import CHANCE, OVER
 from remuda.envs.adapters.open_spiel import load_game
 from remuda.errors import ConfigError, UsageError
 
-MAX_LENGTH = 200  # most moves of a game, with those of chance: states grow with them
+MAX_LENGTH = 200  # most moves of a game, chance moves included: the number of states grows with it
 
 
 class OpenSpielGame:
-    """The rules of a game of OpenSpiel, as `tree_walk.flatten` walks them.
+    """The rules of a game of OpenSpiel, for `tree_walk.flatten`.
 
-    Moves at the same time become moves that the others do not know of. Information sets are named
-    as OpenSpiel names them (`information_state_string`); where it names none, the game must be of
-    perfect information, and they are the whole history.
+    Simultaneous moves become sequential moves hidden from the other players. Information sets have
+    OpenSpiel's names (`information_state_string`). A game without names must have perfect
+    information; then each history is its own set.
     """
 
     merges = False
@@ -54,7 +54,7 @@ class OpenSpielGame:
         self.name = name
         self.num_players = int(game.num_players())
         self.num_actions = int(game.num_distinct_actions())
-        self.game: Any = game  # OpenSpiel's own, of turns
+        self.game: Any = game  # OpenSpiel's game object, turn-based
 
     def root(self) -> Any:
         return self.game.new_initial_state()

@@ -1,7 +1,7 @@
-"""Which of several objectives cannot be had at once: Pareto fronts, and how sure they are.
+"""Trade-offs between several objectives: Pareto fronts and their uncertainty.
 
-Objectives are columns of `points [P, D]`; each is minimised unless `maximise` says otherwise, for
-all of them or by a flag each. A point dominates another that is nowhere better and somewhere worse;
+Objectives are columns of `points [P, D]`. Each is minimised unless `maximise` says otherwise, with
+one flag for all or one each. A point dominates another if it is nowhere worse and somewhere better;
 equal points do not dominate each other, and are on the same front.
 """
 
@@ -24,9 +24,9 @@ Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each
 
 
 def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
-    """Sort points by domination: [P], 0 for those that none dominates.
+    """Sort points by domination: [P], 0 for undominated points.
 
-    Front 1 are those that only points of front 0 dominate, and so on. Sequential search of the
+    Points of front 1 are dominated only by points of front 0, and so on. Sequential search of the
     efficient non-dominated sort (Zhang et al. 2015, "An efficient approach to nondominated sorting
     for evolutionary multiobjective optimization").
 
@@ -37,12 +37,12 @@ def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
 
 
 def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
-    """Return the distance of each point's neighbours on its front, [P]; infinite at its ends.
+    """Return the crowding distance of each point on its front, [P]; infinite at the ends.
 
     Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III-B:
     the sum over objectives of the distance between the two neighbours, relative to the front's
-    extent. Equal points count as one and share their distance, so that the order of points makes no
-    difference.
+    extent. Equal points count as one and share their distance, so the order of points does not
+    matter.
     """
     p = check_finite(minimised(points, maximise))
     ranks = _sort(p)
@@ -75,8 +75,8 @@ def hypervolume(
     comparative case study"; computed by the library moocore. A point that is not better than the
     reference in every objective adds nothing.
 
-    `points`: [P, D]; `reference`: [D] a point that is worse than all that matter; it must be the
-    same for all fronts that are compared.
+    `points`: [P, D]; `reference`: [D] a point worse than all points of interest; use the same for
+    all fronts that you compare.
     """
     p = minimised(points, maximise)
     return _hypervolume(p, _reference(reference, p, maximise))
@@ -84,13 +84,13 @@ def hypervolume(
 
 @dataclass(frozen=True)
 class UncertainFront(Summary):
-    """Which points are on the front, where their objectives are known by samples only."""
+    """The front of points whose objectives are estimated from samples."""
 
     probabilities: Numbers  # [P] of being on the first front
-    errors: Numbers  # [P] standard errors of these by the number of draws
+    errors: Numbers  # [P] standard errors of the probabilities, from the number of draws
     ranks: Integers  # [P] fronts at the means
     expected_ranks: Numbers  # [P] the mean over the draws
-    draws: int  # how many
+    draws: int  # number of draws
 
 
 def uncertain_front(
@@ -101,12 +101,12 @@ def uncertain_front(
     maximise: Maximise = False,
     draws: int = 1000,
 ) -> UncertainFront:
-    """Return how probable it is that each point is on the front, with its means resampled.
+    """Return the probability that each point is on the front, with its means resampled.
 
-    Each point is drawn from the normal distribution around its means. Of points that are as good,
-    and of many that are nearly as good, each is on the front in some draws: a probability that is
-    small does not say that a point is bad, and points beside the front that are not known well
-    reach it too often. It says for which points more matches are worth it.
+    Each point is drawn from the normal distribution around its means. Of many equally good points,
+    each is on the front only in some draws: a small probability does not make a point bad. A very
+    uncertain point just behind the front reaches it too often. The probabilities show which points
+    deserve more matches.
 
     `means`: [P, D] of the objectives; `errors`: [P, D] their standard errors, or [P, D, D]
     covariances of the means of each point.
@@ -127,7 +127,7 @@ def uncertain_front(
 
 
 def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
-    """Return the points [P, D] with the signs of objectives that are maximised turned."""
+    """Return the points [P, D] with the signs of maximised objectives flipped."""
     p = np.asarray(points, np.float64)
     if p.ndim != 2 or p.shape[1] < 1:
         raise UsageError(f"points are {p.shape}; they must be [points, objectives]")
@@ -138,7 +138,7 @@ def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
             f"objective {objective} of point {point} is not a number; leave out the "
             f"{missing.any(1).sum()} points that have such"
         )
-    # Adding 0 makes -0.0 and 0.0 the same number for all that compares bytes.
+    # Adding 0 turns -0.0 into 0.0 for code that compares bytes.
     return p * _signs(maximise, p.shape[1]) + 0.0
 
 
@@ -208,14 +208,14 @@ def _hypervolume(points: Numbers, reference: Numbers) -> float:
 
 @njit(cache=True)
 def _insert(points: Numbers, order: Integers) -> Integers:
-    """Ranks [P] of points that come in an order in which none is dominated by a later one."""
+    """Return the ranks [P] of points; in `order` no point is dominated by a later one."""
     count, objectives = points.shape
     ranks = np.full(count, -1, np.int64)
-    # The points of each front as a list, the newest first: those dominate what follows most often.
+    # The points of each front as a list, newest first: these most often dominate later points.
     newest = np.full(count, -1, np.int64)
     before = np.full(count, -1, np.int64)
-    for place in range(count):
-        point = order[place]
+    for index in range(count):
+        point = order[index]
         rank = 0
         while True:
             other = newest[rank]

@@ -24,14 +24,14 @@ PRIOR = 4.0
 models and empirical Bayes methods", equation 3): three equal results do not make a payoff certain.
 """
 UNLIKE = (
-    6.0  # degrees of freedom by which variances of cells differ, however many matches they have
+    6.0  # degrees of freedom that limit a cell's weight in the pooled variance: cells really differ
 )
-KNOWN = 1 << 40  # number of matches of a payoff that is known exactly
+KNOWN = 1 << 40  # number of matches that marks an exactly known payoff
 
 
 @dataclass(frozen=True)
 class Payoffs:
-    """The payoffs of an empirical game: each role's mean return, for each choice of strategies.
+    """The payoffs of an empirical game: each role's mean return, for each strategy profile.
 
     Role r chooses one of n_r strategies; a cell is one strategy for each role. A game is symmetric
     if two roles have the same strategies and are interchangeable: then `means[1]` is `means[0]`
@@ -42,10 +42,11 @@ class Payoffs:
         means: [R, n_1, ..., n_R] mean returns; NaN: no match.
         covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, unbiased; NaN: fewer
             than two matches.
-        counts: [n_1, ..., n_R] matches; one with several opponents is shared among them, so these
-            need not be whole.
+        counts: [n_1, ..., n_R] matches; a match with several opponents is shared among them, so
+            counts may be fractions.
         units: [n_1, ..., n_R] the mean weight of a match in `counts`.
-        meetings: [n_1, ..., n_R] matches in which these met, with any others; None: as `counts`.
+        meetings: [n_1, ..., n_R] matches in which these strategies met, with or without others;
+            None: as `counts`.
         matches: number of matches in which any two met; None: unknown.
     """
 
@@ -59,7 +60,7 @@ class Payoffs:
     matches: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit each other."""
+        """Raise a `UsageError` for arrays that do not fit each other."""
         shape = tuple(len(names) for names in self.strategies)
         roles = len(shape)
         for what, array, wanted in (
@@ -107,19 +108,19 @@ class Payoffs:
 
     @property
     def met(self) -> npt.NDArray[Any]:
-        """Matches in which these met, [n_1, ..., n_R]; `KNOWN`: known exactly."""
+        """Matches in which the strategies met, [n_1, ..., n_R]; `KNOWN`: known exactly."""
         met = self.counts if self.meetings is None else self.meetings
         return np.where(self.counts < KNOWN, met, KNOWN)
 
     def missing_names(self, most: int = 5) -> str:
-        """Return cells without a match in words: `a and b, and 7 others`; empty: none."""
+        """Return cells without a match as text: `a and b, and 7 others`; empty: no such cell."""
         cells = np.argwhere(self.missing)
         if self.symmetric:
             cells = cells[cells[:, 0] <= cells[:, 1]]
         return self._names_of(cells, most)
 
     def _names_of(self, cells: Integers, most: int = 5) -> str:
-        """Return cells [C, R] in words."""
+        """Return cells [C, R] as text."""
         words = [
             " and ".join(names[place] for names, place in zip(self.strategies, cell, strict=True))
             for cell in cells[:most]
@@ -130,10 +131,10 @@ class Payoffs:
 
     @property
     def pooled(self) -> Numbers:
-        """The covariances of returns within cells, over all cells: [R, R].
+        """The covariances of returns within cells, pooled over all cells: [R, R].
 
-        A cell with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so that a pair
-        with very many matches does not dominate (Cochran 1954, "The combination of estimates from
+        A cell with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so a pair with
+        very many matches does not dominate (Cochran 1954, "The combination of estimates from
         different experiments").
         """
         own = self.own_freedom
@@ -144,8 +145,8 @@ class Payoffs:
         known = np.where(weights > 0, self.covariances, 0.0)
         axes = tuple(range(2, known.ndim))
         pooled: Numbers = (known * weights).sum(axes) / weights.sum()
-        # Where the matches of each pair all ended alike, that is chance, too: then the returns of
-        # different pairs tell how much a match may vary.
+        # All matches of each pair may have ended equally by chance: then the differences between
+        # pairs estimate the variance of a match.
         alike = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
         return np.where(alike.any(), self._between, pooled)
 
@@ -160,7 +161,7 @@ class Payoffs:
 
     @property
     def moderated(self) -> Numbers:
-        """Covariances of one match shrunk to the pooled ones (`PRIOR`): [R, R, n_1, ..., n_R]."""
+        """Covariances of one match, shrunk to the pooled ones (`PRIOR`): [R, R, n_1, ..., n_R]."""
         weights = self.own_freedom
         known = np.where(weights > 0, self.covariances, 0.0)
         prior = np.where(self.counts < KNOWN, PRIOR, 0.0)
@@ -170,9 +171,9 @@ class Payoffs:
 
     @property
     def own_freedom(self) -> Numbers:
-        """Degrees of freedom of the cells' own covariances, [n_1, ..., n_R]; 0: none met twice.
+        """Degrees of freedom of the cells' own covariances, [n_1, ..., n_R]; 0: never met twice.
 
-        Over the opponents that share a match they add up to one less than the matches.
+        Summed over the opponents that share a match, they are one less than the matches.
         """
         unit = 1.0 if self.units is None else self.units
         return np.maximum(self.counts - unit, 0.0)
@@ -193,7 +194,7 @@ class Payoffs:
     def intervals(self, level: float = 0.95) -> Numbers:
         """Return the moderated t intervals of the means: [2, R, n_1, ..., n_R]."""
         check_level(level)
-        from scipy import stats  # late: it takes half a second, and actors import this file too
+        from scipy import stats  # imported here: it takes half a second, and actors import this
 
         half = stats.t.ppf(0.5 + level / 2.0, self.freedom) * self.errors
         return np.stack([self.means - half, self.means + half])
@@ -206,14 +207,14 @@ class Payoffs:
         sums = self.means.sum(0)[self.counts > 0]
         scale = float(np.nanmax(np.abs(self.means))) + 1e-12
         together = self.covariances.sum((0, 1))[self.own_freedom > 0.0]
-        spread = np.abs(together) / scale / scale  # the square of a scale may be too large a number
+        spread = np.abs(together) / scale / scale  # the square of a scale may overflow
         return bool(np.ptp(sums) <= 1e-6 * scale and (spread <= 1e-6).all())
 
     def sample(self, number: int, rng: np.random.Generator) -> Numbers:
         """Draw payoffs from their posterior: [number, R, n_1, ..., n_R].
 
-        Cells have t distributions, jointly over roles: draws of a zero-sum game are zero-sum games,
-        and draws of a symmetric one are symmetric.
+        Cells have t distributions, jointly over roles: draws of a zero-sum game are zero-sum, and
+        draws of a symmetric game are symmetric.
         """
         self.check_whole()
         roles, shape = self.num_roles, self.counts.shape
@@ -256,7 +257,7 @@ class Payoffs:
         """Return the game with self-play payoffs filled in where symmetry determines them.
 
         In a symmetric constant-sum game they are half of the sum, however few self-play matches
-        there were.
+        were played.
         """
         if not (self.symmetric and self.is_zero_sum):
             return self
@@ -276,7 +277,7 @@ class Payoffs:
         )
 
     def pooled_roles(self) -> Payoffs:
-        """Return the symmetric game of playing either of two roles equally often."""
+        """Return the symmetric game in which each player takes both roles equally often."""
         self._check_two()
         if self.symmetric:
             return self
@@ -295,12 +296,12 @@ class Payoffs:
         counts, units, meetings = self._counts_of_both(both, itself)
         errors = self.errors**2
         own = (self.means[0] + self.means[1].T) / 2.0
-        # The mean of both roles is as sure as these are; of so many matches as there were.
+        # The variance of the mean of both roles, scaled to one of `counts` matches.
         moderated = self.moderated
         shared = moderated[0, 1] / np.where(self.counts > 0, self.counts, 1)
         variance = (errors[0] + errors[1].T) / 4.0 * counts
         covariance = (shared + shared.T) / 4.0 * counts
-        # Of a match against itself a policy has both returns.
+        # In self-play a policy receives both returns of a match.
         alone = (moderated[0, 0] + moderated[1, 1] + 2.0 * moderated[0, 1]) / 4.0
         variance, covariance = (np.where(itself, alone, each) for each in (variance, covariance))
         covariances = np.stack(
@@ -312,7 +313,7 @@ class Payoffs:
         )
 
     def _counts_of_both(self, both: Bools, itself: Bools) -> tuple[Numbers, Numbers, Numbers]:
-        """[N, N] counts, units and meetings, each of both orders of seats."""
+        """Return [N, N] counts, units and meetings, each summed over both seat orders."""
 
         def added(each: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return np.where(both, each + np.where(itself, 0, each.T), 0)
@@ -323,7 +324,7 @@ class Payoffs:
         return counts, squares / np.where(counts > 0, counts, 1), meetings
 
     def check_whole(self) -> None:
-        """Raise a `UsageError` that names cells in which no match was played, if there are any."""
+        """Raise a `UsageError` that names the cells without a match, if there are any."""
         missing = self.missing_names()
         if missing:
             raise UsageError(
@@ -352,9 +353,10 @@ def check_level(level: float) -> None:
 def exact(
     *means: npt.ArrayLike, names: Sequence[Sequence[str]] = (), symmetric: bool = False
 ) -> Payoffs:
-    """Return the payoffs of a game that is known: without any uncertainty.
+    """Return the payoffs of an exactly known game, without uncertainty.
 
-    `means`: by role, what it earns: [n_1, ..., n_R]; one alone: a zero-sum game of two roles.
+    `means`: the payoffs of each role: [n_1, ..., n_R]; a single array: a zero-sum game of two
+    roles.
     """
     arrays = [np.asarray(each, np.float64) for each in means]
     if len(arrays) == 1:
@@ -376,14 +378,14 @@ def exact(
 def from_sums(
     strategies: Sequence[str], sums: Numbers, symmetric: bool, matches: int | None = None
 ) -> Payoffs:
-    """Return the payoffs of two roles, from what `add_up` found.
+    """Return the payoffs of two roles from the sums of `add_up`.
 
-    Covariances are the unbiased ones of weighted observations: the sum of squares is divided by
-    V1 - V2 / V1, with the sums of the weights and of their squares (Galassi et al. 2009, "GNU
+    Covariances are unbiased for weighted observations: the sum of squares is divided by V1 - V2 /
+    V1, with V1 the sum of the weights and V2 the sum of their squares (Galassi et al. 2009, "GNU
     Scientific Library reference manual", weighted samples).
 
-    `sums`: [8, N, N] as of `add_up`; [6, N, N]: each match was of two seats, and counts 1;
-    `matches`: all of them; None: it is unknown, unless one match is one meeting.
+    `sums`: [8, N, N] as of `add_up`; [6, N, N]: each match has two seats and weight 1. `matches`:
+    their total number; None: unknown, unless each match is one meeting.
     """
     count, one, other, one_squared, other_squared, product = sums[:6]
     played = np.where(count > 0, count, np.nan)
@@ -396,7 +398,7 @@ def from_sums(
     covariances = centered / freedom
     for role in range(2):
         covariances[role, role] = np.maximum(covariances[role, role], 0.0)
-    # What rounding made of thirds and sevenths is taken out.
+    # Remove rounding errors from sums of thirds and sevenths.
     count, meetings = np.round(count, 9), np.round(meetings, 9)
     units = np.where(np.isnan(freedom) & (count > 0), count, units)
     names = tuple(strategies)
@@ -404,16 +406,16 @@ def from_sums(
 
 
 def count_matches(payoffs: Payoffs) -> str:
-    """Return the number of matches, as `12,345 matches`; empty: payoffs known without any.
+    """Return the number of matches, as `12,345 matches`; empty: exactly known payoffs.
 
-    With more than two seats and an unknown number of matches, it counts meetings of two: `12,345
-    meetings`.
+    With more than two seats and an unknown number of matches, it counts meetings of two policies:
+    `12,345 meetings`.
     """
     upper = np.triu(payoffs.met)
     meetings = int(np.ceil(upper[upper < KNOWN].sum() - 1e-6))
     if not meetings:
         return ""
-    # Without weights, matches have two seats each: then these are the meetings.
+    # Without weights, matches have two seats each: each match is one meeting.
     shared = payoffs.units is not None and bool((payoffs.units[~payoffs.missing] != 1.0).any())
     if payoffs.matches is None and shared:
         return f"{meetings:,} meetings" if meetings > 1 else "1 meeting"

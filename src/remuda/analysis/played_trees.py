@@ -1,7 +1,7 @@
-"""Games that runs play and that are walked as trees: by game, its rules and what is observed there.
+"""The games of runs that can be traversed as trees: the rules and observations of each.
 
-A game is added here by its rules (`trees.TreeGame`), and by a function from what a player knows in
-the tree to what the run's game shows it then. All that measures networks exactly goes by that.
+To add a game, add its rules (`trees.TreeGame`) and a function from a player's information set in
+the tree to the observation in the run. All exact measurements of networks use these.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ KUHN_DONE: Mapping[tuple[int, ...], int] = {
     (1,): kuhn_poker.BETS,
     (0, 1): kuhn_poker.PASSED_BETS,
 }
-"""The run's name for each action history in the tree of Kuhn poker (0 passed, 1 bet)."""
+"""The run's index of each action history in the tree of Kuhn poker (0: pass, 1: bet)."""
 
 
 @dataclass(frozen=True)
 class PlayedRules:
-    """The rules of a game that runs play, and what is observed in its information sets."""
+    """The rules of a game that runs play, and the observations of its information sets."""
 
-    rules: Callable[[], TreeGame[Any]]  # makes them
+    rules: Callable[[], TreeGame[Any]]  # builds them
     observe: Callable[[InformationSet], Array]  # from information sets to observations [*shape]
-    first: int = 0  # the run's action that is the first of the tree; the others follow in order
-    env: type[VectorEnv] | None = None  # class of the game; None: it is known by its name
+    first: int = 0  # the run's action number of the tree's action 0; the others follow in order
+    env: type[VectorEnv] | None = None  # the game's class; None: only the name identifies it
 
     def observations(self, tree: Tree, player: int) -> tuple[Array, Bools]:
         """Return a run's observations of a player's information sets in the tree.
@@ -64,32 +64,32 @@ class PlayedRules:
 def observe_kuhn(known: InformationSet) -> Array:
     """Return the observation of `kuhn_poker` for an information set of the tree: [8] float32."""
     card, done = cast(tuple[int, tuple[int, ...]], known.key)
-    seen = np.zeros(8, np.float32)
-    seen[card] = seen[3 + KUHN_DONE[done]] = seen[7] = 1.0
-    return seen
+    observation = np.zeros(8, np.float32)
+    observation[card] = observation[3 + KUHN_DONE[done]] = observation[7] = 1.0
+    return observation
 
 
 def observe_leduc(known: InformationSet) -> Array:
     """Return the observation of `leduc_poker` for an information set of the tree: [23] float32.
 
-    The two cards of a rank, distinct in the tree, look the same.
+    The tree distinguishes the two cards of a rank; observations do not.
     """
     own, public, rounds = cast(tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]], known.key)
-    seen = np.zeros(leduc_poker.SIZE, np.float32)
-    seen[own // 2] = seen[leduc_poker.TO_ACT] = 1.0
+    observation = np.zeros(leduc_poker.SIZE, np.float32)
+    observation[own // 2] = observation[leduc_poker.TO_ACT] = 1.0
     for card in public:
-        seen[leduc_poker.PUBLIC + card // 2] = 1.0
+        observation[leduc_poker.PUBLIC + card // 2] = 1.0
     for number, done in enumerate(rounds):
         for turn, action in enumerate(done):
             place = leduc_poker.BETS + 2 * (leduc_poker.MOST_ACTIONS * number + turn)
-            seen[place + (action == LeducPoker.RAISE)] = 1.0
-    return seen
+            observation[place + (action == LeducPoker.RAISE)] = 1.0
+    return observation
 
 
 def observe_tic_tac_toe(known: InformationSet) -> Array:
     """Return the observation of `pettingzoo:classic/tictactoe-v3` for a node of the tree.
 
-    Returns: [3, 3, 2] int8: own squares, and the other's.
+    Returns: [3, 3, 2] int8: the player's own squares, and the opponent's.
     """
     grid = np.array(known.key, np.int8)
     planes = np.stack([grid == known.player, grid == 1 - known.player], axis=-1)
@@ -104,9 +104,9 @@ PLAYED: Mapping[str, PlayedRules] = {
 
 
 def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
-    """Return the rules of a run's game; None: it is not one of these.
+    """Return the rules of a run's game; None: it cannot be traversed.
 
-    Wrappers may change observations and rewards, and a derived class may have other rules: neither
+    Wrappers may change observations and rewards, and a subclass may have other rules: neither
     counts as the game.
     """
     if is_wrapped(env):
@@ -118,6 +118,6 @@ def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
 
 
 def is_wrapped(env: VectorEnv) -> bool:
-    """Return whether `env.wrappers` stand round the copies of a game."""
+    """Return whether `env.wrappers` wrap the environment copies."""
     wrapping: Wrapping = getattr(env, "wrapping", NOTHING)
     return bool(wrapping.wrappers)

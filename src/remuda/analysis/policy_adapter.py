@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def probabilities(
     spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
 ) -> Numbers:
-    """Return how likely a policy takes each action: [S, A].
+    """Return the probability of each action: [S, A].
 
-    A policy that samples does so from the softmax of its outputs over what is allowed; one of
-    Q-learning takes the first of the best actions that are allowed.
+    A stochastic policy has the softmax of its outputs over the legal actions. A Q-learner takes the
+    first of the best legal actions.
 
     - `weights`: [P] of its network.
-    - `observations`: [S, *shape] as the environment writes them; [S, n_frames, *shape] of a policy
-      that stacks them, the newest last.
+    - `observations`: [S, *shape] as the environment writes them; [S, n_frames, *shape] for a policy
+      with frame stacking, the newest last.
     - `allowed`: [S, A] bool, at least one action each.
     """
     import torch
@@ -55,7 +55,7 @@ def probabilities(
 def joint_probabilities(
     spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
 ) -> Numbers:
-    """Return how likely a policy takes each combination of its choices: [S, prod(sizes)].
+    """Return the probability of each combination of choices: [S, prod(sizes)].
 
     The last choice changes fastest. With a single choice, these are `probabilities`.
 
@@ -96,11 +96,11 @@ def _joint(parts: Sequence[Array]) -> Array:
 
 
 def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[Numbers, Numbers]:
-    """From which normal distributions a policy draws continuous actions: means and deviations.
+    """Return the normal distributions from which a policy draws continuous actions.
 
     `weights`: [P] of its network.
 
-    Returns: Means and standard deviations, each [S, D], before actions are brought within bounds.
+    Returns: Means and standard deviations, each [S, D], before actions are clipped or squashed.
     """
     from remuda.policies.actions import ContinuousActions
 
@@ -111,7 +111,7 @@ def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[N
 
 
 def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
-    """[S, O]: what the network makes of observations."""
+    """Return the network's outputs for observations: [S, O]."""
     import torch
 
     from remuda.policies.stack import ParameterStack

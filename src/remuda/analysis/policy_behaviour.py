@@ -17,18 +17,18 @@ from remuda.types import Array, Floats
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-STATES = 2000  # most states in a comparison: they determine the mean to about 0.01
+STATES = 2000  # most states in a comparison: the mean is then accurate to about 0.01
 
 
 @dataclass(frozen=True)
 class PolicyBehaviour:
-    """Distances between the actions of policies."""
+    """Distances between the action distributions of policies."""
 
     names: tuple[str, ...]  # of the policies
-    distances: BehaviourDistances  # between each two of them, on the same states
+    distances: BehaviourDistances  # between each two policies, on the same states
     measure: str  # `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones
     states: int  # number of common states
-    not_measured: Mapping[str, str]  # by policy, why it was left out
+    not_measured: Mapping[str, str]  # by policy, the reason why it was left out
 
     def as_summary(self) -> dict[str, Any]:
         """Return plain data."""
@@ -75,13 +75,13 @@ def policy_behaviour(
     not_measured: dict[str, str] = {}
     for name, (spec, weights) in players.items():
         try:
-            seen = _as_seen(spec, observations, frames)
+            inputs = _as_seen(spec, observations, frames)
             if spec.actions.mask_size:
                 size = spec.actions.mask_size
                 allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
-                answers[name] = joint_probabilities(spec, weights, seen, allowed)
+                answers[name] = joint_probabilities(spec, weights, inputs, allowed)
             else:
-                answers[name] = gaussians(spec, weights, seen)
+                answers[name] = gaussians(spec, weights, inputs)
         except UsageError as error:
             not_measured[name] = str(error)
     if len(answers) < 2:

@@ -1,9 +1,9 @@
 """Exploitability of each policy within its population: a lower bound.
 
-If all play policy i and one player changes to policy j, it gains u(j, i) - u(i, i). The largest of
-these gains is the exploitability of i within the population: a restricted game's best response
-(Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning",
-section 3). Policies outside may gain more.
+If all play policy i and one player changes to policy j, that player gains u(j, i) - u(i, i). The
+largest of these gains is the exploitability of i within the population: the gain of a best response
+in the restricted game (Lanctot et al. 2017, "A unified game-theoretic approach to multiagent
+reinforcement learning", section 3). Policies outside the population may gain more.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class WithinPopulation:
 
     names: tuple[str, ...]  # [N] of the policies
     gains: tuple[Estimate, ...] = field(repr=False)
-    """[N] of the best response. `corrected` is unbiased for a response that half of the matches
-    choose: at most the best one's, and by chance below 0. The interval is of the largest gain."""
+    """[N] of the best response. `corrected` is unbiased for a response chosen with half of the
+    matches. It is at most the best response's gain, and may be below 0 by chance. The interval is
+    for the largest gain."""
     best_responses: tuple[str, ...]  # [N] to the mean payoffs
 
     @property
@@ -60,8 +61,8 @@ def within_population(
 
     Each draw e of the noise splits the means x into x + e and x - e, which are independent for
     normal noise (Rasines and Young 2023, "Splitting strategies for post-selection inference",
-    section 2; Leiner et al. 2023, "Data fission"): one chooses the response, the other measures it.
-    `corrected` is the mean over the draws.
+    section 2; Leiner et al. 2023, "Data fission"). One half chooses the response, the other
+    measures it. `corrected` is the mean over the draws.
 
     `payoffs`: of a symmetric game with known self-play.
     """
@@ -77,7 +78,7 @@ def within_population(
     check_level(level)
     gains = _gains(payoffs.matrix)
     errors = _errors(payoffs)
-    # Draws are of t distributions, which are wider than the noise itself.
+    # Draws have t distributions, which are wider than the normal noise.
     narrower = np.sqrt(1.0 - 2.0 / payoffs.freedom)
     columns = np.arange(len(gains))
     measured, largest = np.zeros(len(gains)), np.empty((samples, len(gains)))
@@ -104,7 +105,7 @@ def within_population(
 
 
 def _gains(matrix: Numbers) -> Numbers:
-    """Return [N, N]: u(j, i) - u(i, i), of row j against column i."""
+    """Return [N, N]: u(j, i) - u(i, i), for row j against column i."""
     gains: Numbers = matrix - np.diagonal(matrix)
     return gains
 
@@ -112,7 +113,7 @@ def _gains(matrix: Numbers) -> Numbers:
 def _errors(payoffs: Payoffs) -> Numbers:
     """Return [N, N]: standard errors of the gains; 0 on the diagonal."""
     variances = payoffs.errors[0] ** 2
-    # Of a match against itself a policy has the mean of both seats.
+    # In self-play a policy receives the mean of both seats.
     own = np.diagonal(payoffs.moderated.sum((0, 1)) / 4.0 / payoffs.counts)
     errors: Numbers = np.sqrt(np.maximum(variances + own, 0.0))
     np.fill_diagonal(errors, 0.0)
@@ -122,11 +123,12 @@ def _errors(payoffs: Payoffs) -> Numbers:
 def _interval(
     gains: Numbers, errors: Numbers, freedom: Numbers, largest: Numbers, level: float
 ) -> tuple[Numbers, Numbers]:
-    """Return [N] bounds of the largest true gain with at least this probability.
+    """Return [N] bounds that contain the largest true gain with at least this probability.
 
-    The largest of all upper ends bounds it, as the interval of the truly best response ends below;
-    so does each lower end, as all hold simultaneously by the largest standardized deviation (Romano
-    and Wolf 2005, "Stepwise multiple testing as formalized data snooping", section 3).
+    The upper bound is the largest upper end, which is at least the end of the true best response's
+    interval. Every lower end is a lower bound, since all hold simultaneously by the largest
+    standardized deviation (Romano and Wolf 2005, "Stepwise multiple testing as formalized data
+    snooping", section 3).
 
     - `gains`, `errors`, `freedom`: [N, N] at the means, their standard errors and degrees of
       freedom.

@@ -1,4 +1,4 @@
-"""All that payoffs say about a population, as numbers and in sentences."""
+"""The analysis of a population's payoffs, as numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from remuda.analysis.transitivity import SplitIntervals, split_intervals
 from remuda.analysis.uncertain_equilibrium import UncertainEquilibrium, nash
 from remuda.errors import UsageError
 
-SAMPLES = 400  # draws of the payoffs, from which intervals are made
+SAMPLES = 400  # draws of the payoffs for intervals
 
 
 SECONDS = 10.0  # limit of the search for an equilibrium of a large general-sum game
@@ -32,9 +32,9 @@ class Analysis:
 
     payoffs: Payoffs  # of a symmetric game
     ranking: RankIntervals  # by the mean payoff against all
-    equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or none found in time
+    equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or not found in time
     structure: SplitIntervals  # the shares of skill and of cycles in the payoffs
-    cycles: Cycles  # among sure results
+    cycles: Cycles  # of significant results
     diversity: Estimate | None  # in units of the payoffs' spread; None: self-play is missing
     exploitability: WithinPopulation | None = None  # None: self-play is missing
 
@@ -163,7 +163,7 @@ class Analysis:
 def _equilibrium(
     payoffs: Payoffs, rng: np.random.Generator, samples: int
 ) -> UncertainEquilibrium | None:
-    """Return the equilibrium; None: none was found in time."""
+    """Return the equilibrium; None: not found in time."""
     try:
         return nash(payoffs, rng, samples, SECONDS)
     except UsageError:
@@ -173,7 +173,7 @@ def _equilibrium(
 def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) -> Analysis:
     """Analyse the payoffs of two roles with the same policies.
 
-    Unlike roles are pooled: each policy plays both equally often.
+    Different roles are pooled: each policy plays both equally often.
     """
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
         one, *_, other = (", ".join(names[:5]) for names in payoffs.strategies)

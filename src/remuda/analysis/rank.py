@@ -1,10 +1,10 @@
-"""Rankings of the strategies of an empirical game, how sure each is, and how far they agree.
+"""Rankings of the strategies of an empirical game, with their uncertainty and agreement.
 
-A ranking is what a score function makes of payoffs: the mean payoff, the skills of Nash averaging
+A ranking comes from a score function of the payoffs: the mean payoff, the skills of Nash averaging
 (Balduzzi et al. 2018, "Re-evaluating evaluation"), or the masses of alpha-rank
-(`remuda.analysis.alpha_rank`). How sure it is comes from draws of the payoffs (`Payoffs.sample`):
-each is ranked, and the ranks are counted. Mean payoffs are first shrunk to each other as far as
-their noise asks for (`shrink`): else ranks of nearly equal policies would look surer than they are.
+(`remuda.analysis.alpha_rank`). Its uncertainty comes from draws of the payoffs (`Payoffs.sample`):
+each draw is ranked, and the ranks are counted. Mean payoffs are first shrunk towards each other in
+proportion to their noise (`shrink`); otherwise ranks of nearly equal policies look too certain.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
 Score = Callable[[Numbers], Numbers]  # from payoffs [n, ...], own strategies first, to scores [n]
-SAMPLES = 1000  # draws of the payoffs, for intervals to two digits
-TIE = 1e-9  # scores are equal that differ by less than this share of the largest: rounding
+SAMPLES = 1000  # draws of the payoffs: intervals are accurate to two digits
+TIE = 1e-9  # scores that differ by less than this share of the largest are equal: rounding
 
 
 def mean_payoff(payoffs: Numbers) -> Numbers:
-    """Return the mean payoff of each strategy: [n] of [n, ...].
+    """Return the mean payoff of each strategy: [n] from [n, ...].
 
     In a game of two roles with the same number of strategies the diagonal (self-play) is ignored.
     With wins as payoffs (1, 0.5, 0) this is the win rate.
@@ -41,9 +41,9 @@ def mean_payoff(payoffs: Numbers) -> Numbers:
 
 
 def role_mean(payoffs: Numbers) -> Numbers:
-    """Return the mean payoff of each strategy of a role over all that the others may choose: [n].
+    """Return a role's mean payoff of each strategy over all strategies of the other roles: [n].
 
-    This is `mean_payoff` for roles of different strategies, whose diagonal means nothing.
+    This is `mean_payoff` for roles with different strategies, where the diagonal is not self-play.
     """
     found: Numbers = payoffs.reshape(len(payoffs), -1).mean(1)
     return found
@@ -55,16 +55,17 @@ class NashAverage(Summary):
 
     skills: Numbers  # [n] payoffs against the equilibrium, less the value of the game
     mixture: Numbers  # [n] the equilibrium
-    regret: float  # what a best answer to the mixture earns more than it; 0 at an equilibrium
+    regret: float  # the gain of a best response to the mixture; 0 at an equilibrium
 
 
 def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     """Evaluate strategies against the maximum-entropy equilibrium of their game.
 
-    Copies of a strategy change nothing for the others (Balduzzi et al. 2018, theorem 1): the skill
-    of each is its row of `matrix @ mixture`, less the value, which is half of the constant sum.
+    Duplicates of a strategy change nothing for the others (Balduzzi et al. 2018, theorem 1). The
+    skill of a strategy is its row of `matrix @ mixture`, less the value, which is half of the
+    constant sum.
 
-    `matrix`: [n, n] the row's payoffs of a symmetric game of constant sum; `mixture`: [n] its
+    `matrix`: [n, n] the row's payoffs of a symmetric constant-sum game; `mixture`: [n] its
     symmetric equilibrium of maximum entropy.
     """
     payoffs = np.asarray(matrix, np.float64)
@@ -90,9 +91,9 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
 
 
 def ranks(scores: npt.ArrayLike) -> Integers:
-    """Return the rank of each by its score: [n], 1 is the best; equal scores share the better rank.
+    """Return the rank of each score: [n], 1 is the best; equal scores share the better rank.
 
-    Scores are equal where they differ by less than `TIE` of the largest.
+    Scores are equal if they differ by less than `TIE` of the largest.
     """
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
@@ -112,10 +113,10 @@ class RankIntervals:
     """A ranking with intervals."""
 
     names: tuple[str, ...]  # of the n strategies
-    scores: Numbers = field(repr=False)  # [n] by the mean payoffs
+    scores: Numbers = field(repr=False)  # [n] from the mean payoffs
     score_intervals: Numbers = field(repr=False)  # [2, n] of the scores, at probability `level`
     ranks: Integers  # [n] by `scores`; 1 is the best, equal scores share the better rank
-    intervals: Integers  # [2, n] each one's shortest range of ranks with probability `level`
+    intervals: Integers  # [2, n] the shortest range of ranks with probability `level`
     held: Numbers = field(repr=False)  # [n] the share of draws with the rank in its interval
     probabilities: Numbers = field(repr=False)
     """[n, n] the share of draws in which a strategy (row) has rank 1 + column."""
@@ -124,12 +125,12 @@ class RankIntervals:
 
     @property
     def first(self) -> Numbers:
-        """[n]: the probability that a strategy is the best, or as good as the best."""
+        """[n]: the probability that a strategy is the best, or tied for the best."""
         first: Numbers = self.probabilities[:, 0]
         return first
 
     def as_summary(self) -> dict[str, object]:
-        """Plain data, the best first."""
+        """Return plain data, the best first."""
         order = np.argsort(self.ranks, kind="stable")
         return {
             "samples": self.samples,
@@ -159,8 +160,8 @@ def rank_intervals(
 ) -> RankIntervals:
     """Rank the strategies of a role, with an interval of each rank.
 
-    Mean payoffs (`mean_payoff`, `role_mean`) are drawn as those of one population (`shrink`); any
-    other score is computed from each draw. Score intervals are those of each score by itself.
+    Mean payoffs (`mean_payoff`, `role_mean`) are shrunk as one population (`shrink`); any other
+    score is computed from each draw. Score intervals treat each score separately.
 
     `score`: a function from the role's payoffs [n, ...], its own strategies first, to scores [n].
     """
@@ -172,9 +173,9 @@ def rank_intervals(
     drawn = np.array(
         [_scores(score, each[role], role) for each in draws(payoffs, samples, rng)], np.float64
     )
-    alike = shrink(scores, drawn, rng) if score in (mean_payoff, role_mean) else drawn
+    shrunk = shrink(scores, drawn, rng) if score in (mean_payoff, role_mean) else drawn
     probabilities = np.zeros((len(names), len(names)))
-    for each in alike:
+    for each in shrunk:
         probabilities[np.arange(len(names)), ranks(each) - 1] += 1.0
     probabilities /= samples
     intervals, held = _shortest(probabilities, level)
@@ -193,9 +194,9 @@ def rank_intervals(
 
 
 def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
-    """Find the shortest range of ranks [2, n] that is as sure as `level`, and how sure it is [n].
+    """Return the shortest range of ranks [2, n] with probability `level`, and its probability [n].
 
-    Of several as short it is the surest, and of those the one of the better ranks.
+    Ties go to the most probable range, then to the one with the better ranks.
 
     `probabilities`: [n, n] of each strategy's ranks.
     """
@@ -216,16 +217,16 @@ def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
 def agreement(*scores: npt.ArrayLike) -> Numbers:
     """Return Kendall's tau-b of every two of K rankings: [K, K], from -1 (reversed) to 1.
 
-    Pairs that are equal in a ranking count for neither (Kendall 1945). NaN where all are equal.
+    Pairs that are tied in a ranking count for neither (Kendall 1945). NaN if all are tied.
 
-    `scores`: of each ranking, [n] of the same strategies.
+    `scores`: for each ranking, [n] of the same strategies.
     """
     arrays = [np.asarray(each, np.float64) for each in scores]
     if len({array.shape for array in arrays}) > 1:
         raise UsageError(f"rankings are of unlike sizes: {[array.shape for array in arrays]}")
     found = np.array([ranks(array) for array in arrays], np.float64)
-    one, other = np.triu_indices(found.shape[1], 1)
-    signs = np.sign(found[:, other] - found[:, one])
+    first, second = np.triu_indices(found.shape[1], 1)
+    signs = np.sign(found[:, second] - found[:, first])
     products = signs @ signs.T
     untied = np.diagonal(products)
     with np.errstate(invalid="ignore"):

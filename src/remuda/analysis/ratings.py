@@ -2,8 +2,8 @@
 
 Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs") on
 the scale of chess: 400 points are odds of ten to one. All results are fitted at once; their order
-does not matter, which suits policies that do not change. For strategies that change, ratings are
-updated match by match (`plackett_luce`, Weng and Lin 2011). Neither shows cycles: see
+does not matter, which suits policies that do not change. For policies that change, ratings are
+updated match by match (`plackett_luce`, Weng and Lin 2011). Neither can represent cycles: see
 `remuda.analysis.transitivity`.
 """
 
@@ -27,10 +27,10 @@ from remuda.population.ratings import TAU, rate_all, sides_there
 from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY
 from remuda.types import Integers, Numbers
 
-POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in the logarithm of odds
-PRIOR = 1.0  # virtual matches against average skill, half of them won: ratings are finite
+POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds
+PRIOR = 1.0  # virtual matches against average skill, half of them won: keeps ratings finite
 CHANGE = 25.0 / 300.0  # added to the uncertainty, in squares, before each match: openskill's `tau`
-STEPS = 200  # Newton's steps; ten are usual
+STEPS = 200  # Newton steps; ten are usual
 Piece = tuple[list[tuple[int, int]], Integers, Numbers]  # (newborn, parent), places, returns
 
 
@@ -42,14 +42,14 @@ class Elo:
     ratings: Numbers  # [n] Elo points; their mean is 0
     errors: Numbers  # [n] standard errors, relative to that mean
     intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
-    covariance: Numbers = field(repr=False)  # [n, n]; differences are surer than `errors` say
-    matches: Numbers  # [n] of each
+    covariance: Numbers = field(repr=False)  # [n, n]; differences vary less than `errors` suggest
+    matches: Numbers  # [n] of each strategy
     prior: float  # virtual matches against average skill
     level: float
 
     @property
     def win_rates(self) -> Numbers:
-        """[n, n]: the share of matches that the row is expected to win, draws halved."""
+        """[n, n]: the expected score of the row, counting a draw as half a win."""
         found: Numbers = special.expit(np.subtract.outer(self.ratings, self.ratings) / POINTS)
         return found
 
@@ -74,11 +74,11 @@ def elo(
     """Fit Elo ratings to results.
 
     A draw is half a win for both. Uncertainty is that of the inverse Fisher information, which
-    takes a draw for as uncertain as a win, so with many draws intervals are a little too wide.
+    treats a draw as equally uncertain as a win. With many draws, intervals are slightly too wide.
 
     - `wins`: [n, n] how often the row beat the column.
-    - `draws`: [n, n] how often they drew, the same both ways; None: never.
-    - `prior`: so many matches, half of them won, against a strategy of average skill.
+    - `draws`: [n, n] how often they drew, symmetric; None: never.
+    - `prior`: number of virtual matches against a strategy of average skill, half of them won.
     """
     check_level(level)
     won = np.array(wins, np.float64)
@@ -97,10 +97,10 @@ def elo(
         raise UsageError(f"prior: it must be above 0, or who won all is rated inf; this is {prior}")
     if names and len(names) != len(won):
         raise UsageError(f"names: there are {len(names)} for {len(won)} strategies")
-    shares, met = won + drawn / 2.0, won + won.T + drawn
-    skills = _fit(shares, met, prior)
+    shares, meetings = won + drawn / 2.0, won + won.T + drawn
+    skills = _fit(shares, meetings, prior)
     centre = np.eye(len(won)) - 1.0 / len(won)
-    covariance = centre @ np.linalg.inv(_information(skills, met, prior)) @ centre * POINTS**2
+    covariance = centre @ np.linalg.inv(_information(skills, meetings, prior)) @ centre * POINTS**2
     ratings = (skills - skills.mean()) * POINTS
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     half = special.ndtri(0.5 + level / 2.0) * errors
@@ -110,16 +110,16 @@ def elo(
         errors,
         np.stack([ratings - half, ratings + half]),
         covariance,
-        met.sum(1),
+        meetings.sum(1),
         prior,
         level,
     )
 
 
 def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
-    """Fit Elo ratings to payoffs of wins (1, 0.5 and 0), as `read_payoffs(wins=True)` has them.
+    """Fit Elo ratings to payoffs of wins (1, 0.5 and 0), as returned by `read_payoffs(wins=True)`.
 
-    Pairs that never met are no hindrance.
+    Pairs may be missing.
     """
     if not payoffs.symmetric:
         raise UsageError("elo: this is for symmetric games; pool the seats (`pooled_roles`)")
@@ -141,7 +141,7 @@ def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
 
 
 def _fit(shares: Numbers, met: Numbers, prior: float) -> Numbers:
-    """Return the logarithms of skills [n] at which results are likeliest: Newton, never uphill."""
+    """Return the maximum-likelihood log skills [n], by Newton's method with a line search."""
     skills = np.zeros(len(shares))
     least = _loss(skills, shares, prior)
     for _ in range(STEPS):
@@ -157,20 +157,20 @@ def _fit(shares: Numbers, met: Numbers, prior: float) -> Numbers:
                 break
             scale /= 2.0
         else:
-            break  # no step of any size gains what rounding can tell
+            break  # no step size improves the loss beyond rounding
         skills, least = skills + scale * step, loss
     return skills
 
 
 def _loss(skills: Numbers, shares: Numbers, prior: float) -> float:
-    """Return the negative logarithm of the likelihood, with the prior's matches."""
+    """Return the negative log likelihood, including the prior's matches."""
     found = -(shares * special.log_expit(np.subtract.outer(skills, skills))).sum()
     own = special.log_expit(skills) + special.log_expit(-skills)
     return float(found - prior / 2.0 * own.sum())
 
 
 def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
-    """Return the [n, n] Fisher information of the logarithms of skills."""
+    """Return the [n, n] Fisher information of the log skills."""
     rates = special.expit(np.subtract.outer(skills, skills))
     weights = met * rates * (1.0 - rates)
     own = special.expit(skills)
@@ -180,13 +180,13 @@ def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
 
 @dataclass(frozen=True)
 class RatingHistory(Summary):
-    """Ratings after some numbers of matches, on openskill's scale."""
+    """Ratings at several numbers of matches, on openskill's scale."""
 
     names: tuple[str, ...]  # of the n strategies
     matches: Integers  # [C] played before each row
     ratings: Numbers = field(repr=False)  # [C, n] means of the skills; 25 before the first match
     uncertainties: Numbers = field(repr=False)  # [C, n] standard deviations; 25 / 3 at first
-    played: Integers = field(repr=False)  # [C, n] matches of each
+    played: Integers = field(repr=False)  # [C, n] matches of each strategy
 
     def intervals(self, level: float = 0.95) -> Numbers:
         """Return intervals of the skills: [2, C, n]."""
@@ -206,12 +206,12 @@ def plackett_luce(
 ) -> RatingHistory:
     """Rate matches one after another, as openskill's PlackettLuce does.
 
-    - `places`: [M, seats] who sat where, by the place of a name.
-    - `returns`: [M, seats]; the seat with more is ahead. NaN: that seat took no part, and its
-      rating stays.
-    - `every`: after so many matches ratings are noted, and at the end; None: at the end alone.
-    - `tau`: added to uncertainties, in squares, before each match: skills change. Not less than
-      `remuda.population.ratings.TAU`, by which a run rates.
+    - `places`: [M, seats] the strategy in each seat, as an index into `names`.
+    - `returns`: [M, seats]; the higher return is ahead. NaN: that seat took no part, and its rating
+      does not change.
+    - `every`: the number of matches between recorded ratings; None: record only at the end.
+    - `tau`: added to uncertainties, in squares, before each match, since skills change. At least
+      `remuda.population.ratings.TAU`, the value in runs.
     """
     who, what = np.asarray(places, np.int64), np.asarray(returns, np.float64)
     of_seat = _check_matches(who, what, len(names), sides)
@@ -226,10 +226,10 @@ def plackett_luce(
 def ledger_history(
     path: Path, *, sides: Sequence[int] = (), checkpoints: int = 100, tau: float = CHANGE
 ) -> RatingHistory:
-    """Rate the matches of a ledger in their order, and note ratings evenly over its length.
+    """Rate the matches of a ledger in their order, and record ratings at even intervals.
 
-    A live policy is one strategy, whatever version acted; each of its frozen copies is another. One
-    that is born in the place of another begins with its parent's rating, and is as unsure as any.
+    A live policy is one strategy, whatever version acted; each of its frozen copies is another. A
+    newborn starts with its parent's rating and the initial uncertainty.
     """
     if checkpoints < 1:
         raise UsageError(f"checkpoints: there must be one at least; this is {checkpoints}")
@@ -258,7 +258,7 @@ def _history(
     sides: Integers,
     tau: float,
 ) -> RatingHistory:
-    """Rate all matches, and note the ratings after so many as `marks` says."""
+    """Rate all matches, and record the ratings after the numbers of matches in `marks`."""
     if not TAU <= tau < math.inf:
         raise UsageError(f"tau: it must be {TAU:.4g} at least (a run's own); this is {tau}")
     numbers = np.tile(np.array(FRESH), (len(names), 1))
@@ -284,7 +284,7 @@ def _history(
 def _rate(
     places: Integers, returns: Numbers, sides: Integers, extra: float, numbers: Numbers
 ) -> None:
-    """Rate matches in their order; `extra` is what `tau` adds to a variance beyond `TAU`."""
+    """Rate matches in order; `extra` is the variance that `tau` adds beyond `TAU`."""
     over, sizes = np.ones(1, np.bool_), np.zeros(sides.max() + 1, np.int64)
     side_of = np.zeros(len(sides), np.int64)
     for m in range(len(places)):
@@ -303,9 +303,9 @@ def _rate(
 
 
 def _check_sides(sides: Sequence[int], seats: int) -> Integers:
-    """Return [seats] the numbers of sides, from 0 on without a gap."""
+    """Return [seats] the numbers of sides, from 0 without gaps."""
     of_seat = check_sides(sides, seats)
-    # Those that are on no side are each for itself, and not one team.
+    # Seats without a side play for themselves: each becomes its own side.
     alone = of_seat < 0
     of_seat[alone] = of_seat.max(initial=0) + 1 + np.arange(int(alone.sum()))
     found: Integers = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
@@ -315,15 +315,15 @@ def _check_sides(sides: Sequence[int], seats: int) -> Integers:
 def _check_matches(
     places: npt.ArrayLike, returns: npt.ArrayLike, count: int, sides: Sequence[int]
 ) -> Integers:
-    """Return [seats] the side of each, of matches that fit each other."""
-    who, what = np.asarray(places), np.asarray(returns)
-    if who.ndim != 2 or who.shape != what.shape:
+    """Check matches, and return the side of each seat: [seats]."""
+    place_array, return_array = np.asarray(places), np.asarray(returns)
+    if place_array.ndim != 2 or place_array.shape != return_array.shape:
         raise UsageError(
-            f"places and returns must both be [M, seats]; they have shapes {who.shape} and "
-            f"{what.shape}"
+            f"places and returns must both be [M, seats]; they have shapes {place_array.shape} and "
+            f"{return_array.shape}"
         )
-    if who.size and not (int(who.min()) >= -1 and int(who.max()) < count):
+    if place_array.size and not (int(place_array.min()) >= -1 and int(place_array.max()) < count):
         raise UsageError(f"places: they must be less than {count}, the number of strategies")
-    if np.isinf(np.asarray(what, np.float64)).any():
+    if np.isinf(np.asarray(return_array, np.float64)).any():
         raise UsageError("returns: one is infinite; NaN marks a seat that took no part")
-    return _check_sides(sides, who.shape[1])
+    return _check_sides(sides, place_array.shape[1])

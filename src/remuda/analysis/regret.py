@@ -1,4 +1,4 @@
-"""Regrets of mixtures: the check of every equilibrium."""
+"""Regrets of mixtures: the test of every equilibrium."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
-UNLIKELY = -1e-12  # a probability below zero by no more than this is a rounding error
+UNLIKELY = -1e-12  # a negative probability above this is a rounding error
 
 
 def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
@@ -31,12 +31,12 @@ def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
 
 def as_two_roles(a: npt.ArrayLike, b: npt.ArrayLike) -> Numbers:
     """Check the payoffs of two roles, [n, m] each, and stack them: [2, n, m]."""
-    one, other = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if one.ndim != 2 or one.shape != other.shape:
+    row, column = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if row.ndim != 2 or row.shape != column.shape:
         raise UsageError(
-            f"payoffs: the roles' are {one.shape} and {other.shape}; both must be [n, m]"
+            f"payoffs: the roles' are {row.shape} and {column.shape}; both must be [n, m]"
         )
-    return as_payoffs(np.stack([one, other]))
+    return as_payoffs(np.stack([row, column]))
 
 
 def against(payoffs: Numbers, mixtures: Sequence[Numbers], role: int) -> Numbers:
@@ -80,10 +80,10 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
 
 
 def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool) -> Numbers:
-    """Return the gain of each role's best departure from a joint distribution: [R], at least 0.
+    """Return the gain of each role's best deviation from a joint distribution: [R], at least 0.
 
-    A role may depart from each recommended strategy in another way (Aumann 1974, "Subjectivity and
-    correlation in randomized strategies"); in the coarse case it departs before the recommendation
+    A role may deviate differently from each recommended strategy (Aumann 1974, "Subjectivity and
+    correlation in randomized strategies"). In the coarse case it deviates before the recommendation
     (Moulin and Vial 1978).
 
     `payoffs`: [R, n_1, ..., n_R]; `joint`: [n_1, ..., n_R].
@@ -106,13 +106,13 @@ def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool
 
 
 def to_distribution(numbers: Numbers) -> Numbers:
-    """The nearest thing to these that is a distribution: nothing below zero, a sum of one."""
+    """Clip negative numbers to zero and normalise the rest to sum 1."""
     found: Numbers = np.maximum(numbers, 0.0)
     found /= found.sum()
     return found
 
 
 def marginals(joint: Numbers) -> tuple[Numbers, ...]:
-    """Return each role's mixture, [n_r] each, of a joint distribution."""
+    """Return each role's mixture, [n_r] each, from a joint distribution."""
     axes = range(joint.ndim)
     return tuple(joint.sum(tuple(axis for axis in axes if axis != role)) for role in axes)

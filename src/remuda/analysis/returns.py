@@ -1,4 +1,4 @@
-"""Statistics of returns; an agent that took no part in an episode has none there, which is NaN."""
+"""Statistics of returns. NaN marks an agent that took no part in an episode."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from remuda.types import Numbers
 
 
 def known(values: Numbers) -> Numbers:
-    """[N]: the values that are not NaN; of returns, those of agents that took part."""
+    """Return the values that are not NaN, from [N]."""
     found: Numbers = values[~np.isnan(values)]
     return found
 
 
 def mean_of(values: Numbers) -> float:
-    """Mean of [N] values, without those that are NaN; NaN where none is left."""
+    """Return the mean of [N] values, ignoring NaN; NaN if no value is left."""
     found = known(values)
     return float(found.mean()) if len(found) else math.nan
 
 
 def standard_error(values: Numbers) -> float:
-    """Standard error of that mean; NaN where fewer than two values are left."""
+    """Return the standard error of `mean_of`; NaN with fewer than two values."""
     found = known(values)
     if len(found) < 2:
         return math.nan
@@ -30,11 +30,11 @@ def standard_error(values: Numbers) -> float:
 
 
 def balanced(returns: Numbers) -> Numbers:
-    """Returns of matches [N, S] without a gap, for statistics of sums over seats.
+    """Fill the gaps in returns of matches [N, S], for statistics of sums over seats.
 
-    Where a seat took no part (NaN), the mean of its other matches is filled in; the deviations of
-    these are scaled up, so that sums over seats vary by match as the sum of the seats' own means
-    does. Seats that never took part are left out. Without NaN these are the returns themselves.
+    If a seat took no part (NaN), the mean of its other matches is filled in. Their deviations are
+    scaled up, so that sums over seats have the same variance per match as the sum of the seats' own
+    means. Seats that never took part are removed. Returns without NaN are unchanged.
     """
     there = ~np.isnan(returns)
     counts = there.sum(0)

@@ -1,4 +1,4 @@
-"""Draws of payoffs from their posterior, and of several quantities of one population."""
+"""Draws of payoffs from their posterior, and shrinkage of the estimates of one population."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from remuda.analysis.payoff import KNOWN, Payoffs
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
-PIECE = 1 << 22  # numbers drawn at once: some tens of megabytes
+PIECE = 1 << 22  # numbers per batch of draws: some tens of megabytes
 SPREADS = 80  # number of values of tau in the grid
 NARROWEST, WIDEST = 1e-3, 10.0  # the range of tau, in units of the estimates' spread and noise
 
 
 def with_own(payoffs: Payoffs) -> Payoffs:
-    """Return payoffs that can be drawn although strategies never met themselves.
+    """Return payoffs that can be drawn even if strategies never met themselves.
 
-    In a symmetric constant-sum game symmetry gives a strategy's payoff against itself; in others
+    In a symmetric constant-sum game, symmetry determines the self-play payoffs. In other games
     unplayed self-play is 0 and must not be used.
     """
     if not payoffs.symmetric:
@@ -55,12 +55,12 @@ def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[
 def symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Numbers:
     """Draw the row's payoffs of a symmetric game: [samples, N, N].
 
-    Distributed as those of `Payoffs.sample`, but each pair is drawn once.
+    The distribution is that of `Payoffs.sample`, but each pair is drawn only once.
     """
-    one, other = np.triu_indices(len(payoffs.names))
-    moderated = payoffs.moderated[:, :, one, other]
-    own = one == other
-    # A strategy against itself has the mean of both seats.
+    rows, columns = np.triu_indices(len(payoffs.names))
+    moderated = payoffs.moderated[:, :, rows, columns]
+    own = rows == columns
+    # In self-play a strategy receives the mean of both seats.
     shared = moderated.sum((0, 1)) / 4.0
     (row, both), (_, column) = np.where(own, shared, moderated)
     first = np.sqrt(row)
@@ -68,32 +68,32 @@ def symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) ->
     rest = np.maximum(column - second**2, 0.0)
     rest = np.sqrt(np.where(rest > 1e-12 * column, rest, 0.0))
     open_ = np.flatnonzero((row > 0.0) | (column > 0.0))
-    one, other = one[open_], other[open_]
+    rows, columns = rows[open_], columns[open_]
     first, second, rest = first[open_], second[open_], rest[open_]
-    freedom, counts = payoffs.freedom[one, other], payoffs.counts[one, other]
+    freedom, counts = payoffs.freedom[rows, columns], payoffs.counts[rows, columns]
     scale = np.sqrt(freedom / rng.chisquare(freedom, (samples, len(open_))) / counts)
     normal = rng.standard_normal(scale.shape) * scale
     found = np.repeat(payoffs.means[:1], samples, 0)
-    found[:, one, other] += normal * first
-    off = one != other
+    found[:, rows, columns] += normal * first
+    off = rows != columns
     turned = (normal * second)[:, off]
     if rest.any():
         turned += (rng.standard_normal(scale.shape) * scale * rest)[:, off]
-    found[:, other[off], one[off]] += turned
+    found[:, columns[off], rows[off]] += turned
     return found
 
 
 def shrink(estimates: Numbers, drawn: Numbers, rng: np.random.Generator) -> Numbers:
-    """Draw quantities of one population: [S, n].
+    """Draw the quantities of one population, shrunk towards each other: [S, n].
 
     Estimates of nearly equal policies spread more than the policies do, since noise adds to the
-    spread. Draws around the estimates have that noise twice, and make orders look surer than they
-    are. Here the quantities are samples of a normal distribution of unknown spread tau (Rubin 1981,
+    spread. Draws around the estimates contain that noise twice, and make rankings look too certain.
+    Here the quantities are samples of a normal distribution of unknown spread tau (Rubin 1981,
     "Estimation in parallel randomized experiments") with a uniform prior (Gelman 2006, "Prior
     distributions for variance parameters in hierarchical models", section 7.1). Quantities that are
-    far apart are hardly changed; where noise dominates, they are drawn together. Ranks of such
-    draws are those of Laird and Louis 1989, "Empirical Bayes ranking methods". With fewer than
-    three quantities, or without noise, these are the given draws.
+    far apart hardly change; noise pulls the others together. Ranks of such draws are those of Laird
+    and Louis 1989, "Empirical Bayes ranking methods". With fewer than three quantities, or without
+    noise, `drawn` is returned unchanged.
 
     `estimates`: [n]; `drawn`: [S, n] around them, with their noise.
     """
@@ -108,17 +108,17 @@ def shrink(estimates: Numbers, drawn: Numbers, rng: np.random.Generator) -> Numb
     variances = np.where(variances > floor, variances, 0.0)
     if count < 3 or not variances.any():
         return drawn
-    seen, around, ones = estimates @ vectors, drawn @ vectors, np.ones(count) @ vectors
-    spreads, chances = _spreads(seen, variances, ones, float(estimates.std()))
+    rotated, rotated_draws, ones = estimates @ vectors, drawn @ vectors, np.ones(count) @ vectors
+    spreads, chances = _spreads(rotated, variances, ones, float(estimates.std()))
     spread = rng.choice(spreads, (samples, 1), p=chances)
-    # A draw from the posterior is one from the prior, moved by what its noisy observation lacks
-    # (Matheron's rule; Hoffman and Ribak 1991, "Constrained realizations of Gaussian fields").
+    # A posterior draw is a prior draw, corrected by the error of its noisy observation (Matheron's
+    # rule; Hoffman and Ribak 1991, "Constrained realizations of Gaussian fields").
     weights = 1.0 / (spread**2 + variances)
     prior = spread * rng.standard_normal((samples, count))
-    lacking = around - prior
+    difference = rotated_draws - prior
     total = np.maximum((weights * ones**2).sum(1, keepdims=True), 1e-300)
-    mean = (weights * ones * lacking).sum(1, keepdims=True) / total * ones
-    found: Numbers = (prior + mean + spread**2 * weights * (lacking - mean)) @ vectors.T
+    mean = (weights * ones * difference).sum(1, keepdims=True) / total * ones
+    found: Numbers = (prior + mean + spread**2 * weights * (difference - mean)) @ vectors.T
     return found
 
 
@@ -127,8 +127,8 @@ def _spreads(
 ) -> tuple[Numbers, Numbers]:
     """Return values of tau with their probabilities (Rubin 1981, equation 4).
 
-    `seen`: [n] the estimates along the directions of their noise; `variances`: [n]; `ones`: [n] a
-    common mean of 1 along them.
+    `seen`: [n] the estimates in the eigenbasis of their noise; `variances`: [n]; `ones`: [n] the
+    vector of ones in that basis.
     """
     unit = apart + float(np.sqrt(variances.mean()))
     spreads = np.geomspace(NARROWEST, WIDEST, SPREADS) * unit
@@ -137,7 +137,7 @@ def _spreads(
     away = seen - ((weights * ones * seen).sum(1) / total)[:, None] * ones
     log = 0.5 * (np.log(weights).sum(1) - (weights * away**2).sum(1))
     log -= 0.5 * np.log(total)
-    # The grid is even in log tau; a density that is even in tau has tau as its weight there.
+    # The grid is uniform in log tau, so a uniform density of tau gets the weight tau.
     log += np.log(spreads)
     chances = np.exp(log - log.max())
     return spreads, chances / chances.sum()

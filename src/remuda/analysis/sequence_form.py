@@ -1,9 +1,9 @@
-"""Equilibria of two-player zero-sum games: by the sequence form, or backward where all is seen.
+"""Equilibria of two-player zero-sum games: by the sequence form, or by backward induction.
 
-A policy of a player is written as how likely each sequence of its actions is, as far as it depends
-on the player (its realization plan). In these the payoff is bilinear and the constraints linear,
-so an equilibrium is a linear program of the size of the tree: Koller, Megiddo and von Stengel 1996,
-"Efficient computation of equilibria for extensive two-person games".
+A realization plan represents a player's policy by the player's probability of each of its action
+sequences. In these plans the payoff is bilinear and the constraints are linear. An equilibrium is
+therefore a linear program of the size of the tree: Koller, Megiddo and von Stengel 1996, "Efficient
+computation of equilibria for extensive two-person games".
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from remuda.analysis.trees import Tree, uniform
 from remuda.errors import RemudaError, UsageError
 from remuda.types import Integers, Numbers
 
-MAX_SEQUENCES = 20_000  # most sequences of both players: more make a linear program of many minutes
+MAX_SEQUENCES = 20_000  # most sequences of both players; a larger linear program takes many minutes
 
 
 @dataclass(frozen=True)
 class SequenceFormEquilibrium:
     """A Nash equilibrium of a two-player zero-sum game, with bounds that prove its accuracy.
 
-    Player 0's policy earns `lower` at least, and player 1's policy concedes `upper` at most, by
-    exact best responses. The game's value is between them, and their difference is the NashConv of
+    Against exact best responses, player 0's policy receives at least `lower`, and player 1's policy
+    concedes at most `upper`. The game's value is between them; their difference is the NashConv of
     the policies.
     """
 
@@ -39,15 +39,15 @@ class SequenceFormEquilibrium:
 
     @property
     def nash_conv(self) -> float:
-        """`upper - lower`: 0 but for the rounding of the solver."""
+        """`upper - lower`: 0 except for the solver's rounding."""
         return self.upper - self.lower
 
 
 def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormEquilibrium:
-    """Return a Nash equilibrium, and with it the value of the game to player 0.
+    """Return a Nash equilibrium, with the value of the game to player 0.
 
-    Games of perfect information are solved from their end, and may be large; others by a linear
-    program.
+    Games of perfect information are solved by backward induction, and may be large; others by a
+    linear program.
     """
     if tree.num_players != 2 or not tree.is_zero_sum:
         raise UsageError(
@@ -88,11 +88,11 @@ def _solve_backward(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
 
 @dataclass(frozen=True)
 class _Sequences:
-    """The sequences of one player, S with the empty one, which is 0."""
+    """The S sequences of one player; sequence 0 is the empty one."""
 
-    numbers: Integers  # [I_p, A]: of each action; -1: it is not allowed
+    numbers: Integers  # [I_p, A]: the sequence that ends in each action; -1: illegal
     before: Integers  # [I_p]: the sequence that leads to each information set
-    at: Integers  # [N]: that of each node
+    at: Integers  # [N]: the sequence that leads to each node
 
     @property
     def count(self) -> int:
@@ -100,7 +100,7 @@ class _Sequences:
         return int(self.numbers.max(initial=0)) + 1
 
     def constraints(self) -> sparse.csr_matrix:
-        """Rows of E in E x = e, e = (1, 0, ..., 0), for realization plans x: [1 + I_p, S]."""
+        """Return E of E x = e, e = (1, 0, ..., 0), for realization plans x: [1 + I_p, S]."""
         sets, actions = np.nonzero(self.numbers >= 0)
         count = len(self.before)
         rows = np.concatenate([[0], 1 + np.arange(count), 1 + sets])
@@ -109,7 +109,7 @@ class _Sequences:
         return sparse.csr_matrix((values, (rows, columns)), shape=(1 + count, self.count))
 
     def policy(self, plan: Numbers, otherwise: Numbers) -> Numbers:
-        """Return the policy [I_p, A] of a realization plan [S]; `otherwise` where unreached."""
+        """Return the policy [I_p, A] of a realization plan [S]; unreached sets use `otherwise`."""
         found = np.where(self.numbers >= 0, np.maximum(plan[self.numbers], 0.0), 0.0)
         sums = found.sum(1, keepdims=True)
         some = sums > 1e-12
@@ -130,38 +130,38 @@ def _sequences(tree: Tree, player: int) -> _Sequences:
 
 
 def _solve_program(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
-    """Maximise over player 0's plan x what the best answer leaves it.
+    """Maximise the payoff of player 0's plan x against a best response.
 
-    With A the payoffs by sequences, the least that player 1 leaves is max q_0 with F^T q <= A^T x
-    (duality); the prices of these constraints are player 1's plan.
+    With A the payoffs by sequences, the payoff against a best response is max q_0 with F^T q <= A^T
+    x (duality). The multipliers of these constraints are player 1's plan.
     """
-    one, other = _sequences(tree, 0), _sequences(tree, 1)
-    over = np.flatnonzero(tree.returns[:, 0])
-    by_chance = tree.reach(tree.chance)[over]
-    worth = tree.returns[over, 0] * by_chance
+    row, column = _sequences(tree, 0), _sequences(tree, 1)
+    terminal = np.flatnonzero(tree.returns[:, 0])
+    by_chance = tree.reach(tree.chance)[terminal]
+    weighted = tree.returns[terminal, 0] * by_chance
     payoffs = sparse.csr_matrix(
-        (worth, (one.at[over], other.at[over])), shape=(one.count, other.count)
+        (weighted, (row.at[terminal], column.at[terminal])), shape=(row.count, column.count)
     )
-    plans, answers = one.constraints(), other.constraints()
-    goal = np.zeros(one.count + answers.shape[0])
-    goal[one.count] = -1.0
-    begin = np.zeros(plans.shape[0])
-    begin[0] = 1.0
+    plans, reply_constraints = row.constraints(), column.constraints()
+    goal = np.zeros(row.count + reply_constraints.shape[0])
+    goal[row.count] = -1.0
+    start = np.zeros(plans.shape[0])
+    start[0] = 1.0
     found = linprog(
         goal,
-        A_ub=sparse.hstack([-payoffs.T, answers.T], format="csr"),
-        b_ub=np.zeros(other.count),
+        A_ub=sparse.hstack([-payoffs.T, reply_constraints.T], format="csr"),
+        b_ub=np.zeros(column.count),
         A_eq=sparse.hstack(
-            [plans, sparse.csr_matrix((plans.shape[0], answers.shape[0]))], format="csr"
+            [plans, sparse.csr_matrix((plans.shape[0], reply_constraints.shape[0]))], format="csr"
         ),
-        b_eq=begin,
-        bounds=[(0.0, None)] * one.count + [(None, None)] * answers.shape[0],
+        b_eq=start,
+        bounds=[(0.0, None)] * row.count + [(None, None)] * reply_constraints.shape[0],
         method="highs",
     )
     if found.status != 0:
         raise RemudaError(f"{tree.name}: the linear program was not solved: {found.message}")
     otherwise = uniform(tree)
     return 0.0 - float(found.fun), (
-        one.policy(found.x[: one.count], otherwise[0]),
-        other.policy(-found.ineqlin.marginals, otherwise[1]),
+        row.policy(found.x[: row.count], otherwise[0]),
+        column.policy(-found.ineqlin.marginals, otherwise[1]),
     )

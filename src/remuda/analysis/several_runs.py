@@ -1,9 +1,9 @@
-"""Compare runs of one game, and summarise what they have in common.
+"""Compare runs of one game, and summarise their common measures.
 
-Policies of different runs never met, so no payoff between them is known; runs are compared by
-measures of each. Runs that differ by their seed are samples of one setting, and their spread says
-how far a single run can be trusted (Agarwal et al. 2021, "Deep reinforcement learning at the edge
-of the statistical precipice").
+Policies of different runs never met, so no payoffs between them are known. Runs are compared by
+measures of each run. Runs that differ by their seed are samples of one setting, and their spread
+shows how far a single run can be trusted (Agarwal et al. 2021, "Deep reinforcement learning at the
+edge of the statistical precipice").
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from remuda.analysis.population_report import Analysis
 class RunSpread(Summary):
     """A measure over several runs."""
 
-    values: tuple[float, ...]  # [runs]; NaN where a run does not have it
-    mean: float  # over the runs that have it; NaN: none
-    deviation: float  # their standard deviation; NaN of fewer than two
-    interval: tuple[float, float]  # of the mean, by Student's t; NaN of fewer than two
+    values: tuple[float, ...]  # [runs]; NaN for a run without it
+    mean: float  # over the runs that have it; NaN: no run has it
+    deviation: float  # standard deviation over runs; NaN with fewer than two
+    interval: tuple[float, float]  # of the mean, by Student's t; NaN with fewer than two
     level: float = 0.95
 
 
 def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
     """Return the mean of a measure over runs, and its spread.
 
-    `values`: [runs]; NaN where a run does not have it.
+    `values`: [runs]; NaN for a run without it.
     """
     check_level(level)
     known = np.array([value for value in values if math.isfinite(value)])
@@ -53,8 +53,8 @@ def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
 class Several:
     """The analyses of several runs of one game."""
 
-    labels: tuple[str, ...]  # of the runs, in the given order
-    analyses: tuple[Analysis, ...]  # one each
+    labels: tuple[str, ...]  # of the runs
+    analyses: tuple[Analysis, ...]  # one for each run
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _value(found: Analysis) -> float:
         return math.nan
     value = float(found.equilibrium.answer.values[0])
     scale = 1e-9 * float(np.nanmax(np.abs(found.payoffs.matrix)))
-    return value if abs(value) >= scale else 0.0  # what rounding leaves of nothing
+    return value if abs(value) >= scale else 0.0  # rounding errors of a zero
 
 
 def _played(found: Analysis) -> float:

@@ -1,7 +1,7 @@
-"""Outcomes of agents that each keep one policy, from recorded episodes.
+"""Outcomes of groups in which each agent keeps one policy, from recorded episodes.
 
-Where seats are not dealt, policies do not meet in pairs and there are no payoffs; what can be
-measured is each agent's return and the social outcome.
+Without a population, policies do not meet in pairs, so there are no payoffs. Each agent's return
+and the social outcome can still be measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from remuda.analysis.welfare import Measure, SocialOutcomes, social_outcomes
 from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
-CHANCE = 0.05  # differences that equal agents show with a greater probability may be chance
+CHANCE = 0.05  # a difference with a larger p-value may be chance
 SAID = 4  # episode metrics that get a sentence; the others are in the summary
 
 
@@ -33,7 +33,7 @@ class Society:
     returns: Numbers = field(repr=False)  # [E, N] by episode and agent; NaN: it took no part
     lengths: Integers = field(repr=False)  # [E] turns of the episodes
     outcomes: SocialOutcomes
-    episode_metrics: Mapping[str, Measure]  # the mean of an episode metric with its standard error
+    episode_metrics: Mapping[str, Measure]  # means of episode metrics, with standard errors
 
     @property
     def earned(self) -> tuple[Measure, ...]:
@@ -50,9 +50,9 @@ class Society:
 
     @property
     def is_constant_sum(self) -> bool:
-        """True if all agents together earned the same in every episode, and so compete.
+        """True if the agents compete for a return whose sum is the same in every episode.
 
-        If every episode gave each of them the same, that may be a shared success: then it is False.
+        If no agent's return varies, that may be a shared success: then it is False.
         """
         if len(self.agents) < 2:
             return False
@@ -62,7 +62,7 @@ class Society:
         return bool(varies and np.ptp(np.nansum(self.returns, axis=1)) <= 1e-5 * scale)
 
     def as_summary(self) -> dict[str, Any]:
-        """Return the contents of `analysis.json` for such a run."""
+        """Return the contents of `analysis.json` for a run of this kind."""
         return {
             "analysis": 1,
             "episodes": len(self.returns),
@@ -116,10 +116,11 @@ class Society:
     def _share_by_chance(self, best: int, worst: int) -> float:
         """Return an upper bound of the p-value of a difference between two agents.
 
-        It is that of the t test of their differences by episode, or the least that a permutation
-        test can have, 2 of 2^n where n episodes distinguish them (Fisher 1935, "The design of
-        experiments", section 21): few results that all agree have no spread. It is multiplied by
-        the number of pairs (Bonferroni; Dunn 1961, "Multiple comparisons among means").
+        It is the p-value of a t test of their differences by episode, or the smallest p-value of a
+        permutation test, 2 of 2^n if n episodes distinguish them (Fisher 1935, "The design of
+        experiments", section 21), whichever is larger: a few equal results have no spread. It is
+        multiplied by the number of pairs (Bonferroni; Dunn 1961, "Multiple comparisons among
+        means").
         """
         apart = known(self.returns[:, best] - self.returns[:, worst])
         found = _mean(apart)
@@ -164,17 +165,17 @@ def society(
     - `rewards`: [E, T, N].
     - `lengths`: [E] turns.
     - `episode_metrics`: episode metrics, [E] each.
-    - `took_part`: [E, N]; None: all did.
+    - `took_part`: [E, N]; None: all agents took part in all episodes.
     """
-    given = np.asarray(rewards, np.float64)
-    if not len(given):
+    values = np.asarray(rewards, np.float64)
+    if not len(values):
         raise UsageError("no episode was over in the time that there was; give more `--seconds`")
-    there = np.ones(given.shape[::2], np.bool_) if took_part is None else np.asarray(took_part)
+    present = np.ones(values.shape[::2], np.bool_) if took_part is None else np.asarray(took_part)
     return Society(
         agents,
-        np.where(there, given.sum(1), np.nan),
+        np.where(present, values.sum(1), np.nan),
         np.asarray(lengths, np.int64),
-        social_outcomes(given, lengths=lengths, took_part=there),
+        social_outcomes(values, lengths=lengths, took_part=present),
         {
             name: _mean(np.asarray(words, np.float64))
             for name, words in (episode_metrics or {}).items()

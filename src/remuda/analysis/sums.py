@@ -9,7 +9,7 @@ import numpy as np
 from remuda.kernels import njit
 from remuda.types import Bools, Integers, Numbers
 
-ROWS = 8  # number of sums that `add_up` makes
+ROWS = 8  # number of sums in `add_up`
 
 
 @njit(inline="always")
@@ -30,10 +30,10 @@ def _add_match(sums: Numbers, one: int, other: int, weight: float, share: float)
 
 @njit(inline="always")
 def _opponents(returns: Numbers, sides: Integers, there: Bools, size: Integers) -> int:
-    """Find the seats that took part in a match; return the number of opposing sides.
+    """Find the seats that took part in a match, and return the number of opposing sides.
 
-    `returns`, `sides`: [seats]; `there` and `size` are filled: which seats took part and are on a
-    side, and how many of these are on each seat's side.
+    `returns`, `sides`: [seats]. `there` and `size` are filled in: which seats took part and are on
+    a side, and how many such seats are on each seat's side.
     """
     for i in range(sides.size):
         there[i] = sides[i] >= 0 and not math.isnan(returns[i])
@@ -60,60 +60,60 @@ def add_up(
     """Add the returns of matches to the sums of the pairs that met.
 
     Every two seats of a match on different sides are a meeting. A return against several opponents
-    is one observation, and so are those of a policy with several seats of a team; each is shared
-    among its meetings, so that no policy counts more than once for a side and means over opponents
-    are as sure as the number of matches. Several meetings of two policies in one match are one
-    observation with the weight of all. In a symmetric game a meeting counts for both orders;
-    between two seats of one policy half each way.
+    is a single observation, and so are the returns of a policy with several seats of a team. Each
+    is shared among its meetings. So no policy counts more than once for a side, and the precision
+    of means over opponents matches the number of matches. Several meetings of two policies in one
+    match are one observation with their total weight. In a symmetric game a meeting counts for both
+    orders; between two seats of one policy, half for each order.
 
-    - `places`: [M, seats] member numbers; -1: left out.
+    - `places`: [M, seats] member numbers; -1: ignored.
     - `returns`: [M, seats]; NaN: the seat took no part and is ignored.
     - `sides`: [seats] the number of each seat's team; -1: a reserved seat, which meets no other.
-    - `symmetric`: seats are alike; else the first of two seats is the first role.
+    - `symmetric`: seats are interchangeable; otherwise the first of two seats is the first role.
     - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
     - `sums`: [8, N, N] to add to: weights, returns of row and column, their squares, their
-      products, squared weights of matches, and matches in which they met. [6, N, N]: without the
-      last two.
+      products, squared weights of matches, and numbers of matches with a meeting. [6, N, N]:
+      without the last two.
     """
     seats = places.shape[1]
-    there, size = np.zeros(seats, np.bool_), np.zeros(seats, np.int64)
+    present, size = np.zeros(seats, np.bool_), np.zeros(seats, np.int64)
     weights = np.zeros((seats, seats))
-    first, beside = np.zeros(seats, np.int64), np.zeros(seats, np.int64)
+    first, own_seats = np.zeros(seats, np.int64), np.zeros(seats, np.int64)
     for m in range(places.shape[0]):
-        opponents = _opponents(returns[m], sides, there, size)
+        opponents = _opponents(returns[m], sides, present, size)
         for i in range(seats):
-            first[i], beside[i] = i, 0
+            first[i], own_seats[i] = i, 0
             for j in range(seats):
-                if places[m, j] == places[m, i] and there[j]:
+                if places[m, j] == places[m, i] and present[j]:
                     first[i] = min(first[i], j)
-                    beside[i] += sides[i] == sides[j]
+                    own_seats[i] += sides[i] == sides[j]
         for i in range(seats):
             for j in range(i + 1, seats):
-                one, other = places[m, i], places[m, j]
-                if one < 0 or other < 0 or sides[i] == sides[j]:
+                row_member, column_member = places[m, i], places[m, j]
+                if row_member < 0 or column_member < 0 or sides[i] == sides[j]:
                     continue
-                if not (there[i] and there[j]):
+                if not (present[i] and present[j]):
                     continue
                 a, b = returns[m, i], returns[m, j]
                 if wins:
                     a, b = 0.5 + 0.5 * np.sign(a - b), 0.5 + 0.5 * np.sign(b - a)
-                weight = 1.0 / (opponents * max(size[j] * beside[i], size[i] * beside[j]))
+                weight = 1.0 / (opponents * max(size[j] * own_seats[i], size[i] * own_seats[j]))
                 row, column = first[i], first[j]
                 if symmetric and row > column:
                     row, column = column, row
                 weights[row, column] += weight
-                if symmetric and one == other:
+                if symmetric and row_member == column_member:
                     weight *= 0.5
-                _add(sums, one, other, a, b, weight)
+                _add(sums, row_member, column_member, a, b, weight)
                 if symmetric:
-                    _add(sums, other, one, b, a, weight)
+                    _add(sums, column_member, row_member, b, a, weight)
         for i in range(seats):
             for j in range(seats):
                 if weights[i, j] > 0.0:
-                    one, other = places[m, i], places[m, j]
+                    row_member, column_member = places[m, i], places[m, j]
                     if sums.shape[0] > 6:
-                        share = 0.5 if symmetric and one == other else 1.0
-                        _add_match(sums, one, other, weights[i, j], share)
+                        share = 0.5 if symmetric and row_member == column_member else 1.0
+                        _add_match(sums, row_member, column_member, weights[i, j], share)
                         if symmetric:
-                            _add_match(sums, other, one, weights[i, j], share)
+                            _add_match(sums, column_member, row_member, weights[i, j], share)
                     weights[i, j] = 0.0

@@ -1,8 +1,8 @@
 """Split a game into skill and cycles, and embed it in the plane.
 
-All of it is about the margins of a symmetric game: half of the difference of two strategies'
+All functions work on the margins of a symmetric game: half the difference of two strategies'
 payoffs when they meet, an antisymmetric matrix. `split` decomposes it into differences of ratings
-(transitive) and a cyclic rest; `disc` draws it in planes. `remuda.analysis.cycles` finds the
+(transitive) and a cyclic rest; `disc` embeds it in planes. `remuda.analysis.cycles` finds the
 cycles.
 """
 
@@ -24,13 +24,13 @@ from remuda.types import Numbers
 
 @dataclass(frozen=True)
 class Split:
-    """A game as the sum of a transitive and a cyclic one."""
+    """A game as the sum of a transitive game and a cyclic game."""
 
-    ratings: Numbers  # [n] whose differences are the transitive part; their mean is 0
+    ratings: Numbers  # [n] their differences are the transitive part; their mean is 0
     gradient: Numbers = field(repr=False)  # [n, n] the transitive part of the margins
     curl: Numbers = field(repr=False)  # [n, n] the cyclic part; each strategy's margins add up to 0
     transitive: float  # share of the gradient in the squared Frobenius norm; NaN: all margins are 0
-    cyclic: float  # share of the curl; both add up to 1
+    cyclic: float  # share of the curl; the two shares add up to 1
 
 
 def margins(matrix: npt.ArrayLike) -> Numbers:
@@ -49,7 +49,7 @@ def margins(matrix: npt.ArrayLike) -> Numbers:
 
 
 def split(matrix: npt.ArrayLike) -> Split:
-    """Split a game into a transitive and a cyclic one, by the combinatorial Hodge decomposition.
+    """Split a game into transitive and cyclic parts, by the combinatorial Hodge decomposition.
 
     A strategy's rating is its mean margin over all, itself included (Jiang et al. 2011,
     "Statistical ranking and combinatorial Hodge theory"; Balduzzi et al. 2018, "Re-evaluating
@@ -69,7 +69,7 @@ def _parts(of_pairs: Numbers) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _shares(transitive: float, cyclic: float) -> tuple[float, float]:
-    """Return shares that add up to 1, with negative sizes as 0; NaN: both are 0."""
+    """Return two shares that add up to 1, counting negative sizes as 0; NaN: both are 0."""
     sizes = max(float(transitive), 0.0), max(float(cyclic), 0.0)
     total = sum(sizes)
     return (sizes[0] / total, sizes[1] / total) if total > 0.0 else (np.nan, np.nan)
@@ -83,8 +83,8 @@ class SplitIntervals:
     observed: Split = field(repr=False)  # the split of the mean payoffs, noise included
     transitive: float  # share of the transitive part without the noise; NaN: only noise
     cyclic: float  # share of the cyclic part without the noise; both add up to 1
-    cyclic_interval: Numbers  # [2] at probability `level`; 0 to 1 where all might be noise
-    noise: float  # expected share of noise in the squared norm of the observed margins; 1 at most
+    cyclic_interval: Numbers  # [2] at probability `level`; 0 to 1 if everything may be noise
+    noise: float  # expected share of noise in the squared norm of the observed margins; at most 1
     rating_intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
     samples: int
     level: float
@@ -116,9 +116,9 @@ def split_intervals(
 ) -> SplitIntervals:
     """Split a game into skill and cycles without the contribution of noise.
 
-    Noise of variance v_ij in the margins adds the sum of all v_ij to the squared norm: the share 2
-    / n to the gradient, the rest to the curl, so few matches look cyclic. Both are subtracted; from
-    draws twice, since they have the noise of the matches and their own.
+    Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm: a share of
+    2 / n to the gradient, the rest to the curl. So a game with few matches looks cyclic. These
+    amounts are subtracted; draws contain the noise twice, so both are subtracted from them.
     """
     check_level(level)
     whole = _pooled(payoffs)
@@ -156,9 +156,9 @@ def _without(gradient: Numbers, curl: Numbers, noise: float, count: int) -> tupl
 
 
 def margin_variances(payoffs: Payoffs) -> Numbers:
-    """Return the squared standard errors of a symmetric game's margins: [n, n]; own are 0.
+    """Return the squared standard errors of a symmetric game's margins: [n, n].
 
-    NaN: no match.
+    The diagonal is 0. NaN: no match.
     """
     of_match = payoffs.moderated
     one_match = of_match[0, 0] + of_match[1, 1] - of_match[0, 1] - of_match[1, 0]
@@ -177,10 +177,10 @@ def _pooled(payoffs: Payoffs) -> Payoffs:
 
 @dataclass(frozen=True)
 class Disc(Summary):
-    """A game drawn in planes, in which the angle between two strategies decides who wins.
+    """A game embedded in planes, in which the angle between two strategies decides the winner.
 
-    The margin of i against j is the sum over planes of x_i y_j - y_i x_j: i beats strategies up to
-    half a turn counterclockwise of it, the more the farther out both are.
+    The margin of i against j is the sum over planes of x_i y_j - y_i x_j. Strategy i beats those up
+    to half a turn counterclockwise of it; the margin grows with the radius of both.
     """
 
     coordinates: Numbers  # [P, n, 2], the plane with the most variance first
@@ -196,10 +196,10 @@ class Disc(Summary):
 
 
 def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
-    """Draw a game in planes by the Schur decomposition of its margins.
+    """Embed a game in planes by the Schur decomposition of its margins.
 
     An antisymmetric matrix is a sum of disc games in orthogonal planes (Balduzzi et al. 2019,
-    "Open-ended learning in symmetric zero-sum games"). To draw the cyclic part alone, pass
+    "Open-ended learning in symmetric zero-sum games"). To embed only the cyclic part, pass
     `split(matrix).curl`.
 
     `matrix`: [n, n] the row's payoffs; `planes`: at most n / 2.
@@ -209,14 +209,14 @@ def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
         raise UsageError(
             f"planes: {len(of_pairs)} strategies have {len(of_pairs) // 2}; this is {planes}"
         )
-    # Of an antisymmetric A the blocks of the Schur form are the pairs of eigenvalues of iA.
+    # The Schur blocks of an antisymmetric A are the pairs of eigenvalues of iA.
     count = len(of_pairs)
     values, vectors = linalg.eigh(1j * of_pairs, subset_by_index=(count - planes, count - 1))
     strengths = np.maximum(values[::-1], 0.0)
     chosen = vectors[:, ::-1].T
     points = np.sqrt(2.0 * strengths)[:, None] * (chosen.imag + 1j * chosen.real)
     radii = np.abs(points)
-    # The first of those that are equally far out, but for rounding.
+    # The first of the points at the largest radius, up to rounding.
     farthest = (radii >= radii.max(1, keepdims=True) * (1.0 - 1e-9)).argmax(1)
     points *= np.exp(-1j * np.angle(points[np.arange(planes), farthest]))[:, None]
     size = float((of_pairs**2).sum())

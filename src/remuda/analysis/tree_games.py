@@ -1,7 +1,7 @@
 """Small games with known solutions, as rules for `trees.TreeGame`.
 
-Kuhn and Leduc poker are the usual tests with hidden cards, tic-tac-toe without; in a matrix game
-all choose at once.
+Kuhn and Leduc poker are the usual test games with hidden cards, tic-tac-toe without. In a matrix
+game all players choose simultaneously.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class MatrixGame:
     def __init__(self, *payoffs: npt.ArrayLike, name: str = "matrix game") -> None:
         """Set the payoffs of every player.
 
-        `payoffs`: by player, [n_1, ..., n_R]; one matrix [n_1, n_2] alone is a zero-sum game's, to
-        the first player.
+        `payoffs`: by player, [n_1, ..., n_R]; a single matrix [n_1, n_2] is the first player's in a
+        zero-sum game.
         """
         found = [np.asarray(one, np.float64) for one in payoffs]
         if len(found) == 1 and found[0].ndim == 2:
@@ -62,7 +62,7 @@ class MatrixGame:
         return (*state, action)
 
     def information(self, state: tuple[int, ...]) -> Hashable:  # noqa: ARG002
-        """Return nothing: choices are hidden."""
+        """Return a constant: choices are hidden."""
         return ()
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
@@ -79,9 +79,9 @@ class KuhnState(NamedTuple):
 class KuhnPoker:
     """Kuhn poker (Kuhn 1950, "A simplified two-person poker"); value -1/18 to player 0.
 
-    Each of two players antes 1 and gets one of three cards. Player 0 passes or bets 1; after a bet
-    the other passes, which gives up the pot, or bets too. After a pass player 1 may end the game by
-    passing, or bet, and player 0 answers. The higher card takes the pot.
+    Each of two players antes 1 and gets one of three cards. Player 0 passes or bets 1. After a bet
+    the other player passes, which gives up the pot, or bets too. After a pass player 1 may end the
+    game by passing, or bet, and player 0 answers. The higher card takes the pot.
     """
 
     name = "kuhn_poker"
@@ -117,10 +117,10 @@ class KuhnPoker:
         return state.cards[len(state.actions) % 2], state.actions
 
     def returns(self, state: KuhnState) -> Sequence[float]:
-        """Return 1, or 2 where both bet, from the player who folded or has the lower card."""
+        """Return the gains of the players: 1, or 2 if both bet, to the winner."""
         first, second = state.cards
         bets = sum(state.actions)
-        # A bet that was not answered was player 0's where there were two actions, else player 1's.
+        # After two actions an unanswered bet is player 0's, otherwise player 1's.
         wins = len(state.actions) == 2 if bets == 1 else first > second
         won = 2.0 if bets == 2 else 1.0
         return (won, -won) if wins else (-won, won)
@@ -129,7 +129,7 @@ class KuhnPoker:
 class LeducState(NamedTuple):
     """A state of Leduc poker."""
 
-    cards: tuple[int, ...] = ()  # of player 0, of player 1, then the public one: 0 to 5
+    cards: tuple[int, ...] = ()  # of player 0, of player 1, then the public card: 0 to 5
     rounds: tuple[tuple[int, ...], ...] = ((),)  # the actions of each round so far
 
 
@@ -137,11 +137,11 @@ class LeducPoker:
     """Leduc poker (Southey et al. 2005, "Bayes' bluff"); value -0.0856 to player 0.
 
     Six cards, two of each rank (card // 2). Each of two players antes 1 and gets a card. In each of
-    two betting rounds, player 0 first, a player may fold once the other has put in more, call, or
-    raise: by 2 in the first round and by 4 in the second, at most twice in a round. Between the
-    rounds a public card is dealt. The player with its rank wins, else the higher rank; equal ranks
-    share the pot. Rules, actions and information sets are those of OpenSpiel's `leduc_poker`, which
-    distinguishes the two cards of a rank.
+    two betting rounds, player 0 acts first. A player may call, fold if the other has put in more,
+    or raise: by 2 in the first round and by 4 in the second, at most twice in a round. A public
+    card is dealt between the rounds. A player with its rank wins, otherwise the higher rank; equal
+    ranks share the pot. Rules, actions and information sets are those of OpenSpiel's `leduc_poker`,
+    which distinguishes the two cards of a rank.
     """
 
     name = "leduc_poker"
@@ -165,7 +165,7 @@ class LeducPoker:
         return len(now) % 2
 
     def actions(self, state: LeducState) -> Sequence[int]:
-        """Return CALL; FOLD if the other has put in more; RAISE unless done twice."""
+        """Return CALL; FOLD if the other has put in more; RAISE unless raised twice."""
         now = state.rounds[-1]
         allowed = [self.CALL]
         if now and now[-1] == self.RAISE:
@@ -187,7 +187,7 @@ class LeducPoker:
         return LeducState(cards, (*rounds[:-1], (*rounds[-1], action)))
 
     def information(self, state: LeducState) -> Hashable:
-        """Return the player's card, the public one, and the actions so far."""
+        """Return the player's card, the public card, and the actions so far."""
         return state.cards[len(state.rounds[-1]) % 2], state.cards[2:], state.rounds
 
     def returns(self, state: LeducState) -> Sequence[float]:
@@ -212,7 +212,7 @@ class LeducPoker:
         return (won, -won) if winner == 0 else (-won, won)
 
     def _called(self, done: tuple[int, ...]) -> bool:
-        """Return whether a round is over: the last called, and was not the first to act."""
+        """Return whether a round has ended: the last action is a call, but not the first action."""
         return len(done) > 1 and done[-1] == self.CALL
 
 
@@ -229,8 +229,8 @@ LINES = tuple(
 class TicTacToe:
     """Tic-tac-toe; value 0. Actions are squares, 0 to 8, row after row.
 
-    A state holds the nine squares: -1 free, or the player's number. The winner earns 1, the other
-    -1. Equal grids are one node: 5478 instead of 549,946 histories.
+    A state holds the nine squares: -1 free, or the player's number. The winner receives 1, the
+    loser -1. Equal grids are one node: 5478 nodes instead of 549,946 histories.
     """
 
     name = "tic_tac_toe"
@@ -261,8 +261,8 @@ class TicTacToe:
         return (0.0, 0.0) if winner < 0 else (1.0, -1.0) if winner == 0 else (-1.0, 1.0)
 
     def _winner(self, state: tuple[int, ...]) -> int:
-        """Return the player with a line; -1: neither."""
-        for one, two, three in LINES:
-            if state[one] == state[two] == state[three] != self.FREE:
-                return state[one]
+        """Return the player with a line; -1: no player."""
+        for a, b, c in LINES:
+            if state[a] == state[b] == state[c] != self.FREE:
+                return state[a]
         return -1

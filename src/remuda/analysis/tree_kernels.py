@@ -16,7 +16,7 @@ from remuda.types import Bools, Integers, Numbers
 def reach(first: Integers, children: Integers, probabilities: Numbers) -> Numbers:
     """Return the probability of reaching each node, [N], from that of each edge [E].
 
-    Where several edges lead to a node, their probabilities are added.
+    If several edges lead to a node, their probabilities are added.
     """
     found = np.zeros(first.size - 1)
     found[0] = 1.0
@@ -37,8 +37,8 @@ def own_sequences(
 ) -> Integers:
     """Return a player's last action before each node, [N], as set * num_actions + action; -1: none.
 
-    `own`: [N] where that player acts. With perfect recall the last action identifies the whole
-    sequence.
+    `own`: [N] nodes where that player acts. With perfect recall the last action identifies the
+    whole sequence.
     """
     found = np.full(first.size - 1, -1, np.int64)
     for node in range(found.size):
@@ -50,7 +50,10 @@ def own_sequences(
 
 @njit(cache=True)
 def stages(first: Integers, children: Integers, own: Bools) -> Integers:
-    """Return the most actions of a player before each node: [N]; `own` [N]: where it acts."""
+    """Return the largest number of a player's actions before each node: [N].
+
+    `own`: [N] nodes where the player acts.
+    """
     found = np.zeros(first.size - 1, np.int64)
     for node in range(found.size):
         after = found[node] + (1 if own[node] else 0)
@@ -75,42 +78,43 @@ def respond(
 ) -> tuple[Numbers, Integers]:
     """Best-respond for one player: return the values of nodes [N] and the action of each set [I].
 
-    Stage by stage, the last first, the values of the player's actions are summed over all nodes of
-    an information set, weighted by the probability with which others and chance reach each node.
-    That gives the set's best action, and the values of its nodes. Ties go to the first action.
+    Stages are processed from last to first. The values of the player's actions are summed over all
+    nodes of an information set, weighted by the probability with which the others and chance reach
+    each node. The sums determine the set's best action, and the values of its nodes. Ties go to the
+    first action.
 
-    - `order`: [N] nodes by stage, the last first; within a stage children before parents.
+    - `order`: [N] nodes by stage, from last to first; within a stage, children before parents.
     - `stage`: [N] of `stages`.
     - `first`: [N + 1]; `children`, `actions`: [E].
     - `probabilities`: [E] of the edges of others and of chance.
     - `sets`: [N] the information set; -1: no player acts.
-    - `own`: [N] where the player acts; `legal`: [I, A].
-    - `weights`: [N] probability by others and chance.
+    - `own`: [N] nodes where the player acts; `legal`: [I, A].
+    - `weights`: [N] probability of reaching each node by the others and chance.
     - `returns`: [N] of the player, at terminal nodes.
     """
     values = returns.copy()
-    worth = np.zeros(legal.shape)
+    action_values = np.zeros(legal.shape)
     chosen = np.full(legal.shape[0], -1, np.int64)
-    begin = 0
-    while begin < order.size:
-        end = begin
-        while end < order.size and stage[order[end]] == stage[order[begin]]:
+    start = 0
+    while start < order.size:
+        end = start
+        while end < order.size and stage[order[end]] == stage[order[start]]:
             node = order[end]
             if own[node]:
                 for edge in range(first[node], first[node + 1]):
                     gain = weights[node] * values[children[edge]]
-                    worth[sets[node], actions[edge]] += gain
+                    action_values[sets[node], actions[edge]] += gain
             end += 1
-        for place in range(begin, end):
+        for place in range(start, end):
             node = order[place]
             if own[node] and chosen[sets[node]] < 0:
-                chosen[sets[node]] = _best(worth[sets[node]], legal[sets[node]])
+                chosen[sets[node]] = _best(action_values[sets[node]], legal[sets[node]])
             for edge in range(first[node], first[node + 1]):
                 if not own[node]:
                     values[node] += probabilities[edge] * values[children[edge]]
                 elif actions[edge] == chosen[sets[node]]:
                     values[node] = values[children[edge]]
-        begin = end
+        start = end
     return values, chosen
 
 
@@ -127,7 +131,7 @@ def induct_backward(
 ) -> tuple[Numbers, Integers]:
     """Solve a game of perfect information: return the values of all nodes [N, R], and actions [I].
 
-    From the end, each player takes the action with its greatest return; ties go to the first.
+    From the end, each player takes the action with its highest return; ties go to the first.
     """
     values = returns.copy()
     chosen = np.full(num_sets, -1, np.int64)

@@ -1,4 +1,4 @@
-"""Walk a game to make a `Tree` of it."""
+"""Traverse a game to build its `Tree`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from remuda.analysis.trees import CHANCE, OVER, SLACK, InformationSet, State, Tr
 from remuda.errors import UsageError
 
 MAX_NODES = 1_000_000  # default limit of nodes: some tens of seconds, and 1 GB
-PROBES = 25  # random paths that estimate the size of a game before it is walked
-FAR_MORE = 4.0  # factor over the limit at which the estimate alone refuses a game
+PROBES = 25  # random paths that estimate the size of a game before it is traversed
+FAR_MORE = 4.0  # an estimate above this multiple of the limit rejects a game
 
 
 def flatten(game: TreeGame[State], max_nodes: int = MAX_NODES) -> Tree:
-    """Walk a game to every end, once."""
+    """Traverse a game completely, once, and return its tree."""
     if not game.merges:
         _check_size(game, max_nodes)
     tree = _Walk(game, max_nodes).tree()
@@ -31,7 +31,7 @@ def flatten(game: TreeGame[State], max_nodes: int = MAX_NODES) -> Tree:
 
 
 class _Walk(Generic[State]):
-    """One walk through a game, depth first."""
+    """One depth-first traversal of a game."""
 
     def __init__(self, game: TreeGame[State], max_nodes: int) -> None:
         self._game, self._max = game, max_nodes
@@ -50,7 +50,7 @@ class _Walk(Generic[State]):
         self._found: list[list[InformationSet]] = [[] for _ in range(game.num_players)]
 
     def tree(self) -> Tree:
-        """Walk; then number the nodes so that parents come before their children."""
+        """Traverse the game; then number the nodes so that parents come before children."""
         self._walk()
         game, count = self._game, len(self._players)
         order = np.array(self._left[::-1], np.int64)
@@ -104,7 +104,7 @@ class _Walk(Generic[State]):
             likely.append(probability)
 
     def _enter(self, state: State) -> tuple[int, State, Iterator[tuple[int, float]]]:
-        """Make a node of a state; returns it with the branches that leave it."""
+        """Create a node for a state; return it with its outgoing branches."""
         game, node = self._game, len(self._players)
         if node >= self._max:
             raise _too_large(game, self._max)
@@ -182,11 +182,11 @@ def _check_recall(tree: Tree) -> None:
 
 
 def _check_size(game: TreeGame[State], max_nodes: int) -> None:
-    """Raise a `UsageError` for a game that is certainly too large, before it is walked.
+    """Raise a `UsageError` for a game that is certainly too large, before it is traversed.
 
-    On a random path, the products of the numbers of branches have the number of nodes as their
+    On a random path, the sum of the products of branch counts has the number of nodes as its
     expectation (Knuth 1975, "Estimating the efficiency of backtrack programs"). A mean is at least
-    half of the median, so the game is refused if the median of some paths is far over the limit.
+    half the median. So the game is rejected if the median over some paths is far above the limit.
     """
     rng = np.random.default_rng(0)
     estimates = []
@@ -198,7 +198,7 @@ def _check_size(game: TreeGame[State], max_nodes: int) -> None:
             else:
                 branches = list(game.actions(state))
             if not branches:
-                break  # the walk says what is wrong
+                break  # the traversal reports the error
             width *= len(branches)
             total += width
             state = game.child(state, branches[int(rng.integers(len(branches)))])

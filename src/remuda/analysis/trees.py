@@ -1,7 +1,7 @@
-"""Games small enough to walk to every end, and their trees as arrays.
+"""The rules of games small enough to traverse completely, and their trees as arrays.
 
-An extensive-form game (Kuhn 1953; Osborne and Rubinstein 1994, chapter 11) is written as rules in a
-`TreeGame`, and walked once by `tree_walk.flatten`. All computations then run over arrays.
+The rules of an extensive-form game (Kuhn 1953; Osborne and Rubinstein 1994, chapter 11) are a
+`TreeGame`, traversed once by `tree_walk.flatten`. All computations then run over arrays.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from remuda.analysis import tree_kernels as kernels
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers, Numbers
 
-Policies = Sequence[Numbers]  # by player, probabilities [I_p, A] in its information sets
+Policies = Sequence[Numbers]  # by player, probabilities [I_p, A] by information set
 
-CHANCE, OVER = -1, -2  # instead of a player's number: chance moves, or the game is over
+CHANCE, OVER = -1, -2  # in place of a player's number: chance moves; the game has ended
 SLACK = 1e-6  # allowed error of a policy's sum of probabilities
 
 State = TypeVar("State")
@@ -29,8 +29,8 @@ State = TypeVar("State")
 class TreeGame(Protocol[State]):
     """The rules of a game for players 0 to R - 1 who act one after another.
 
-    A simultaneous move is one that the other does not know. States are immutable: `child` returns a
-    new one. Methods are deterministic.
+    A simultaneous move is a move that the other player cannot observe. States are immutable:
+    `child` returns a new one. Methods are deterministic.
     """
 
     @property
@@ -43,20 +43,20 @@ class TreeGame(Protocol[State]):
 
     @property
     def num_actions(self) -> int:
-        """A: actions of players are numbered 0 to A - 1, in all information sets."""
+        """A: actions of players are numbered 0 to A - 1 in all information sets."""
 
     @property
     def merges(self) -> bool:
         """True if equal states are one node, whatever their history.
 
-        Then states must be hashable, and the game of perfect information.
+        States must then be hashable, and the game must have perfect information.
         """
 
     def root(self) -> State:
         """Return the state at the start."""
 
     def player(self, state: State) -> int:
-        """Return the player to act, or CHANCE, or OVER."""
+        """Return the player to act, CHANCE or OVER."""
 
     def actions(self, state: State) -> Sequence[int]:
         """Return the player's legal actions, at least one."""
@@ -80,29 +80,29 @@ class InformationSet:
 
     player: int
     key: Hashable  # the `TreeGame.information` of its states
-    actions: tuple[int, ...]  # the legal actions in each of them
-    state: object = field(repr=False, compare=False)  # one of them
+    actions: tuple[int, ...]  # the legal actions in each state
+    state: object = field(repr=False, compare=False)  # one of the states
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A game of N nodes, E edges and R players, walked once by `tree_walk.flatten`.
+    """A game of N nodes, E edges and R players, traversed once by `tree_walk.flatten`.
 
     1. Node 0 is the start, and parents come before their children.
-    2. Information sets are numbered through, those of player 0 first: I in all.
-    3. The game has perfect recall: a player's information set determines what it knew and did
-       before. With merged states this holds of the unmerged tree.
+    2. Information sets are numbered consecutively, those of player 0 first: I in total.
+    3. The game has perfect recall: a player's information set determines its earlier information
+       and actions. With merged states this holds for the unmerged tree.
     """
 
     name: str
     num_players: int
     num_actions: int
-    players: Integers = field(repr=False)  # [N] who acts; CHANCE, or OVER
-    sets: Integers = field(repr=False)  # [N] the information set; -1 where no player acts
+    players: Integers = field(repr=False)  # [N] the player to act, CHANCE or OVER
+    sets: Integers = field(repr=False)  # [N] the information set; -1 if no player acts
     first: Integers = field(repr=False)  # [N + 1] the first edge of each node, and E
     children: Integers = field(repr=False)  # [E] the node that each edge leads to
     actions: Integers = field(repr=False)  # [E] the action of each edge
-    chance: Numbers = field(repr=False)  # [E] the probability where chance moves; 1 elsewhere
+    chance: Numbers = field(repr=False)  # [E] the probability of a chance edge; 1 elsewhere
     returns: Numbers = field(repr=False)  # [N, R] at terminal nodes; 0 elsewhere
     information_sets: tuple[tuple[InformationSet, ...], ...] = field(repr=False)  # by player
     merged: bool = False  # whether a node may be reached in several ways
@@ -119,7 +119,7 @@ class Tree:
 
     @cached_property
     def legal(self) -> Bools:
-        """[I, A]: which actions a player may take."""
+        """[I, A]: True for legal actions."""
         found = np.zeros((int(self.offsets[-1]), self.num_actions), np.bool_)
         found[self.sets[self.sources][self.by_players], self.actions[self.by_players]] = True
         return found
@@ -131,7 +131,7 @@ class Tree:
 
     @cached_property
     def by_players(self) -> Bools:
-        """[E]: whether a player chooses that edge, rather than chance."""
+        """[E]: True if a player chooses the edge, False if chance does."""
         return self.players[self.sources] >= 0
 
     @cached_property
@@ -148,17 +148,17 @@ class Tree:
 
     @cached_property
     def is_zero_sum(self) -> bool:
-        """True if the players' returns add up to 0 at every end."""
+        """True if the players' returns add up to 0 at every terminal node."""
         scale = float(np.abs(self.returns).max())
         return bool((np.abs(self.returns.sum(1)) <= 1e-9 * max(scale, 1.0)).all())
 
     def legal_of(self, player: int) -> Bools:
-        """[I_p, A]: which actions one player may take."""
+        """Return [I_p, A]: True for one player's legal actions."""
         part: Bools = self.legal[self.offsets[player] : self.offsets[player + 1]]
         return part
 
     def own(self, player: int) -> Bools:
-        """Return [N]: where one player acts."""
+        """Return [N]: True at nodes where one player acts."""
         found: Bools = self.players == player
         return found
 
@@ -170,7 +170,7 @@ class Tree:
         return found
 
     def check_player(self, player: int) -> None:
-        """Raise a `UsageError` unless there is such a player."""
+        """Raise a `UsageError` unless the player exists."""
         if not 0 <= player < self.num_players:
             raise UsageError(
                 f"{self.name}: there are players 0 to {self.num_players - 1}, and no {player}"
@@ -226,13 +226,13 @@ def uniform(tree: Tree) -> tuple[Numbers, ...]:
 def mixture(
     tree: Tree, player: int, policies: Sequence[Numbers], weights: npt.ArrayLike | None = None
 ) -> Numbers:
-    """Return the policy [I_p, A] equivalent to drawing one from a list for a whole game.
+    """Return the policy [I_p, A] equivalent to drawing one of `policies` for a whole game.
 
-    Each counts in an information set by its probability of reaching it (Kuhn 1953: with perfect
-    recall, mixed and behavioural strategies are equivalent). Unreached sets get uniform
+    In each information set, a policy is weighted by its probability of reaching it (Kuhn 1953: with
+    perfect recall, mixed and behavioural strategies are equivalent). Unreached sets get uniform
     probabilities.
 
-    `policies`: each [I_p, A]; `weights`: by policy, up to a factor; None: equal.
+    `policies`: each [I_p, A]; `weights`: by policy, unnormalised; None: equal.
     """
     tree.check_player(player)
     if tree.merged:
@@ -254,7 +254,7 @@ def mixture(
         checked = tree.check_policy(player, policy)
         rows = tree.sets[tree.sources[own]] - tree.offsets[player]
         likely[own] = checked[rows, tree.actions[own]]
-        # No node has two parents, so its reach is the product of the player's own probabilities.
+        # No node has two parents, so reach is the product of the player's own probabilities.
         reached = kernels.reach(tree.first, tree.children, likely)[members]
         total += share * reached[:, None] * checked
     sums = total.sum(1, keepdims=True)

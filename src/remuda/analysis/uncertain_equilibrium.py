@@ -1,6 +1,6 @@
 """The equilibrium of an empirical game, with its uncertainty.
 
-A few lucky matches may put a strategy into the equilibrium of the mean payoffs. Here payoffs are
+A few lucky matches may put a strategy into the equilibrium of the mean payoffs. So payoffs are
 drawn from their posterior (`Payoffs.sample`), and each draw is solved like the means.
 """
 
@@ -20,8 +20,8 @@ from remuda.types import Bools, Numbers
 
 SAMPLES = 1000  # draws of the payoffs
 USED = 1e-6  # strategies with a smaller probability are not in the support
-LISTED = 5_000  # most pairs of supports for which all equilibria are enumerated, to choose from
-CHUNK = 2_000_000  # numbers in the draws made at once
+LISTED = 5_000  # most pairs of supports for which all equilibria are enumerated, to choose one
+CHUNK = 2_000_000  # payoffs drawn per batch
 ZERO_SUM = "zero-sum"  # the kind of a zero-sum game of two roles
 INTERVAL = (0.025, 0.975)  # the quantiles of a 95% interval
 
@@ -33,27 +33,27 @@ class Solution:
     mixtures: tuple[Numbers, ...]  # by role, [n_r]
     joint: Numbers | None  # [n_1, ..., n_R]; None: the roles play independently
     values: Numbers  # [R] the roles' payoffs
-    regret: Numbers  # [R] the gain of each role's best departure; computed from the payoffs
-    note: str  # how it was chosen, and other remarks
+    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
+    note: str  # how it was selected, and other remarks
 
 
 @dataclass(frozen=True)
 class UncertainEquilibrium:
-    """The equilibrium of the mean payoffs, and those of payoff draws."""
+    """The equilibrium of the mean payoffs, and the equilibria of payoff draws."""
 
     kind: str  # `zero-sum`, `general-sum` or `correlated`: how the game was solved
     strategies: tuple[tuple[str, ...], ...]  # by role, their names
-    symmetric: bool  # whether both roles have the same strategies and mix alike
-    answer: Solution  # of the means
+    symmetric: bool  # whether both roles have the same strategies and the same mixture
+    answer: Solution  # of the mean payoffs
     masses: tuple[Numbers, ...]  # by role, [3, n_r] mean and 95% interval of probabilities
     in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws with a strategy in the support
-    values: Numbers  # [3, R] mean and 95% interval of payoffs; zero-sum: see `_value_intervals`
+    values: Numbers  # [3, R] mean and 95% interval of payoffs; for zero-sum see `_value_intervals`
     regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
-    samples: int  # draws
-    unsolved: int  # draws without an equilibrium; they count in `regrets` alone
+    samples: int  # number of draws
+    unsolved: int  # draws without an equilibrium; they count only in `regrets`
 
     def as_summary(self) -> dict[str, object]:
-        """Return plain data; of a symmetric game one role's strategies."""
+        """Return plain data; for a symmetric game only the first role's strategies."""
         roles = [
             [
                 {
@@ -94,12 +94,13 @@ def nash(
     """Return the equilibrium of a game's mean payoffs, with its uncertainty.
 
     A zero-sum game of two roles gets the equilibrium of the largest entropy. Another game of two
-    roles gets the one with the largest welfare, if all can be enumerated (in a symmetric game among
-    those in which both roles mix alike); else the one that Lemke and Howson's algorithm finds. More
-    roles get the correlated one of the largest entropy. Draws of the payoffs are solved the same
-    way. If a game has several equilibria, draws also differ by which one is chosen.
+    roles gets the equilibrium with the largest welfare, if all can be enumerated; a symmetric game
+    only considers those with equal mixtures. Otherwise it gets the one that the Lemke-Howson
+    algorithm finds. More roles get the correlated equilibrium of the largest entropy. Draws of the
+    payoffs are solved the same way. If a game has several equilibria, the selection may differ
+    between draws.
 
-    `seconds`: limit of the search in a large general-sum game; a draw has a tenth of it.
+    `seconds`: limit of the search in a large general-sum game; a tenth of it for each draw.
     """
     if samples < 1:
         raise UsageError(f"samples is {samples}; at least one draw of the payoffs is needed")
@@ -135,16 +136,16 @@ def nash(
 def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
     """Return 95% intervals of the value of a zero-sum game: [2, R].
 
-    Quantiles over draws do not give them: each role's best response to a draw's noise moves the
-    value further than the truth is away, so that they cover it in 84% of cases. To first order
-    noise moves the value by what it adds to the payoffs of the optimal mixtures (Mills 1956,
-    "Marginal values of matrix games and linear programs", theorem 1), so the value is as uncertain
+    Quantiles over draws do not give them. Each role's best response to a draw's noise moves the
+    value further than its true error, so quantiles cover the truth in only 84% of cases. To first
+    order, noise moves the value by the change of the payoffs of the optimal mixtures (Mills 1956,
+    "Marginal values of matrix games and linear programs", theorem 1). So the value is as uncertain
     as these payoffs.
 
     `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] its payoffs in each
     draw.
     """
-    # Draws deviate to both sides alike: use both to measure by how much.
+    # Draws deviate symmetrically: use both sides to estimate the half-width.
     half = np.quantile(np.abs(earned - at_means), INTERVAL[1] - INTERVAL[0], axis=0)
     return np.stack([at_means - half, at_means + half])
 
@@ -152,7 +153,7 @@ def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
 def _gathered(
     payoffs: Payoffs, kind: str, answer: Solution, found: list[Solution], regrets: Numbers
 ) -> UncertainEquilibrium:
-    """Summarise the equilibria of the draws; `regrets` [S, R] is of all draws."""
+    """Summarise the equilibria of the draws; `regrets` [S, R] covers all draws."""
     masses, in_support = [], []
     for role, names in enumerate(payoffs.strategies):
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
@@ -186,7 +187,7 @@ def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
 
 
 def _zero_sum(game: Numbers, symmetric: bool) -> Solution:
-    # What both earn may add up to something else than zero, as shares of wins do.
+    # The two payoffs may add up to a constant other than zero, as shares of wins do.
     matrix = (game[0] - game[1]) / 2.0
     if symmetric:
         matrix = (matrix - matrix.T) / 2.0
@@ -242,14 +243,14 @@ def _regret(game: Numbers, answer: Solution) -> Numbers:
 
 
 def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
-    """Draw [R, n_1, ..., n_R] payoffs, a few at a time where the game is large."""
+    """Draw [R, n_1, ..., n_R] payoffs, in batches if the game is large."""
     at_once = max(1, CHUNK // payoffs.means.size)
     for done in range(0, samples, at_once):
         yield from payoffs.sample(min(at_once, samples - done), rng)
 
 
 def _summed(drawn: Numbers) -> Numbers:
-    """Return [3, n]: mean and interval of [S, n]; NaN without any draw."""
+    """Return [3, n]: mean and interval of [S, n]; NaN without draws."""
     if not len(drawn):
         return np.full((3, drawn.shape[1]), np.nan)
     found: Numbers = np.vstack([drawn.mean(0, keepdims=True), np.quantile(drawn, INTERVAL, 0)])

@@ -1,9 +1,9 @@
 """Social outcome metrics: efficiency, equality, sustainability and peace.
 
-Those of Perolat et al. 2017, "A multi-agent reinforcement learning model of common-pool resource
-appropriation", from recorded episodes of N agents; each with a jackknife standard error over
-episodes (Efron and Stein 1981, "The jackknife estimate of variance"), since ratios have no other
-simple one.
+The metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of common-pool
+resource appropriation", from recorded episodes of N agents. Each has a jackknife standard error
+over episodes (Efron and Stein 1981, "The jackknife estimate of variance"), since ratios have no
+other simple one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Measure(Summary):
     value: float  # over all episodes; NaN: undefined
     error: float  # its standard error; NaN with fewer than two episodes
     corrected: float  # the value with the jackknife's estimate of its bias removed
-    episodes: int  # how many it is from
+    episodes: int  # number of episodes
 
 
 @dataclass(frozen=True)
 class SocialOutcomes(Summary):
     """The social outcome metrics of some episodes."""
 
-    efficiency: Measure  # the sum of rewards in a turn
+    efficiency: Measure  # the sum of rewards per turn
     equality: Measure  # within an episode
     long_run_equality: Measure  # of the agents' average returns over episodes
     sustainability: Measure | None = None  # the mean turn at which rewards are collected
@@ -51,9 +51,10 @@ def social_outcomes(
     """Return all measures of recorded episodes.
 
     - `rewards`: [episodes, turns, agents].
-    - `timed_out`: [episodes, turns, agents] who may not act; None: unknown, and no peace.
+    - `timed_out`: [episodes, turns, agents] True for agents that may not act; None: no peace
+      metric.
     - `lengths`: [episodes] turns of each, the rest is ignored; None: all turns.
-    - `took_part`: [episodes, agents]; the others have no return there. None: all did.
+    - `took_part`: [episodes, agents]; False: the agent has no return there. None: all took part.
     """
     r, turns = _by_turn(rewards, lengths, "rewards")
     returns = r.sum(1)
@@ -72,7 +73,7 @@ def social_outcomes(
 
 
 def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
-    """Return U = E[sum_i R_i / T]: the sum of rewards in a turn.
+    """Return U = E[sum_i R_i / T]: the sum of rewards per turn.
 
     Every episode counts equally, whatever its length.
 
@@ -90,16 +91,17 @@ def efficiency(returns: npt.ArrayLike, turns: npt.ArrayLike) -> Measure:
 
 
 def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
-    """Return 1 - Gini within an episode: 1 where all earn the same, 1/N where one earns everything.
+    """Return 1 - Gini within an episode: 1 for equal returns, 1/N if one agent receives all.
 
-    E = 1 - E[sum_ij |R_i - R_j|] / (2 N E[sum_i R_i]): numerator and denominator are averaged over
-    episodes each, so that an episode counts by its total return and one without any return is no 0
-    / 0. If nothing is ever earned it is 1. N is the number of agents that took part in the episode.
+    E = 1 - E[sum_ij |R_i - R_j|] / (2 N E[sum_i R_i]). Numerator and denominator are averaged over
+    episodes separately, so episodes are weighted by their total return, and one without any return
+    is not 0 / 0. If all returns are zero it is 1. N is the number of agents that took part in the
+    episode.
 
     - `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
-    - `least`: an agent's least return in this game, or its return for doing nothing; equality is
-      that of the excess over it. The game defines this number, not the data: of less there are no
-      shares, and equality is NaN.
+    - `least`: an agent's minimum return in this game, or its return for doing nothing. Equality is
+      that of the excess over it. The game defines this number, not the data: with lower returns
+      equality is NaN.
     """
     r = _returns(returns) - _least(least)
     if _below_nothing(r):
@@ -114,11 +116,11 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
 
 
 def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
-    """Return 1 - Gini of the agents' average returns: low if the same agents always earn more.
+    """Return 1 - Gini of the agents' average returns: low if the same agents always receive more.
 
-    Agents must be identifiable over episodes: by their policy or their seat. Equal agents look
-    unequal over few episodes; `corrected` is nearer the truth, and may exceed 1. Averages are over
-    the episodes in which an agent took part.
+    Agents must be identifiable over episodes, by their policy or their seat. Equal agents look
+    unequal over few episodes; `corrected` is closer to the truth, and may exceed 1. Averages are
+    over the episodes in which an agent took part.
 
     `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
     """
@@ -133,9 +135,9 @@ def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     whole = _one_less_gini(means[None])[0]
     if len(r) < 2:
         return Measure(float(whole), np.nan, np.nan, len(r))
-    # Leaving one out may take an average a little below nothing: then it is nothing.
+    # Without one episode an average may be slightly below zero: clip it.
     left = counts - there
-    sums = np.where(left > 0, r.sum(0) - r, np.nan)  # of one that was there once nothing is left
+    sums = np.where(left > 0, r.sum(0) - r, np.nan)  # NaN for agents with no episode left
     without = np.maximum(sums / np.maximum(left, 1), 0.0)
     return _jackknife(float(whole), _one_less_gini(without))
 
@@ -146,8 +148,8 @@ def sustainability(
     """Return S = E[1/N sum_i t_i], t_i = E[t | r_t^i > 0]: the mean turn of rewards.
 
     The first turn is 1. An agent without rewards in an episode has no t_i, and the average is over
-    the others; an episode without any is left out, and not counted in `episodes`. S is late where
-    resources last, and (T + 1) / 2 where they are collected evenly.
+    the others. An episode without any rewards is left out, and not counted in `episodes`. S is
+    large if resources last, and (T + 1) / 2 if they are collected evenly.
 
     `rewards`: [episodes, turns, agents].
     """
@@ -164,8 +166,8 @@ def sustainability(
 def peace(timed_out: npt.ArrayLike, *, lengths: npt.ArrayLike | None = None) -> Measure:
     """Return P = E[N T - sum_i sum_t I(timed out)] / T: the mean number of agents that may act.
 
-    `timed_out`: [episodes, turns, agents] agents that may not act, such as tagged ones; `lengths`:
-    as for `social_outcomes`; every episode counts equally.
+    `timed_out`: [episodes, turns, agents] True for agents that may not act, such as tagged ones;
+    `lengths`: as for `social_outcomes`. Every episode counts equally.
     """
     out, turns = _by_turn(timed_out, lengths, "timed_out")
     if not np.isin(out, (0.0, 1.0)).all():
@@ -180,16 +182,16 @@ def _returns(returns: npt.ArrayLike) -> Numbers:
     if np.isinf(r).any():
         episode, agent = np.argwhere(np.isinf(r))[0]
         raise UsageError(f"returns: agent {agent} of episode {episode} has {r[episode, agent]}")
-    nobody = np.isnan(r).all(1)
-    if nobody.any():
+    empty = np.isnan(r).all(1)
+    if empty.any():
         raise UsageError(
-            f"returns: no agent took part in episode {int(nobody.argmax())}; leave it out"
+            f"returns: no agent took part in episode {int(empty.argmax())}; leave it out"
         )
     return r
 
 
 def _number(returns: Numbers) -> Integers:
-    """Return [E]: how many agents took part, of each row of [E, N]."""
+    """Return [E]: the number of agents that took part, for each row of [E, N]."""
     found: Integers = (~np.isnan(returns)).sum(1)
     return found
 
@@ -224,33 +226,33 @@ def _by_turn(
 
 
 def _played(shape: tuple[int, ...], turns: Integers) -> Bools:
-    """Return [E, T, 1]: turns before the end of each episode."""
+    """Return [E, T, 1]: True for turns before the end of each episode."""
     found: Bools = (np.arange(shape[1]) < turns[:, None])[..., None]
     return found
 
 
 def _below_nothing(returns: Numbers) -> bool:
-    """Return whether any is negative beyond rounding."""
+    """Return whether any return is negative beyond rounding."""
     largest = float(np.abs(known(returns)).max(initial=0.0))
     return bool((returns < -1e-9 * max(largest, 1e-300)).any())
 
 
 def _differences(returns: Numbers) -> Numbers:
-    """Return [E]: sum_ij |R_i - R_j|, of each row of [E, N], by ranks."""
+    """Return [E]: sum_ij |R_i - R_j|, for each row of [E, N], by ranks."""
     ranks = 2.0 * np.arange(returns.shape[1]) - _number(returns)[:, None] + 1.0
-    ascending = np.nan_to_num(np.sort(returns, axis=1))  # those that took no part are last
+    ascending = np.nan_to_num(np.sort(returns, axis=1))  # agents that took no part come last
     found: Numbers = 2.0 * (ascending * ranks).sum(1)
     return found
 
 
 def _one_less_gini(returns: Numbers) -> Numbers:
-    """Return [E]: 1 - Gini, of each row of [E, N]."""
+    """Return [E]: 1 - Gini, for each row of [E, N]."""
     r = np.maximum(returns, 0.0)
     return _one_less_ratio(_differences(r), 2.0 * _number(r) * np.nansum(r, axis=1))
 
 
 def _one_less_ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Numbers:
-    """Return 1 - numerator / denominator; 1 where both are 0."""
+    """Return 1 - numerator / denominator; 1 if both are 0."""
     under = np.asarray(denominator, np.float64)
     known = under > 0.0
     found: Numbers = 1.0 - np.where(known, numerator, 0.0) / np.where(known, under, 1.0)
@@ -258,7 +260,7 @@ def _one_less_ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> Num
 
 
 def _mean(values: Numbers) -> Measure:
-    """Return the mean of values of episodes, [E]; NaN of none."""
+    """Return the mean over episodes, [E]; NaN without episodes."""
     count = len(values)
     if count == 0:
         return Measure(np.nan, np.nan, np.nan, 0)
@@ -269,7 +271,7 @@ def _mean(values: Numbers) -> Measure:
 
 
 def _jackknife(whole: float, without: Numbers) -> Measure:
-    """Build a measure from its values with each of the episodes left out, [E]."""
+    """Build a measure from its leave-one-out values, [E]."""
     count = len(without)
     if count < 2:
         return Measure(whole, np.nan, np.nan, count)

@@ -1,7 +1,7 @@
 """Values and equilibria of zero-sum games of two roles, by linear programs.
 
-The equilibria are all pairs of an optimal mixture of each role, and these form two polytopes (von
-Neumann 1928). The equilibrium with the largest entropy is unique; duplicating a strategy only
+The equilibria are all pairs of optimal mixtures of the two roles, which form two polytopes (von
+Neumann 1928). The equilibrium with the largest entropy is unique. Duplicating a strategy only
 splits its mass (Balduzzi et al. 2018, "Re-evaluating evaluation", section 4).
 """
 
@@ -20,10 +20,10 @@ from remuda.analysis.regret import as_two_roles, regret, to_distribution
 from remuda.errors import UsageError
 from remuda.types import Bools, Numbers
 
-ENOUGH = 1e-9  # largest regret of an answer, by the range of the payoffs
+ENOUGH = 1e-9  # largest regret of a solution, relative to the range of the payoffs
 SMALL = 80  # most strategies of both roles for which pivots are faster than a linear program
 LENGTH = 1_000  # most pivots
-EXACT = 1e-13  # largest gap of the bounds of the value, in units of the payoffs' range
+EXACT = 1e-13  # largest gap between the bounds of the value, relative to the payoffs' range
 APART = 1e-8  # probabilities and slacks below this, in units of the payoffs' range, may be zero
 
 
@@ -39,12 +39,12 @@ class ZeroSum(Summary):
 
     @property
     def unique(self) -> bool:
-        """True if it is known that the game has no other equilibrium."""
+        """True if the game is known to have no other equilibrium."""
         return bool(self.dimensions) and not any(self.dimensions)
 
 
 def solve(matrix: npt.ArrayLike) -> ZeroSum:
-    """Return an equilibrium of a zero-sum game, whichever its linear program ends at.
+    """Return an equilibrium of a zero-sum game, the one at which the linear program ends.
 
     `matrix`: [n, m] the row's payoffs.
     """
@@ -54,9 +54,9 @@ def solve(matrix: npt.ArrayLike) -> ZeroSum:
 
 
 def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
-    """Return the equilibrium of a zero-sum game in which mixtures have the largest entropy.
+    """Return the equilibrium of a zero-sum game whose mixtures have the largest entropy.
 
-    It is unique. If it is not found to within 1e-9 of the payoffs' range, the answer is that of
+    It is unique. If it is not found to within 1e-9 of the payoffs' range, the result is that of
     `solve`, and its note says so.
 
     `matrix`: [n, m] the row's payoffs.
@@ -85,7 +85,7 @@ def _as_game(matrix: npt.ArrayLike) -> Numbers:
 
 
 def _scaled(game: Numbers) -> tuple[Numbers, float, float]:
-    """Return the payoffs rescaled to between -1 and 1, with their middle and half range."""
+    """Return the payoffs rescaled to [-1, 1], with the middle and half of their range."""
     middle = float(game.max() + game.min()) / 2.0
     span = float(game.max() - game.min()) / 2.0
     if not np.isfinite(middle) or not np.isfinite(span):
@@ -98,12 +98,12 @@ def _is_symmetric(game: Numbers) -> bool:
 
 
 def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
-    """Return optimal mixtures: the row's of its program, the column's of its multipliers."""
+    """Return optimal mixtures: the row's from its program, the column's from the multipliers."""
     rows, columns = game.shape
-    worth = np.zeros(rows + 1)
-    worth[-1] = -1.0
+    objective = np.zeros(rows + 1)
+    objective[-1] = -1.0
     found = solve_program(
-        worth,
+        objective,
         np.hstack([-game.T, np.ones((columns, 1))]),
         np.zeros(columns),
         np.append(np.ones(rows), 0.0)[None],
@@ -114,7 +114,7 @@ def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_pivots(game: Numbers, symmetric: bool) -> tuple[Numbers, Numbers] | None:
-    """Return optimal mixtures of a small game, much faster than by a program; None: failed."""
+    """Return optimal mixtures of a small game, much faster than by a program; None: not found."""
     rows, columns = game.shape
     if rows + columns > SMALL:
         return None
@@ -151,7 +151,7 @@ def _face(gains: Numbers, optimal: Numbers, possible: Bools, tight: Bools) -> Fa
     """Return the face of all optimal mixtures of a role, from one pair of optimal mixtures.
 
     If every strategy of both roles is either used or strictly worse, that pair determines both
-    faces (Goldman and Tucker 1956); else a linear program is needed.
+    faces (Goldman and Tucker 1956); otherwise a linear program is needed.
     """
     loose = gains @ optimal > APART
     if ((optimal > APART) == possible).all() and (loose == ~tight).all():

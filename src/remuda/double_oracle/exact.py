@@ -1,7 +1,7 @@
-"""Double oracle with exact best responses, in games small enough to walk.
+"""Double oracle with exact best responses, in games small enough to traverse.
 
 McMahan et al. 2003, "Planning in the presence of cost functions controlled by an adversary", for
-matrix games; with mixtures as behavioural policies, for games as trees (Lanctot et al. 2017).
+matrix games; for games as trees, mixtures become behavioural policies (Lanctot et al. 2017).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from remuda.errors import UsageError
 from remuda.types import Numbers
 
 Solver = Callable[[Numbers], MetaStrategy]
-GAIN, ROUNDING = 1e-9, 1e-13  # shares of the range, and of the size, of returns: no gain
+GAIN, ROUNDING = 1e-9, 1e-13  # gains below these shares of the returns' range and size count as 0
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Populations:
 def profile_returns(chance: Numbers, reaches: Sequence[Numbers], returns: Numbers) -> Numbers:
     """Return each player's expected return: [R].
 
-    The probability of an end is the product of the contributions of chance and each player.
-    `chance`: [T]; `reaches`: by player, [T]; `returns`: [T, R].
+    The probability of a terminal node is the product of the contributions of chance and each
+    player. `chance`: [T]; `reaches`: by player, [T]; `returns`: [T, R].
     """
     likely = chance
     for own in reaches:
@@ -135,9 +135,10 @@ def run_exact(
 ) -> DoubleOracle:
     """Run or resume a double oracle with exact best responses.
 
-    It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is
-    small enough, when no best response is new to a meta-solver that ignores duplicates (`OF_SETS`),
-    after the given iterations, or when stopped. A resumed run equals an uninterrupted one.
+    It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is at
+    most `enough`, or when no best response is new to a meta-solver that ignores duplicates
+    (`OF_SETS`). It also ends after `iterations`, or when stopped. A resumed run equals an
+    uninterrupted one.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -179,7 +180,7 @@ def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
 
 
 def check_end(iterations: object, enough: object) -> None:
-    """Raise a `UsageError` for an invalid number of iterations or NashConv to end at."""
+    """Raise a `UsageError` for an invalid number of iterations or NashConv threshold."""
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
         raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
     is_number = isinstance(enough, int | float) and not isinstance(enough, bool)
@@ -188,7 +189,7 @@ def check_end(iterations: object, enough: object) -> None:
 
 
 def least_gain(tree: Tree) -> float:
-    """Return the largest gain that counts as none, by the size of a game's returns."""
+    """Return the largest gain that counts as zero, relative to the size of a game's returns."""
     returns = tree.returns[tree.players == OVER]
     return GAIN * float(np.ptp(returns, axis=0).max()) + ROUNDING * float(np.abs(returns).max())
 
@@ -214,7 +215,7 @@ class _Loop:
         self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:
-        """Iterate until nothing is gained; return the reason for the end."""
+        """Iterate until no best response gains; return the reason for the end."""
         if self._record is not None:
             self._take(self._record)
         while True:
@@ -245,7 +246,7 @@ class _Loop:
             self._before = self.found[-1].seconds
 
     def _respond(self) -> bool:
-        """Find a best response to every target; return whether one of them is new."""
+        """Find a best response to every target; return whether any of them is new."""
         self._added = []
         for target in self._targets or self._solver(self.populations.payoffs).targets:
             play = self.populations.played(target.mixtures)
@@ -268,7 +269,7 @@ class _Loop:
             len(self.found),
             populations.counts,
             mixtures,
-            # A negative gain is rounding: a best response earns at least as much.
+            # A negative gain is a rounding error: a best response receives at least as much.
             np.maximum(np.array(best) - earned, 0.0),
             populations.payoffs.copy(),
             seconds=self._before + time.monotonic() - self._begun,

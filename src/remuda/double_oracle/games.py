@@ -1,4 +1,4 @@
-"""The games small enough to walk, and their trees."""
+"""Games small enough to traverse, and their trees."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OPEN_SPIEL = "open_spiel:"  # prefix of OpenSpiel's games
 class ByHistory(Generic[State]):
     """A game of perfect information with histories as states.
 
-    A mixture of policies may act differently in one state depending on its history, so it is a
-    policy over histories only.
+    A mixture of policies may act differently in one state depending on its history. It is therefore
+    a policy over histories, not over states.
     """
 
     merges = False
@@ -61,7 +61,7 @@ class ByHistory(Generic[State]):
 
 
 def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
-    """Return the tree of a game, in which every node has a single history.
+    """Return the tree of a game, with a single history for every node.
 
     `game`: `kuhn_poker`, `leduc_poker`, `tic_tac_toe`, a matrix game of one round, or
     `open_spiel:NAME`.
@@ -90,7 +90,7 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
 
 
 def check_played(game: str) -> None:
-    """Raise a `ConfigError` for a game that can be walked but not trained in."""
+    """Raise a `ConfigError` for a game that can be traversed but not trained in."""
     if game == TIC_TAC_TOE or game in GAMES or game not in RULES:
         return
     instead = (

@@ -21,7 +21,7 @@ INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings of a double oracle, except for when it ends."""
+    """The settings of a double oracle, except its stopping conditions."""
 
     game: str
     options: Mapping[str, Any]
@@ -46,13 +46,13 @@ class Setup:
 class Iteration:
     """The result of one solved meta-game."""
 
-    number: int  # 0 is that of the first policies
+    number: int  # 0 is the iteration of the initial policies
     policies: tuple[int, ...]  # by player, the number of policies
     mixtures: Mixtures  # by player, [n_r]
-    gains: Numbers  # [R] of each player's best response against the others' mixtures
+    gains: Numbers  # [R] of each player's best response to the others' mixtures
     payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
-    is_exact: bool = True  # gains are of exact best responses; else lower bounds, of trained ones
-    margin: float = 0.0  # half of the 95% interval of the sum of the gains, where they are measured
+    is_exact: bool = True  # whether best responses are exact; if trained, gains are lower bounds
+    margin: float = 0.0  # half of the 95% interval of the sum of the gains, if they are measured
     seconds: float = 0.0  # since the start, over all sessions
 
     @property
@@ -101,11 +101,11 @@ class DoubleOracle:
     game: str
     meta_solver: str
     oracle: str  # `exact`, or the algorithm that trained the best responses
-    iterations: tuple[Iteration, ...]  # all of them, in order; none if the first was interrupted
+    iterations: tuple[Iteration, ...]  # all, in order; empty if the first was interrupted
     ended: str  # the reason for the end
-    directory: str = ""  # of the record; empty: none
+    directory: str = ""  # of the record; empty: no record
     play: tuple[Numbers, ...] = field(default=(), repr=False)
-    """Each player's last mixture as one policy [I_p, A]; empty: the game is not walked."""
+    """Each player's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the call
 
     @property
@@ -140,7 +140,7 @@ class DoubleOracle:
 
 
 def grown(payoffs: Numbers, counts: Sequence[int]) -> Numbers:
-    """Return payoffs [R, n_1, ..., n_R] enlarged for more policies; unknown ones are NaN."""
+    """Return payoffs [R, n_1, ..., n_R] enlarged for more policies; unknown payoffs are NaN."""
     found = np.full((len(counts), *counts), np.nan)
     found[(slice(None), *(slice(size) for size in payoffs.shape[1:]))] = payoffs
     return found

@@ -17,11 +17,11 @@ from remuda.tournaments.entrants import Entrant
 from remuda.types import Integers, Numbers
 
 INTERVAL = 0.95  # the probability of an interval
-LEAST = 0.25  # least share of the first matches for which a pair is played again
+LEAST = 0.25  # a pair is played again if it lacks at least this share of its first matches
 
 
 class PairSums:
-    """Sums of the returns of pairs: enough for means and their errors.
+    """Sums of the returns of pairs, from which means and their errors are computed.
 
     Pairs are (i, j): policy i of player 0 against policy j of player 1.
     """
@@ -30,7 +30,7 @@ class PairSums:
         self._sums: dict[tuple[int, int], Numbers] = {}  # [5]: matches, returns, their squares
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
-        """Add matches, by their sums [5]."""
+        """Add matches by their sums [5]."""
         before = self._sums.get(pair, np.zeros(5))
         self._sums[pair] = before + np.asarray(sums, np.float64)
 
@@ -57,7 +57,7 @@ class PairSums:
         """Return the variances of the means, [2, n, m]; NaN: no match.
 
         One pseudo-match per pair, with the variance over all pairs, is added: a few equal matches
-        are no certainty.
+        do not make a mean certain.
         """
         known = self._within(counts)
         found = np.full((2, *counts), np.nan)
@@ -92,13 +92,13 @@ def play_pairs(
     seed: int,
     limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
-    """Play policies of player 0 against one of player 1, all at once."""
+    """Play several policies of player 0 against one policy of player 1, in parallel."""
     number, other = column
     alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
     lineups = [Lineup(0, who) for who in rows.values()]
     found = []
     for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed, limits), strict=True):
-        met = returns[~np.isnan(returns).any(1)]  # in the others one of the two took no part
+        met = returns[~np.isnan(returns).any(1)]  # drop matches in which a player took no part
         if len(returns) and not len(met):
             raise UsageError(
                 f"{game}: in none of {len(returns):,} matches between policy {row} of player 0 and "
@@ -115,9 +115,9 @@ def share_out(
 ) -> Integers:
     """Distribute matches over pairs to minimise the error of the mixtures' value: [n, m].
 
-    A mixture's payoff has the variance sum of (x_i y_j)^2 s_ij^2 / n_ij, which for a given number
-    of matches is least with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Unplayed policies
-    count as 1/n each too, since they may enter the mixtures.
+    A mixture's payoff has the variance sum of (x_i y_j)^2 s_ij^2 / n_ij. For a fixed number of
+    matches it is smallest with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Every policy also
+    gets 1/n in addition to its probability, since unused policies may enter the mixtures.
 
     `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `first`: matches of each
     new pair; small deficits are ignored.
@@ -140,8 +140,8 @@ def gains_of(
 ) -> tuple[Numbers, float]:
     """Return [2] gains of policies that joined later against earlier mixtures.
 
-    Of several such policies of a player the best counts, so the interval covers all of them
-    (Bonferroni); it is Student's, by the pair with the fewest matches.
+    The best of a player's later policies counts, so the interval covers all of them (Bonferroni).
+    It is Student's, with the degrees of freedom of the pair with the fewest matches.
     """
     payoffs, noise = sums.payoffs(counts), sums.errors(counts)
     x, y = mixtures

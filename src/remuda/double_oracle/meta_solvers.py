@@ -1,9 +1,9 @@
-"""Meta-solvers: from the payoffs of policies to mixtures.
+"""Meta-solvers: functions from the payoffs of policies to mixtures.
 
-A meta-game has a strategy for each policy of a player's population, and their payoffs (Lanctot et
-al. 2017, "A unified game-theoretic approach to multiagent reinforcement learning", section 3). A
-meta-solver returns a mixture for each player, and the targets of the next best responses: usually
-these mixtures.
+The strategies of a meta-game are the policies of each player's population, and its payoffs are
+theirs (Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement
+learning", section 3). A meta-solver returns a mixture for each player, and the targets of the next
+best responses: usually these mixtures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.types import Integers, Numbers
 
 Mixtures = tuple[Numbers, ...]  # the probabilities [n_r] of each player's policies
 ITERATIONS, STEP, FLOOR = 100_000, 1e-3, 1e-6  # of OpenSpiel's `projected_replicator_dynamics`
-SUPPORT = 1e-8  # least probability in the support (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)
+SUPPORT = 1e-8  # smallest probability in the support (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)
 SUMS = 1e-9  # allowed spread of the sums of payoffs in a zero-sum game, as a share of their range
 
 
@@ -42,14 +42,14 @@ class MetaStrategy:
     """The result of a meta-solver."""
 
     mixtures: Mixtures
-    targets: tuple[ResponseTarget, ...]  # of the next best responses, one a player at least
+    targets: tuple[ResponseTarget, ...]  # of the next best responses, at least one for each player
 
 
 def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStrategy:
     """Run a meta-solver by its name.
 
     `payoffs`: [R, n_1, ..., n_R]; `tolerance`: allowed error of a zero sum, as a share of the
-    payoffs' range, where they are means over matches.
+    payoffs' range, for payoffs that are means over matches.
     """
     game = as_payoffs(payoffs)
     mixtures = tuple(to_distribution(each) for each in find(name)(game, tolerance))
@@ -70,7 +70,7 @@ def find(name: str) -> Callable[[Numbers, float], Sequence[Numbers]]:
 
 
 def check_players(name: str, num_players: int) -> None:
-    """Raise a `UsageError` for an unknown meta-solver, or one for another number of players."""
+    """Raise a `UsageError` for an unknown meta-solver, or an unsupported number of players."""
     find(name)
     if num_players != 2 and name in TWO_PLAYERS:
         others = ", ".join(each for each in SOLVERS if each not in TWO_PLAYERS)
@@ -80,7 +80,7 @@ def check_players(name: str, num_players: int) -> None:
 
 
 def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None:
-    """Raise a `UsageError` if a meta-solver needs a zero-sum game, and this is none."""
+    """Raise a `UsageError` if a meta-solver needs a zero-sum game and `payoffs` are not one."""
     if name in ZERO_SUM and not is_zero_sum(payoffs, tolerance):
         raise UsageError(
             f"{name} is for zero-sum games, and in this one payoffs do not add up to a constant; "
@@ -91,7 +91,7 @@ def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None
 def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     """Return a Nash equilibrium of payoffs [2, n, m].
 
-    A linear program solves zero-sum games, Lemke and Howson's algorithm others.
+    A linear program solves zero-sum games, the Lemke-Howson algorithm other games.
     """
     check_players("nash", len(payoffs))
     if is_zero_sum(payoffs, tolerance):
@@ -140,8 +140,8 @@ def replicate(
     """Return the mean of projected replicator dynamics from uniform mixtures.
 
     x <- P(x + step * x * (u(x) - x u(x))) with u(x) the payoffs against the others' mixtures, and P
-    the projection onto probabilities of `floor` at least (Lanctot et al. 2017, section 3). The mean
-    is over all iterates, with the first. `payoffs`: [R, n_1, ..., n_R].
+    the projection onto probabilities of at least `floor` (Lanctot et al. 2017, section 3). The mean
+    is over all iterates, including the first. `payoffs`: [R, n_1, ..., n_R].
     """
     shape = payoffs.shape[1:]
     if not 0.0 <= floor * max(shape) <= 1.0:
@@ -161,10 +161,10 @@ def replicate(
 def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[ResponseTarget, ...]:
     """Return the targets of rectified best responses: one for each policy in the support.
 
-    Each is the Nash mixture of the opponents that the policy beats or draws with (Balduzzi et al.
-    2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). In an asymmetric game a
-    policy beats a profile of others in which it earns no less than the mean over the players, as in
-    OpenSpiel's `rectified_selector`. A policy that beats none of them trains against the whole
+    Each target is the Nash mixture of the opponents that the policy beats or draws with (Balduzzi
+    et al. 2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). In an asymmetric
+    game a policy beats a profile of the others if its payoff is at least the mean over the players,
+    as in OpenSpiel's `rectified_selector`. A policy that beats no opponent trains against the whole
     mixture.
 
     `payoffs`: [2, n, m].
@@ -188,9 +188,9 @@ def to_beat(
 ) -> float:
     """Return the payoff that a best response to a target has to exceed.
 
-    It is that of the player's own mixture against the target; for the solvers of `OF_SETS` that of
-    the player's best policy. Against a Nash mixture these are equal; against the part of it that
-    one policy beats, this policy earns more than the mixture.
+    It is the payoff of the player's own mixture against the target; for the solvers of `OF_SETS`,
+    that of the player's best policy. Against a Nash mixture these are equal. A rectified target
+    contains only what one policy beats, so that policy scores more than the mixture.
 
     `payoffs`: [2, n, m].
     """
@@ -200,7 +200,7 @@ def to_beat(
 
 
 def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
-    """Return whether two players' payoffs have the same sum everywhere."""
+    """Return whether two players' payoffs have the same sum in every cell."""
     if len(payoffs) != 2:
         return False
     sums = payoffs.sum(0)
@@ -209,16 +209,16 @@ def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
 
 
 def _of_row(payoffs: Numbers) -> Numbers:
-    """Return [n, m]: half of the difference of the payoffs; of a constant sum, zero-sum."""
+    """Return half the difference of the payoffs, [n, m]: zero-sum payoffs for a constant sum."""
     found: Numbers = (payoffs[0] - payoffs[1]) / 2.0
     return found
 
 
 @njit(cache=True)
 def _project(point: Numbers, floor: float) -> Numbers:
-    """Return the nearest point [n] whose coordinates add up to 1 and are `floor` at least.
+    """Return the nearest point [n] whose coordinates add up to 1 and are at least `floor`.
 
-    Wang and Carreira-Perpinan 2013, "Projection onto the probability simplex", algorithm 1, moved
+    Wang and Carreira-Perpinan 2013, "Projection onto the probability simplex", algorithm 1, shifted
     by the floor.
     """
     count = len(point)
@@ -241,30 +241,30 @@ def _replicate(
     step: float,
     floor: float,
 ) -> Numbers:
-    """Return [R, max(n_r)]: the mean of all iterates; payoffs [R, P] of profiles [P, R]."""
+    """Return the mean of all iterates, [R, max(n_r)]; payoffs [R, P] of profiles [P, R]."""
     players, most = len(payoffs), counts.max()
     mixtures = np.zeros((players, most))
     for player in range(players):
         mixtures[player, : counts[player]] = 1.0 / counts[player]
     total = mixtures.copy()
-    worth = np.zeros((players, most))
+    values = np.zeros((players, most))
     for _ in range(iterations):
-        worth[:] = 0.0
+        values[:] = 0.0
         for profile in range(len(profiles)):
             for player in range(players):
-                likely = payoffs[player, profile]
+                product = payoffs[player, profile]
                 for other in range(players):
                     if other != player:
-                        likely *= mixtures[other, profiles[profile, other]]
-                worth[player, profiles[profile, player]] += likely
+                        product *= mixtures[other, profiles[profile, other]]
+                values[player, profiles[profile, player]] += product
         for player in range(players):
             count = counts[player]
             own = mixtures[player, :count].copy()
             mean = 0.0
             for policy in range(count):
-                mean += own[policy] * worth[player, policy]
+                mean += own[policy] * values[player, policy]
             for policy in range(count):
-                own[policy] += step * own[policy] * (worth[player, policy] - mean)
+                own[policy] += step * own[policy] * (values[player, policy] - mean)
             mixtures[player, :count] = _project(own, floor)
         total += mixtures
     return total / (iterations + 1)
@@ -274,7 +274,7 @@ RECTIFIED = "rectified-nash"
 TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)  # solvers for two players only
 ZERO_SUM = ("max-entropy-nash",)  # solvers for constant-sum games only
 OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Solvers that ignore duplicate policies: once all best responses are known, nothing changes."""
+"""Solvers that ignore duplicate policies: if all best responses are known, nothing changes."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

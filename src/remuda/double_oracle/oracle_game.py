@@ -1,4 +1,4 @@
-"""The game in which oracles of all players train at once, each against its own target."""
+"""The game in which oracles of all players train simultaneously, each against its own target."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
 
 class AgainstTargets(VectorEnv):
-    """`num_envs` copies of T games in parallel, each with a target on all seats but one.
+    """`num_envs` copies of T games in parallel, each with a target on all seats except one.
 
-    Each agent is the oracle of one target in its own game, so that oracles of different seats,
-    against different mixtures, are policies of one run. A copy is over when all of its T games are;
-    an agent whose game has ended waits for the others.
+    Each agent is the oracle of one target in its own game. So oracles of different seats, against
+    different mixtures, are policies of one run. A copy ends when all of its T games have ended; an
+    agent whose game has ended waits for the others.
     """
 
     def __init__(self, num_envs: int = 1, *, targets: Sequence[str], seats: Sequence[int]) -> None:
@@ -34,7 +34,7 @@ class AgainstTargets(VectorEnv):
             for target, seat in zip(targets, seats, strict=True)
         ]
         self.num_envs = num_envs
-        # Each is its own team: it shares no rewards with oracles of other games.
+        # Each agent is its own team: it shares no rewards with oracles of other games.
         self.agents = tuple(
             replace(game.agents[0], name=name_of(number), team=name_of(number))
             for number, game in enumerate(self._games)
@@ -97,7 +97,7 @@ class AgainstTargets(VectorEnv):
             self._look_at(number)
 
     def _look_at(self, number: int) -> None:
-        """Read whether the oracle is to act in a game, and its rewards so far."""
+        """Read whether the oracle must act in a game, and its rewards so far."""
         game = self._games[number]
         self.active[:, number] = game.active[:, 0]
         if self.rewards_so_far is not None and game.rewards_so_far is not None:

@@ -1,8 +1,8 @@
-"""Train best responses to mixtures of frozen policies, those of all players as one stack.
+"""Train best responses to mixtures of frozen policies, those of all players in one stack.
 
 Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates of
-all targets; they differ by their initial weights and their exploration
-(`remuda.exploiting.training`), and the best one for each target is taken.
+all targets. They differ by their initial weights and their exploration
+(`remuda.exploiting.training`); the best candidate for each target is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.tournaments.entrants import Entrant, Player
 from remuda.types import Numbers
 
 GAME = "remuda.double_oracle.oracle_game:AgainstTargets"
-TRIALS = 2000  # matches of each candidate for the choice of the best
+TRIALS = 2000  # matches of each candidate for selecting the best
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class OracleSettings:
     """The training settings of oracles."""
 
     candidates: int = 2  # for each target
-    seconds: float | None = 20.0  # of training in each iteration; None: limited by turns alone
-    turns: int | None = None  # limit of turns of training, over all copies
+    seconds: float | None = 20.0  # of training in each iteration; None: limited only by turns
+    turns: int | None = None  # limit of training turns, over all copies
     policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of the exploiters' preset
-    num_envs: int | None = None  # copies of the game; None: 64 for each candidate of a target
+    num_envs: int | None = None  # environment copies; None: 64 for each candidate of a target
     schedule: str = "async"
     trials: int = TRIALS
 
@@ -59,7 +59,7 @@ def seated_target(
     own: Entrant,
     file: Path,
 ) -> SeatedTarget:
-    """Return the mixture that a player of a game of two responds to."""
+    """Return the mixture that a player of a two-player game responds to."""
     kept = np.flatnonzero(shares > 0.0)
     seats = [(own, others[i][1]) if player == 0 else (others[i][1], own) for i in kept.tolist()]
     names = tuple(others[i][0] for i in kept.tolist())
@@ -74,9 +74,9 @@ def config_of(
     directory: Path,
     scale: float,
 ) -> Config:
-    """Return the run of one iteration's oracles."""
+    """Return the run config of one iteration's oracles."""
     count = settings.candidates
-    one = ExploiterSettings(
+    exploiters = ExploiterSettings(
         count,
         1.0 if settings.seconds is None else settings.seconds,
         seed,
@@ -85,8 +85,8 @@ def config_of(
         settings.policy,
         settings.turns,
     )
-    # What exploiters of one seat are, for those of every target.
-    tree = one.config(targets[0].file, 0, directory, scale).model_dump(
+    # The settings of exploiters of one seat, for the candidates of every target.
+    tree = exploiters.config(targets[0].file, 0, directory, scale).model_dump(
         mode="json", exclude_unset=True
     )
     candidates = list(tree["population"]["policies"])
@@ -128,7 +128,7 @@ class Response:
 
     player: int
     who: Player
-    earned: float  # in the matches of the choice: the greatest of several means, so biased upwards
+    earned: float  # return in the trial matches: the maximum of several means, so biased upwards
 
 
 def choose(
@@ -137,7 +137,7 @@ def choose(
     settings: OracleSettings,
     seeds: Sequence[int],
 ) -> list[Response]:
-    """Return the candidate with the greatest return against each target in fresh matches."""
+    """Return the candidate with the highest return against each target in fresh matches."""
     found = []
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
         agent = agents_of(each.target.game, each.target.options)[each.player]

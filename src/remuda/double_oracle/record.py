@@ -21,10 +21,10 @@ from remuda.checkpoint.state import sweep
 from remuda.errors import RunDirectoryError
 
 LINES, LOCK = "psro.jsonl", "lock"
-CHECK = "check"  # the key of a line's checksum, of the rest of the line
+CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
 KIND = "psro"  # the key of the first line's version
 VERSION = 1
-FIRST = f'{{"{KIND}": '.encode()  # the beginning of the first line
+FIRST = f'{{"{KIND}": '.encode()  # the start of the first line
 
 
 class Record:
@@ -33,7 +33,7 @@ class Record:
     Guarantees:
 
     1. An appended line is durable, however the process ends afterwards.
-    2. A partly written last line, or one with a wrong checksum, is ignored and overwritten.
+    2. A partly written last line, or a last line with a wrong checksum, is ignored and overwritten.
     3. Any other damage is refused.
     4. One process at a time writes to a directory.
     5. A failed write is reported in one line, and earlier lines are kept.
@@ -41,7 +41,7 @@ class Record:
 
     def __init__(self, directory: Path, file: FileIO, lines: list[dict[str, Any]]) -> None:
         self.directory, self._file = directory, file
-        self.lines = lines  # the description, then the others
+        self.lines = lines  # the description, then all further lines
 
     @property
     def description(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Record:
         return self.lines[0]
 
     def check(self, place: int, fits: bool) -> None:
-        """Raise a `RunDirectoryError` for a line that does not follow from those before it."""
+        """Raise a `RunDirectoryError` for a line that does not follow from the lines before it."""
         if not fits:
             raise RunDirectoryError(
                 f"{self.directory / LINES} is damaged in line {place + 1}: it does not follow from "
@@ -61,7 +61,7 @@ class Record:
         plain = json.loads(json.dumps(line, allow_nan=False))
         data = memoryview(json.dumps({**plain, CHECK: _digest(plain)}).encode() + b"\n")
         try:
-            # Without a buffer, which would be written once more, and fail again, as it is closed.
+            # Unbuffered: a buffer would be written again on close, and fail again.
             while data:
                 data = data[self._file.write(data) :]
             os.fsync(self._file.fileno())
@@ -85,18 +85,18 @@ def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
     """Start a record in a new or empty directory."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        there = {each.name for each in directory.iterdir()} - {LOCK}
+        present = {each.name for each in directory.iterdir()} - {LOCK}
     except OSError as error:
         raise RunDirectoryError(
             f"{directory} cannot be made: {error.strerror or error}; name another with --out"
         ) from None
-    # A first line that was written in part is that of a process that was killed as it began.
-    begun = there == {LINES} and _is_begun(directory / LINES)
+    # A partly written first line is left by a process that was killed at its start.
+    restart = present == {LINES} and _is_begun(directory / LINES)
     taken = RunDirectoryError(
         f"{directory} is not empty; name another directory with --out, or resume it with "
         f"--resume {directory}"
     )
-    if there and not begun:
+    if present and not restart:
         raise taken
     with _opened(directory) as record:
         if record.lines:
@@ -170,7 +170,7 @@ def _unwritable(path: Path, error: OSError) -> RunDirectoryError:
 
 
 def _is_begun(path: Path) -> bool:
-    """Return whether a file holds a partly written first line, and nothing else."""
+    """Return whether a file holds only a partly written first line."""
     try:
         data = read_file(path)
     except OSError:
@@ -179,7 +179,7 @@ def _is_begun(path: Path) -> bool:
 
 
 def _complete(data: bytes) -> int:
-    """Return the number of bytes of complete lines: all but a partly written last one."""
+    """Return the number of bytes of complete lines, without a partly written last line."""
     end = data.rfind(b"\n") + 1
     before = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
     return end if end == 0 or _parsed(data[before : end - 1]) is not None else before

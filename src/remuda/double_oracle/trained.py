@@ -1,8 +1,9 @@
 """Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for two players.
 
 Each iteration plays the pairs of policies that have not met, solves the meta-game, and trains best
-responses for both players against its mixtures, as one stack. If the game can be walked, NashConv
-is exact for the networks; else it is a lower bound, from the responses' gains in fresh matches.
+responses for both players against its mixtures, as one stack. If the game can be traversed,
+NashConv is exact for the networks. Otherwise it is a lower bound, from the responses' gains in
+fresh matches.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def run_trained(
     Finished matches, trained oracles and iterations are not repeated after an interruption;
     interrupted training starts over.
 
-    - `iterations`: at most, not counting that of the first policies, which play at random.
-    - `stopped`: whether to end: between two turns of matches, which are then not kept, or after the
-      current step.
+    - `iterations`: maximum, not counting the iteration of the initial random policies.
+    - `stopped`: whether to end: between two turns of matches, which are then discarded, or after
+      the current step.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -102,7 +103,7 @@ class _Responses:
 
 
 class _StoppedError(Exception):
-    """A signal during matches: the round is not kept."""
+    """A stop signal during matches: the round is discarded."""
 
 
 class _Loop:
@@ -156,13 +157,13 @@ class _Loop:
             number += 1
 
     def _is_done(self, number: int) -> bool:
-        """Return whether an iteration is complete but for adding its responses."""
+        """Return whether an iteration is complete except for adding its responses."""
         return number in self._trained and (self._walked is None or number < len(self.found))
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """Return each player's mixture as one policy; empty: the game is not walked.
+        """Return each player's mixture as one policy; empty: the game is not traversed.
 
-        Policies that joined later are ignored.
+        Policies added later are ignored.
         """
         walked = self._walked
         if walked is None:
@@ -195,7 +196,7 @@ class _Loop:
             self._before = max(self._before, line.get("seconds", 0.0))
 
     def _follows(self, line: Mapping[str, Any], counts: Sequence[int]) -> bool:
-        """Return whether a line of the record follows from those before it."""
+        """Return whether a line of the record follows from the lines before it."""
         number, known = len(self._trained), len(self.found)
         if "round" in line:
             key = (line["after"], line["round"])
@@ -249,7 +250,7 @@ class _Loop:
         return solve(self._setup.meta_solver, payoffs, TOLERANCE)
 
     def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
-        """Play and record a round of matches, those of a policy of player 1 at once."""
+        """Play and record a round of matches, in one batch for each policy of player 1."""
         groups: dict[tuple[int, int], dict[int, Entrant]] = {}
         for (row, column), matches in sorted(wanted.items()):
             groups.setdefault((column, matches), {})[row] = self._policies[0][row][1]
@@ -273,20 +274,20 @@ class _Loop:
             self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
 
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
-        """Train oracles against the mixtures, and keep the best of each target.
+        """Train oracles against the mixtures, and keep the best for each target.
 
-        False: a signal ended the training, and nothing of it is kept.
+        False: a signal ended the training, and its result is discarded.
         """
-        setup, place = self._setup, self._record.directory / f"iteration_{number}"
-        shutil.rmtree(place, ignore_errors=True)  # what was killed while it trained
-        place.mkdir()
+        setup, folder = self._setup, self._record.directory / f"iteration_{number}"
+        shutil.rmtree(folder, ignore_errors=True)  # remains of a killed training
+        folder.mkdir()
         targets = [
-            self._target(each.player, each.mixtures[1 - each.player], place / f"target_{i}")
+            self._target(each.player, each.mixtures[1 - each.player], folder / f"target_{i}")
             for i, each in enumerate(strategy.targets)
         ]
         seed = int(make_rng(setup.seed, "psro", "oracles", number).integers(2**31))
         heading = f"{setup.game}: best responses of iteration {number}"
-        config = config_of(setup.oracles, targets, seed, place / "oracles", self._scale())
+        config = config_of(setup.oracles, targets, seed, folder / "oracles", self._scale())
         trained = train_exploiters(config, self._view, heading)
         if trained.interrupted is not None:
             return False
@@ -304,8 +305,8 @@ class _Loop:
             if response.earned <= least[i]:
                 continue  # nothing better was found
             name = f"player {player}, iteration {number + 1}"
-            file, alone = place / f"policy_{i}", ((response.who,) * 2,)
-            Target(setup.game, dict(setup.options), (name,), (1.0,), alone).save(file)
+            file, players_by_seat = folder / f"policy_{i}", ((response.who,) * 2,)
+            Target(setup.game, dict(setup.options), (name,), (1.0,), players_by_seat).save(file)
             added.append([player, name, str(file.relative_to(self._record.directory))])
         found = _Responses(added, strategy.mixtures)
         line = {
@@ -328,7 +329,7 @@ class _Loop:
         return found
 
     def _bound(self, number: int) -> None:
-        """Measure the previous iteration by its responses' gains in the matches since."""
+        """Measure the previous iteration by its responses' gains in later matches."""
         mixtures = self._trained[number].mixtures
         gains, margin = gains_of(self._sums, self.counts, mixtures)
         payoffs = self._sums.payoffs(tuple(map(len, mixtures)))

@@ -22,14 +22,14 @@ from remuda.exploiting.training import check_whole
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.types import Numbers
 
-MATCHES = 2000  # matches of each pair before the extra ones for pairs in the mixtures
+MATCHES = 2000  # matches of each pair before the additional ones for pairs in the mixtures
 TOLERANCE = 1e-4  # spread of constant sums as a share of their range: returns are rounded
-TRIED = 64  # matches that detect games that are not zero-sum
+TRIED = 64  # matches for detecting a game that is not zero-sum
 
 
 @dataclass(frozen=True)
 class TrainedSetup(Setup):
-    """All settings that determine the iterations, except for how long training takes."""
+    """All settings that determine the iterations, except the limits of the run."""
 
     seed: int = 0
     matches: int = MATCHES
@@ -67,7 +67,7 @@ def _specs(setup: TrainedSetup) -> list[PolicySpec]:
 
 
 def check_setup(setup: TrainedSetup) -> WalkedGame | None:
-    """Check all settings before anything is written; return the game's tree, if it is walked."""
+    """Check all settings before anything is written; return the game's tree if it is traversed."""
     check_played(setup.game)
     agents = agents_of(setup.game, setup.options)
     if len(agents) != 2:
@@ -88,9 +88,9 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
-    """Return [n, 2] returns at the ends of the game, or from a few matches if it is not walked.
+    """Return [n, 2] returns at the terminal nodes, or of a few matches if there is no tree.
 
-    So a general-sum game is detected before any training.
+    They detect a general-sum game before any training.
     """
     if walked is not None:
         ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
