@@ -28,7 +28,7 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     A policy takes its algorithm's and its network's defaults for all keys that `policy` does not
     set explicitly. Only the unvalidated tree shows which keys are explicit, so the defaults are
     written into it here and saved with it. Defaults that would otherwise be lost after saving are
-    written too, so that a policy is read back unchanged.
+    written too, so that a policy reads back unchanged.
 
     In a tree in which every key of `policy` has a value, as in a saved one, default values count as
     not set.
@@ -61,14 +61,14 @@ def _is_whole(policy: Mapping[str, Any]) -> bool:
 def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Add a policy's own defaults to its differences, except for keys explicit in `policy`."""
     merged = overlay(explicit, own)
-    first, second = _entry_of(explicit), _entry_of(merged)
+    shared_entry, own_entry = _entry_of(explicit), _entry_of(merged)
     own = with_module(own)
-    if first is None or second is None:
+    if shared_entry is None or own_entry is None:
         return own
-    here, there = _defaults(second, merged), _defaults(first, explicit)
+    own_defaults, shared_defaults = _defaults(own_entry, merged), _defaults(shared_entry, explicit)
     # Explicit values that equal the default of `policy` will count as not set once saved.
-    lost = _shared(beyond(there, here), explicit)
-    return reduce(overlay, (lost, own), beyond(here, there, explicit))
+    lost = _shared(beyond(shared_defaults, own_defaults), explicit)
+    return reduce(overlay, (lost, own), beyond(own_defaults, shared_defaults, explicit))
 
 
 def _plain(policy: Mapping[str, Any]) -> dict[str, Any]:

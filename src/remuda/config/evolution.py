@@ -50,7 +50,7 @@ def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
 
 
 def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
-    """Return the episode metrics among objectives, by the environment's names, in order."""
+    """Return the environment's names of the episode metrics among objectives, in order."""
     found = [OF_GAME.fullmatch(objective) for objective in objectives]
     return tuple(match.group(1) for match in found if match is not None)
 
@@ -58,28 +58,28 @@ def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
 class EvolutionConfig(Section):
     """Population based training (PBT): weak policies are replaced by copies of better ones.
 
-    A newborn takes the place of a weak policy, with other hyperparameters, while the run continues.
+    A newborn takes the slot of a weak policy, with new hyperparameters, while the run continues.
     """
 
     every: Count | None = None
     """Matches between two selections. None: no evolution."""
     games: Annotated[Count, EVOLUTION] = 100
-    """Games that a policy must play after its birth, and after its last evaluation, before it is
-    evaluated; at least 10 unless `confidence` is 0. Three of four policies must have played this
-    many before any are compared."""
+    """Games that a policy must play after its birth or its last evaluation before it is evaluated;
+    at least 10 unless `confidence` is 0. Selection starts once three quarters of the policies have
+    played this many."""
     fitness: Annotated[str | tuple[str, ...], AfterValidator(_known), EVOLUTION] = "return"
-    """The objective: the mean `return` of its games, its `rating`, its `win_rate` in meetings,
-    `team_return`, the mean return of its team (of all players if there are no teams), or
-    `game/NAME`, the mean of an episode metric of the environment (`game/NAME:min` to minimise it).
-    Or several of these; the lineage shows the first."""
+    """The objective: the mean `return` of its games, its `rating`, its `win_rate`, `team_return`
+    (the mean return of its team, or of all players without teams), or `game/NAME`, the mean of an
+    episode metric of the environment (`game/NAME:min` to minimise it). Several are allowed; the
+    lineage shows the first."""
     select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
         "truncation"
     )
-    """How parents are selected. `truncation`: the worst policies are replaced by the best, `share`
-    of each. `tournament`: each policy meets a random other one, and the worse is replaced.
-    `t_test`: the same, with a test of the games of both alone. `non_dominated`: truncation by
-    several objectives at once; a policy that trades one for another is not replaced (NSGA-II: Deb
-    et al. 2002)."""
+    """Selection of parents. `truncation`: the worst `share` of policies is replaced by the best
+    `share`. `tournament`: each policy is compared with a random other one, and the worse is
+    replaced. `t_test`: as `tournament`, with a t-test on the games of these two. `non_dominated`:
+    truncation by several objectives at once; a policy that is worse in one objective and better in
+    another is not replaced (NSGA-II: Deb et al. 2002)."""
     share: Annotated[
         float,
         Field(gt=0.0, le=0.5),
@@ -90,30 +90,32 @@ class EvolutionConfig(Section):
     ] = 0.25
     """The share of the population that counts as the best, and as the worst."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), EVOLUTION] = 0.95
-    """How certain it must be, 0 to 1, that a policy is worse than its replacement's parent. It
-    allows for the number of comparisons and for shared luck in common matches. 0: a lower value
-    suffices."""
+    """Required confidence, 0 to 1, that a policy is worse than the parent of its replacement. The
+    test corrects for the number of comparisons and for shared luck in common matches. 0: a lower
+    fitness suffices."""
     among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
-    """Possible parents: `all` policies with a suitable network (see `networks`), or those only that
-    may take the same `seats`, so that each agent has a separate population."""
+    """Possible parents: `all` policies with a suitable network (see `networks`), or only those that
+    may take the same `seats`, which gives each agent a separate population."""
     networks: Annotated[Literal["alike", "any"], EVOLUTION] = "alike"
     """`alike`: only policies with equal networks can be parents. `any`: also those that differ in
-    the widths or the number of layers. A newborn has the network of its place. If that is wider or
-    deeper, it first computes the same as its parent; if narrower, it keeps the part that fits."""
+    the widths or the number of layers. A newborn has the network of its slot. If that is wider or
+    deeper than its parent's, it first computes the same outputs; if narrower, it keeps the part
+    that fits."""
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
     """Bounds of each hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`.
     Empty: newborn policies inherit hyperparameters unchanged."""
     inherit: Annotated[Literal["all", "weights"], EVOLUTION] = "all"
     """Inheritance of newborn policies. `all`: weights and training state (optimizer moments, target
-    network or anchor, schedules, scale of returns), as far as these fit weights that are mutated,
-    crossed or a frozen parent's. `weights`: weights and observation statistics alone."""
+    network or anchor, schedules, scale of returns). Moments start at zero if weights are mutated or
+    crossed; a frozen parent may lack some of this state. `weights`: only weights and observation
+    statistics."""
     draw_first: Annotated[bool, NUMBERS] = False
-    """Draw these hyperparameters within their bounds for each initial policy, instead of using the
-    configured ones."""
+    """Draw the hyperparameters in `numbers` within their bounds for each initial policy, instead of
+    using the configured values."""
     explore: Annotated[Literal["perturb", "resample", "pb2"], NUMBERS] = "perturb"
-    """How an inherited hyperparameter changes. `perturb`: multiplied by one of `factors`.
-    `resample`: drawn again within its bounds. `pb2`: chosen where a model of past results expects
-    the most (Parker-Holder et al. 2020)."""
+    """Change of an inherited hyperparameter. `perturb`: multiplied by one of `factors`. `resample`:
+    drawn again within its bounds. `pb2`: the value that a model of past results rates highest
+    (Parker-Holder et al. 2020)."""
     factors: Annotated[
         tuple[Annotated[PositiveFloat, Field(allow_inf_nan=False)], ...],
         Field(min_length=1),
@@ -121,7 +123,7 @@ class EvolutionConfig(Section):
     ] = (0.8, 1.25)
     """Factors of `perturb`, one drawn for each hyperparameter."""
     resample: Annotated[Share, PERTURB] = 0.25
-    """`perturb`: the share of hyperparameters that are drawn again instead."""
+    """`perturb`: the share of hyperparameters that are drawn again within their bounds instead."""
     mutation: Annotated[float, Field(ge=0.0, allow_inf_nan=False), EVOLUTION] = 0.0
     """Noise on inherited weights, in standard deviations of the weights of each layer."""
 
@@ -138,7 +140,7 @@ class EvolutionConfig(Section):
 
     @property
     def episode_metrics(self) -> tuple[str, ...]:
-        """Objectives that are episode metrics, by the environment's names, in order."""
+        """The environment's names of objectives that are episode metrics, in order."""
         return episode_metrics_of(self.objectives)
 
     @property

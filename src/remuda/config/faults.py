@@ -80,7 +80,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
     parent, _, last = key.rpartition(".")
     siblings = [k for k in keys if k.rpartition(".")[0] == parent]
     near = _by_common_name(key, keys) or _by_common_name(last, keys)
-    # A section is no answer to what was looked for in it.
+    # Do not suggest a section for a key inside it.
     others = [k for k in keys if not key.startswith(f"{k}.")]
     leaf = {k.rpartition(".")[2]: k for k in others}
     near = near or difflib.get_close_matches(key, others, n=1, cutoff=0.8)
@@ -92,7 +92,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
 
 
 def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
-    """Return the key of a setting that has this name elsewhere, if it is among these."""
+    """Return our key for a name that other libraries use, if it is in `keys`."""
     key = COMMON_NAMES.get(name.lower())
     while key:
         if key in keys:
@@ -102,7 +102,7 @@ def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
 
 
 def _is_within(key: str, keys: Mapping[str, object]) -> bool:
-    """Return whether a dotted key, or a prefix that may hold anything, is among these."""
+    """Return whether a dotted key, or a prefix that may hold anything, is in `keys`."""
     parts = key.split(".")
     before = (".".join(parts[:count]) for count in range(1, len(parts)))
     return key in keys or any(keys.get(one, ...) is None for one in before)
@@ -150,7 +150,7 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         if fault["type"] != "extra_forbidden" and longer not in keys and not inside:
             if not _holds_names(model, key):
                 break
-            inside = _holds_sections(model, key)  # else what comes then is no key
+            inside = _holds_sections(model, key)  # else the rest of the path is no key
         key = longer
     if is_key:
         return (
@@ -177,6 +177,6 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
 def _shown(value: object) -> str:
     try:
         written = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
+    except ValueError:  # Python formats no integer of more than 4,300 digits
         return "a number of thousands of digits"
     return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]}…"

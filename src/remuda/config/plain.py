@@ -1,4 +1,4 @@
-"""Plain data for options of any name, and its YAML format."""
+"""Plain data for free-form options, and its YAML format."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pydantic import AfterValidator, BaseModel
 
 WHOLE, REAL = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 MERGE = "tag:yaml.org,2002:merge"  # tags of PyYAML; the last is that of the key `<<`
-MOST_DIGITS = 4000  # digits of an integer; Python reads a few more
+MOST_DIGITS = 4000  # digits of an integer; Python's limit is slightly higher
 EXPONENT = re.compile(r"^[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9_]+)[eE][-+]?[0-9]+$")
 """A number with an exponent in YAML 1.2; PyYAML reads YAML 1.1, where `1e-3` is text."""
 
 HALF_CHARACTER = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
-"""A lone surrogate, which no file can hold, except those that encode bytes of odd paths."""
+"""A lone surrogate, which UTF-8 cannot encode; not those that Python uses for undecodable paths."""
 
 WHOLES = re.compile(r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
 """Integers of YAML 1.1 without base 60. `08` is no integer there, and stays text."""
@@ -27,11 +27,11 @@ REALS = re.compile(
     r"^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
-"""Other numbers of YAML 1.1 without base 60."""
+"""Floats of YAML 1.1 without base 60."""
 
 
 def plain_data(value: Any, key: str = "") -> Any:
-    """Convert a value to what a saved configuration would contain; idempotent.
+    """Convert a value to its form in a saved configuration; idempotent.
 
     Tuples become lists, paths and dates text; NumPy scalars and members of `IntEnum` and `StrEnum`
     become plain numbers and text.
@@ -96,7 +96,7 @@ def read_yaml(text: str) -> Any:
     try:
         return yaml.load(text, Loader=_formats()[0])
     except RecursionError:
-        raise RefusedYAMLError("it is nested too deeply, as no configuration is") from None
+        raise RefusedYAMLError("it is nested too deeply") from None
 
 
 def write_yaml(tree: object) -> str:
@@ -121,13 +121,13 @@ def _formats() -> tuple[Any, Any]:
         def construct_object(self, node: Any, deep: bool = False) -> Any:
             try:
                 return super().construct_object(node, deep)
-            except (KeyError, AttributeError, IndexError):  # PyYAML's own, of a wrong tag
+            except (KeyError, AttributeError, IndexError):  # raised by PyYAML for a wrong tag
                 raise RefusedYAMLError(
                     f"{_line(node)}: a value is not what its tag (`!!bool`, `!!timestamp`) says; "
                     "leave the tag out"
                 ) from None
 
-    class Dumper(yaml.SafeDumper):  # it keeps days in quotes, for other programs
+    class Dumper(yaml.SafeDumper):  # it quotes dates, for other programs
         pass
 
     left_out = ("tag:yaml.org,2002:timestamp", WHOLE, REAL)
@@ -209,7 +209,7 @@ def _check_keys(node: Any) -> None:
 
 
 def _spelled(key: Any) -> str:
-    """Return a key without insignificant zeros and underscores of a number."""
+    """Return a key; a number's without insignificant zeros and underscores."""
     word: str = key.value
     if key.tag != WHOLE:
         return word

@@ -60,7 +60,7 @@ def defaults_of(
     policy: Mapping[str, Any],
     plain: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the defaults of an algorithm with the network of `policy`, over those in `plain`."""
+    """Return the defaults of an algorithm with the network of `policy`, overriding `plain`."""
     found = reduce(overlay, entry.presets, dict(plain))
     network = overlay(found, policy).get("network", {})
     if entry.takes != "transitions" or not isinstance(network, Mapping):
@@ -80,9 +80,9 @@ class PolicyConfig(Section):
     settings: Options = {}
     """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
-    """Data of an update. `on_policy`, for PPO: the newest rollout, once. `off_policy`: steps drawn
-    from the replay memory; PPO draws whole segments, as many steps as a rollout has, for each
-    rollout played. `hybrid`, for PPO: the newest rollout and such segments."""
+    """Data that an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`:
+    steps drawn from the replay memory; PPO draws whole segments, as many steps as a rollout has,
+    for each rollout played. `hybrid`, for PPO: the newest rollout and such segments."""
     on_policy_share: Annotated[Share, Only("rollouts", needs="{}learning_mode hybrid")] = 0.5
     """`hybrid`: the share of an update's steps that come from the newest rollout."""
     network: NetworkConfig = NetworkConfig()
@@ -90,51 +90,51 @@ class PolicyConfig(Section):
     n_frames: Width = 5
     """Observations stacked into one input, the newest last; never across episodes."""
     n_steps: Annotated[Size, for_values("ppo.gae_lambda")] = 3
-    """Rewards summed before bootstrapping."""
+    """Rewards summed before bootstrapping (n-step returns)."""
     discount: Share = 0.95
     """Discount per step."""
     batch_size: Annotated[ByNetwork, for_values("ppo.rollout_length ppo.minibatches")] = 64
-    """Samples in an update. With a recurrent network: steps, in whole segments, at least one. None,
-    the default with `network.module`: the usual size for that network, once it is known to be
-    recurrent or not."""
+    """Samples in an update; with a recurrent network, steps in whole segments (at least one
+    segment). None, the default with `network.module`: the default for that network, once it is
+    known whether it is recurrent."""
     learning_rate: Finite = 5e-4
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     adam_epsilon: Finite = 1e-5
-    """Adam's denominator offset."""
+    """Epsilon in Adam's denominator."""
     max_grad_norm: PositiveFloat = 10.0
-    """Clip the gradient's norm to this."""
+    """Clip the gradient's norm to this value."""
     reward_scale: Finite = 0.1
     """Multiply rewards by this before training; reported returns are unscaled."""
     share_rewards: Share = 0.0
     """Weight of the team's mean reward (of all agents if there are no teams) in the rewards that
-    the policy learns from; 0: its own rewards alone. Returns are always individual."""
+    the policy learns from; 0: only its own rewards. Reported returns are always individual."""
     max_nonfinite: Count = 10
     """Consecutive updates with a non-finite loss or weights after which the policy stops learning.
     Each such update is undone and never published."""
     priority: PositiveFloat = 1.0
-    """Training priority in `async` when time is short: this many updates per update of a policy of
-    priority 1 in the same learner process. Learner processes that compete for processors get time
-    in proportion to the mean priority of their policies (`nice`); GPUs and idle processors are not
-    restricted."""
+    """Training priority in `async` when compute is short: updates for each update of a policy of
+    priority 1 in the same learner process. Learner processes that compete for cores get CPU time in
+    proportion to the mean priority of their policies (`nice`). GPUs and idle cores are not limited.
+    """
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
-    longer, and double it again up to `batch_size`. PPO skips epochs, by one clock for each group of
-    policies in a stack with similar amounts of data. None: no limit."""
+    longer, and double it again up to `batch_size`. PPO skips epochs; policies of a stack with
+    similar amounts of data are timed together. None: no limit."""
     device: str = ""
     """Training device, such as `cuda:1`; only policies on the same device are trained as one stack.
     Empty: the next of `learners.devices`. Acting uses `actor.device`."""
     node: str = ""
-    """In a cluster: the node that trains it: its name, or a label, `name` or `name=value`. Empty:
-    any node."""
+    """In a cluster: the node that trains the policy, by its name or a label (`name` or
+    `name=value`). Empty: any node."""
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
     init_from: Reference | None = None
     """Initial weights from a policy of another run, as `RUN:policy`; `RUN` alone: the policy of the
-    same name there, or the only one. Append `@VERSION`, `@best` or `@checkpoint-N` for other than
-    the newest weights. Networks must be equal. None: random weights."""
+    same name there, or the only one. Append `@VERSION`, `@best` or `@checkpoint-N` for weights
+    other than the newest. The networks must be equal. None: random weights."""
     init_optimizer: Annotated[bool, Only(needs="{}init_from")] = False
     """`init_from`: also take Adam's moments, with the matching weights, from the run's newest
-    checkpoint or the named one. Policies born later start without."""
+    checkpoint or the named one. Policies born later start without moments."""
     experience: ExperienceConfig = ExperienceConfig()
     """Experience."""
     publish: PublishConfig = PublishConfig()
@@ -167,9 +167,9 @@ class PolicyConfig(Section):
         return find_algorithm(self.algorithm)
 
     def resolved(self, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return plain data to compare policies by what has an effect on them.
+        """Return plain data for comparing policies: settings without effect are replaced.
 
-        Other settings have the values of `usual`, or else the algorithm's defaults.
+        They have the values of `usual`, or else the algorithm's defaults.
         """
         usual = usual or usual_policy(self.algorithm).model_dump(mode="json")
         tree = without_idle(self, usual, self.entry.unused)
@@ -228,7 +228,7 @@ class PolicyConfig(Section):
 
     @property
     def correction_limit(self) -> float:
-        """The largest weight of a step in that correction."""
+        """The largest weight of a step in the off-policy correction."""
         own = self.ppo.correction_limit
         return {"decoupled": 2.0}.get(self.correction, 1.0) if own is None else own
 
@@ -236,16 +236,18 @@ class PolicyConfig(Section):
     def _fits(self) -> PolicyConfig:
         for name in self.settings:
             if name not in self.entry.settings:
-                there = ", ".join(self.entry.settings) or "none"
-                raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {there}")
+                known = ", ".join(self.entry.settings) or "none"
+                raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {known}")
             value, key = self.settings[name], f"settings.{name}"
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if key in self.entry.hyperparameters and not number:
                 raise ValueError(f"{key} is {value!r}: it is a number in {self.algorithm}")
         for key in self.entry.unused:
             if key not in fields_of(PolicyConfig):
-                said = unknown_key(key, PolicyConfig)
-                raise ValueError(f"algorithm {self.algorithm} names what it does not use: {said}")
+                problem = unknown_key(key, PolicyConfig)
+                raise ValueError(
+                    f"algorithm {self.algorithm} names what it does not use: {problem}"
+                )
         network = self.network
         if not (network.module and self.entry.takes == "transitions"):
             sizes: dict[str, int | None] = {
@@ -267,8 +269,9 @@ class PolicyConfig(Section):
             raise ValueError("network.hidden is empty; a network needs a layer at least")
         if self.experience.group and network.recurrent:
             raise ValueError(
-                "experience.group is for policies without a memory: what another kept in mind is "
-                f"of no use; network.recurrent is {network.recurrent}"
+                "experience.group is for policies without a memory: they could not use the "
+                "recurrent state of another policy; network.recurrent is "
+                f"{network.recurrent}"
             )
         if self.rollout_length:
             return self._fits_ppo()
@@ -321,12 +324,12 @@ class PolicyConfig(Section):
         if not self.waits_for_network:
             return self
         usual = OF_RECURRENT_VALUES if recurrent else OF_OTHER_VALUES
-        said = self.model_dump()
-        for section, there in ((said, usual), (said["experience"], usual["experience"])):
+        settings = self.model_dump()
+        for section, defaults in ((settings, usual), (settings["experience"], usual["experience"])):
             for key in ("batch_size", "segment_length"):
                 if section.get(key, 0) is None:
-                    section[key] = there[key]
-        return PolicyConfig.model_validate(said)
+                    section[key] = defaults[key]
+        return PolicyConfig.model_validate(settings)
 
     def check_waiting(self, recurrent: bool) -> None:
         """Refuse a capacity with which actor and learner would wait for each other."""

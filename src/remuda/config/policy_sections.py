@@ -59,7 +59,8 @@ class NetworkConfig(Section):
     """Arguments of `module`."""
     hidden: tuple[Width, ...] = (250, 250)
     """Units of each hidden layer; with `module`: none, or layers between it and the head. IQN
-    applies its quantile embedding after the first, or after the layers before them."""
+    multiplies its quantile embedding with the output of the first, or of the convolutions or module
+    before them."""
     activation: Annotated[
         Literal["relu", "tanh"],
         Only(
@@ -67,26 +68,26 @@ class NetworkConfig(Section):
             needs="{}network.hidden",
         ),
     ] = "relu"
-    """Activation after each hidden layer. PPO: tanh."""
+    """Activation after each hidden layer. PPO's default is tanh."""
     convolutions: tuple[tuple[Width, Width, Width], ...] = ()
-    """For images: [channels,kernel,stride] of each layer before the hidden ones."""
+    """For images: [channels,kernel,stride] of each convolution before the hidden layers."""
     layout: Annotated[Literal["auto", "hwc", "chw"], Only(needs="{}network.convolutions")] = "auto"
-    """The axes of images: height, width, channels or channels, height, width. `auto`: as the
-    environment declares them, else the two most similar axes are height and width; a run reports
-    its choice, and refuses ambiguous shapes."""
+    """Axis order of images: `hwc` (height, width, channels) or `chw`. `auto`: as the environment
+    declares it, else the two axes most similar in size are height and width; a run reports its
+    choice, and refuses ambiguous shapes."""
     recurrent: WidthOrNone = 0
-    """Units of a gated recurrent layer (Cho et al. 2014). 0: none. PPO and DQN: after the hidden
-    layers. IQN: before its quantile embedding. IQN and DQN then learn from whole segments (as R2D2,
-    Kapturowski et al. 2019), with a default `batch_size` of 256 and `experience.segment_length` of
-    32."""
+    """Units of a gated recurrent layer (GRU, Cho et al. 2014); 0: none. PPO and DQN place it after
+    the hidden layers, IQN before its quantile embedding. IQN and DQN then learn from whole segments
+    (as R2D2, Kapturowski et al. 2019), and their defaults are `batch_size` 256 and
+    `experience.segment_length` 32."""
     shared: Annotated[bool | None, for_ppo()] = None
-    """PPO: policy and value share the hidden layers; else each has its own. None: they share if the
-    network is recurrent, has convolutions, or is a `module`."""
+    """PPO: policy and value share the hidden layers. False: each has separate ones. None: they
+    share if the network is recurrent, has convolutions, or is a `module`."""
     dueling: bool = True
     """IQN and DQN: split the last layer into a state value and advantages (Wang et al. 2016)."""
     noisy: bool = False
-    """Explore by noisy linear layers (Fortunato et al. 2018) after the first layer. Evaluations,
-    tournaments and `Policy.act` use their means, sampled or not."""
+    """Explore by noisy linear layers (NoisyNet, Fortunato et al. 2018) after the first layer.
+    Evaluations, tournaments and `Policy.act` always use the mean weights."""
 
     @property
     def serves_both(self) -> bool:
@@ -109,7 +110,7 @@ class ExplorationConfig(Section):
     end: Share = 0.05
     """Epsilon after the decay."""
     decay_steps: Count = 100_000
-    """The policy's own steps over which epsilon falls linearly."""
+    """Steps of the policy over which epsilon falls linearly."""
 
 
 class ExperienceConfig(Section):
@@ -119,13 +120,14 @@ class ExperienceConfig(Section):
         Count,
         Only(needs="{0}learning_mode off_policy or hybrid; a rollout has {0}ppo.rollout_length"),
     ] = 100_000
-    """The most steps that are kept; the oldest segment is dropped. A segment holds at most one
-    episode, so short episodes waste room: with a mean of 3 steps and segments of 100, about 3,000
-    of 100,000 steps are kept. In the learning mode `on_policy`: the size that rollouts need."""
+    """Maximum steps in the replay memory; the oldest segment is dropped first. A segment holds at
+    most one episode, so short episodes waste space: with a mean of 3 steps and segments of 100,
+    about 3,000 of 100,000 steps are kept. With `learning_mode on_policy`, rollouts determine the
+    size."""
     segment_length: ByNetwork = 100
-    """The most steps in one segment. PPO: 32. If episodes are much shorter, set it to their mean
-    length; otherwise `capacity` is not reached, and PPO's rollouts end early. A run warns when less
-    than half of either is reached. None: as with `batch_size`."""
+    """Maximum steps in a segment; PPO's default is 32. If episodes are much shorter, set it to
+    their mean length; otherwise `capacity` is not reached, and PPO's rollouts end early. A run
+    warns when less than half of either is reached. None: as with `batch_size`."""
     burn_in: Annotated[
         SizeOrNone,
         Only(
@@ -134,45 +136,45 @@ class ExperienceConfig(Section):
             needs="{}network.recurrent",
         ),
     ] = 0
-    """IQN and DQN with a recurrent network: first steps of a segment that only warm up the
-    recurrent state and are not trained on. Segments that begin an episode need none."""
+    """IQN and DQN with a recurrent network: steps at the start of a segment that only warm up the
+    recurrent state and are not trained on. Segments that start an episode need none."""
     replay_ratio: Annotated[
         Annotated[PositiveFloat, AfterValidator(_pauses)] | None,
         Only(needs="{0}learning_mode off_policy; a rollout is trained on {0}ppo.epochs times"),
     ] = 0.64
-    """The most training samples per collected step. IQN and DQN: None trains without pause, in
-    `async` only, and depends on the scheduler. In `sequential` and `lockstep` the environment waits
-    for training: at most 1,000 updates per step. PPO in the learning mode `off_policy`: None, its
-    default, makes one update of `ppo.epochs` for each rollout; less than `ppo.epochs` skips
-    updates."""
+    """Maximum training samples per collected step. IQN and DQN: None trains without pause, in
+    `async` only, at a rate that depends on the scheduler. In `sequential` and `lockstep` the
+    environment waits for training: at most 1,000 updates per step. PPO with `learning_mode
+    off_policy`: None, its default, makes one update of `ppo.epochs` for each rollout; less than
+    `ppo.epochs` skips updates."""
     learning_starts: Annotated[Count, for_values("ppo.rollout_length")] = 2_000
     """Steps collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
-    """`overwrite` the oldest steps and never wait, or make the actor `wait` while it is more than
-    `capacity` steps ahead of the replay ratio. PPO: `wait` while a complete rollout has not been
-    taken; with `overwrite` learners take the newest complete rollout, and skipped ones count as
-    lost."""
+    """`overwrite`: the actor overwrites the oldest steps and never waits. `wait`: it waits while it
+    is more than `capacity` steps ahead of the replay ratio, or, with PPO, while a complete rollout
+    has not been taken. PPO with `overwrite`: learners take the newest complete rollout, and skipped
+    ones count as lost."""
     wait_limit: Annotated[PositiveFloat, Only(needs="{}experience.on_full wait")] = 2.0
-    """`wait`: the most seconds that the actor waits for a learner that takes nothing. The actor
-    waits for as long as two of its updates usually take, at least 0.2 seconds and at most this;
-    then the learner's steps are overwritten and counted until it takes some again."""
+    """`wait`: maximum seconds that the actor waits for a learner that takes no steps. It waits for
+    the usual duration of two of that learner's updates, at least 0.2 seconds and at most this. Then
+    it overwrites and counts the learner's steps until the learner takes some again."""
     prioritised: Annotated[Share, for_values()] = 0.0
-    """The exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger
-    errors are drawn more often, and importance weights correct for it increasingly over
+    """Exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger
+    errors are drawn more often. Importance weights correct for this increasingly over
     `exploration.decay_steps`. 0: uniform."""
     group: str = ""
-    """Policies that name the same group learn from the experience of all of them. Empty: each
-    learns from its own. Not in the learning mode `on_policy`."""
+    """Policies with the same group learn from each other's experience too. Empty: each learns only
+    from its own. Not with `learning_mode on_policy`."""
 
 
 class PublishConfig(Section):
-    """How a learner passes its weights to the actor."""
+    """Publication of a learner's weights to the actors."""
 
     mode: Literal["snapshot", "double_buffer"] = "double_buffer"
-    """Both modes keep two copies of the weights in shared memory, since a copy is torn while it is
-    written, permanently if its learner dies then. `snapshot`: actors always read the same copy,
-    which is overwritten in place; the other is written first, so publishing takes twice as long.
-    `double_buffer`: each publication writes the copy that actors do not read, then they switch."""
+    """`double_buffer`: each publication writes the copy that actors do not read, then they switch
+    to it. `snapshot`: actors always read the same copy; the other is written first, so publishing
+    takes twice as long. Both keep two copies in shared memory, since a learner that dies while
+    writing leaves one incomplete."""
     every: Count = 10
     """Updates between two publications."""
 
@@ -180,8 +182,8 @@ class PublishConfig(Section):
 MOST_PARTS = at_most(10**6, "each with a gradient step")
 FEWEST, MOST = 4, 32  # the default range of minibatches per epoch; larger updates have more
 LARGEST = 1_300
-"""Steps per default minibatch, while there are fewer than `MOST`. It is neither a round number nor
-a power of 2, since updates vary by up to a segment and must not straddle an edge."""
+"""Steps per default minibatch, while there are fewer than `MOST`. Not a round number or a power of
+2: updates vary by up to a segment and must not straddle the threshold."""
 
 
 class QLearningConfig(Section):
@@ -195,7 +197,7 @@ class QLearningConfig(Section):
         Field(allow_inf_nan=False),
         Only(instead="dqn.huber iqn.huber ppo.value_clip"),
     ] = 1.0
-    """Error beyond which the loss is linear instead of quadratic, in scaled units of reward."""
+    """Error beyond which the loss is linear instead of quadratic, in units of the scaled reward."""
     target_every: Annotated[Count, Only(instead="dqn.target_every iqn.target_every")] = 200
     """Updates between two copies of the online network into the target network."""
 
@@ -208,7 +210,7 @@ class IQNConfig(QLearningConfig):
     """Settings of IQN (Dabney et al. 2018)."""
 
     quantiles: Width = 12
-    """Quantiles drawn for an update, and midpoints used to act."""
+    """Quantiles drawn per sample in an update, and number of midpoints used to act."""
     cosines: Width = 64
     """Cosines that embed a quantile (Dabney et al. 2018, equation 4)."""
 
@@ -217,7 +219,8 @@ class PPOConfig(Section):
     """Settings of PPO (Schulman et al. 2017)."""
 
     rollout_length: Annotated[Size, Only(instead="batch_size")] = 128
-    """Turns per stream in a rollout; an update trains on streams x turns steps."""
+    """Turns in a rollout for each stream (a seat in one environment copy); an update trains on
+    streams x turns steps."""
     epochs: Annotated[Size, Only(instead="experience.replay_ratio")] = 4
     """Passes of an update over its rollout."""
     minibatches: Annotated[
@@ -226,11 +229,11 @@ class PPOConfig(Section):
     """Minibatches per epoch, each with a gradient step. None: 4, or 8, 16 or 32 if minibatches
     would exceed 1,300 steps, counting all seats and copies that the policy plays."""
     gae_lambda: Annotated[Share, Only(instead="n_steps")] = 0.95
-    """Decay of temporal-difference errors in generalised advantages (Schulman et al. 2016)."""
+    """Lambda of generalised advantage estimation (GAE, Schulman et al. 2016)."""
     clip: PositiveFloat = 0.2
-    """The probability ratio is clipped this far from 1."""
+    """Clip range of the probability ratio around 1."""
     value_clip: Annotated[PositiveFloat | None, Only(instead="dqn.huber iqn.huber")] = None
-    """Clip of a value's change in one update, in the units in which values are learned. None: no
+    """Maximum change of a value in one update, in the units in which values are learned. None: no
     clip."""
     value_cost: NonNegativeFloat = 0.5
     """Weight of the value loss."""
@@ -240,8 +243,8 @@ class PPOConfig(Section):
     """Weight of KL(policy, anchor), where the anchor is an earlier policy. It stabilises self-play
     (as in magnetic mirror descent, Sokota et al. 2023)."""
     anchor_every: Annotated[Count, Only(needs="{}ppo.anchor_cost")] = 100
-    """Updates after which the anchor becomes a copy of the policy; for `average`, the time constant
-    in updates."""
+    """Updates between two copies of the policy into the anchor; for `average`, the time constant in
+    updates."""
     anchor: Annotated[Literal["copy", "average"], Only(needs="{}ppo.anchor_cost")] = "copy"
     """`copy`: the anchor is an earlier copy of the policy. `average`: it is a moving average of its
     weights, which moves 1 / `anchor_every` of the way with each update. Averaging removes the
@@ -255,15 +258,15 @@ class PPOConfig(Section):
     """Normalise value targets by their running mean and standard deviation (PopArt, van Hasselt et
     al. 2016), so the scale of rewards, and `reward_scale`, matter little."""
     normalise_observations: bool = False
-    """Normalise each input by its running mean and standard deviation, clipped to 10."""
+    """Normalise each input by its running mean and standard deviation, clipped to [-10, 10]."""
     normalise_rewards: Annotated[bool, Only(instead="reward_scale")] = False
     """Divide rewards by the standard deviation of their running discounted sum. Truncation does not
     reset the sum."""
     correction: Literal["decoupled", "vtrace", "none"] | None = None
-    """Off-policy correction for steps of older weights. `decoupled`: weigh each step by its
-    probability ratio to the newest weights, at most 2 (Hilton et al. 2022). `vtrace`: also weigh
+    """Off-policy correction for steps of older weights. `decoupled`: weight each step by its
+    probability ratio to the newest weights, at most 2 (Hilton et al. 2022). `vtrace`: also weight
     later errors in its segment, at most 1 (Espeholt et al. 2018). `none`: no correction. None:
-    `decoupled` in the learning mode `on_policy`, else `vtrace`."""
+    `decoupled` with `learning_mode on_policy`, else `vtrace`."""
     correction_limit: Annotated[
         PositiveFloat | None,
         Only(
@@ -275,15 +278,15 @@ class PPOConfig(Section):
     """
     max_staleness: Annotated[CountOrNone | None, Only(instead="experience.capacity")] = None
     """Do not train on segments whose weights are more than this many versions old. Segments that
-    another policy of the group played count from that policy's newest version. None: as with
-    `wait`, where the actor is at most one rollout ahead."""
+    another policy of the group played count from that policy's newest version. None: no limit; with
+    `on_full wait` the actor is at most one rollout ahead."""
     anneal_steps: Count | None = None
     """Trained steps over which the learning rate falls linearly to 0. None: it is constant."""
 
     def parts(self, steps: float) -> int:
-        """Return the minibatches per epoch for an update of so many steps.
+        """Return the minibatches per epoch for an update of `steps` steps.
 
-        Their default size is bounded: with 4 minibatches of three seats of 64 copies PPO made too
+        Their default size is bounded: with 4 minibatches for three seats of 64 copies, PPO made too
         few gradient steps (docs/worlds.md, "What PPO's defaults come to").
         """
         if self.minibatches is not None:
@@ -294,7 +297,7 @@ class PPOConfig(Section):
         return parts
 
     def largest_part(self, steps: float) -> float:
-        """Return the most steps of a minibatch of an update of up to so many steps."""
+        """Return the maximum steps of a minibatch, for updates of at most `steps` steps."""
         if self.minibatches is not None:
             return steps / self.minibatches
         return min(steps / FEWEST, max(LARGEST, steps / MOST))

@@ -54,7 +54,7 @@ class SnapshotsConfig(Section):
     """Frozen copies of earlier policies, which play but do not learn."""
 
     every: Count | None = None
-    """Versions between two copies of a policy. None: not by versions."""
+    """Versions between two frozen copies of a policy. None: no copies by versions."""
     win_rate: Annotated[
         Share | None,
         Only(
@@ -63,7 +63,7 @@ class SnapshotsConfig(Section):
         ),
     ] = None
     """Copy a policy once it wins this share of its matches against its copies, a draw counting
-    half. None: not by wins."""
+    half. None: no copies by win rate."""
     games: Annotated[
         Count,
         Only(
@@ -73,7 +73,7 @@ class SnapshotsConfig(Section):
     ] = 100
     """Matches against its copies needed for that win rate."""
     keep: Annotated[Size, SNAPSHOTS] = 10
-    """The most copies of a policy that play at a time."""
+    """Maximum frozen copies of a policy that play at a time."""
     share: Annotated[
         Share | None,
         Only(
@@ -86,10 +86,10 @@ class SnapshotsConfig(Section):
             "than fixed and league",
         ),
     ] = None
-    """The share of seats for frozen copies in a match, besides one seat that is always a live
-    policy's. None: 0.5, or with `self_play` the rest of `population.newest`."""
+    """The share of seats for frozen copies in a match; one further seat is always a live policy's.
+    None: 0.5, or with `self_play` 1 - `population.newest`."""
     drop: Annotated[Literal["oldest", "weakest", "crowded"], SNAPSHOTS] = "oldest"
-    """Which copy is dropped for a new one: the `oldest`, the `weakest` by rating, or the most
+    """The copy that is dropped for a new one: the `oldest`, the `weakest` by rating, or the most
     `crowded`, whose neighbours in time are closest, so that the rest spans the whole past."""
 
     @property
@@ -102,19 +102,18 @@ class BirthsConfig(Section):
     """Policies that are born and retire during the run."""
 
     places: Annotated[NonNegativeInt, FEW, PLACES] = 0
-    """Places for policies born later, `born_0`, `born_1` and so on. Each has a learner, idle while
-    the place is empty, and memory for experience. The place of a retired policy becomes empty too.
-    """
+    """Slots for policies born later, `born_0`, `born_1` and so on. Each has a learner, idle while
+    the slot is empty, and memory for experience. A retired policy also leaves its slot empty."""
     every: Annotated[Count | None, Only(needs="population.births.places")] = None
-    """Matches between two births: a copy of the highest-rated policy begins in an empty place, and
-    the lowest-rated one retires once the newborn plays. Both are among the policies that may take
-    every seat. None: only your own director orders births."""
+    """Matches between two births: a copy of the highest-rated policy starts in an empty slot, and
+    the lowest-rated one retires once the newborn plays. Only policies that may take every seat are
+    considered. None: only your own director orders births."""
     games: Annotated[CountOrNone, BIRTHS] = 200
     """Games that a policy must have played to be considered."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), BIRTHS] = 0.95
-    """Probability, by their ratings, that the highest-rated policy is better than the lowest-rated
-    one, needed to replace it; corrected for the number of policies. Tested every `every` matches.
-    """
+    """Required probability, by the ratings, that the highest-rated policy is better than the
+    lowest-rated one before it replaces it; corrected for the number of policies. Tested every
+    `every` matches."""
 
 
 class LeagueConfig(Section):
@@ -127,7 +126,7 @@ class LeagueConfig(Section):
     main: Annotated[PositiveInt, FEW] | tuple[str, ...] = 1
     """The number of main agents, `main_0` and so on, or their names. They are never reset."""
     main_exploiters: Annotated[NonNegativeInt, FEW] | tuple[str, ...] = 1
-    """The number of exploiters that play against the main agents alone, `main_exploiter_0` and so
+    """The number of exploiters that play only against the main agents, `main_exploiter_0` and so
     on, or their names. They are reset whenever they are copied."""
     league_exploiters: Annotated[NonNegativeInt, FEW] | tuple[str, ...] = 1
     """The number of exploiters that play against all frozen copies of the league,
@@ -136,20 +135,20 @@ class LeagueConfig(Section):
     """The share of a main agent's matches against current main agents."""
     prioritized: Share = 0.35
     """The share of a main agent's matches against frozen copies of the whole league, weighted by
-    the squared probability to lose to them (PFSP)."""
+    the squared probability of losing to them (PFSP)."""
     verification: Share = 0.15
     """The share of a main agent's matches against copies of main exploiters and of main agents that
     it has started to lose to; if there are none, self-play. The three shares add up to 1."""
     main_share: Share | None = None
-    """The share of all matches dealt for main agents, who take turns in them; exploiters take turns
-    in the rest. If all places of one group are empty, the other has all matches. None: all
+    """The share of all matches that are arranged for main agents, which take turns; exploiters take
+    turns in the rest. If all slots of one group are empty, the other gets all matches. None: all
     learners take turns equally."""
     learn_from: Literal["all", "own"] = "all"
     """Policies of the league learn from `all` matches that they play, or only from their `own`,
-    those dealt for them, as in the paper. With `own`, a main agent learns from an exploiter only
-    once that is copied."""
+    those arranged for them, as in the paper. With `own`, a main agent learns from an exploiter only
+    once the exploiter is copied."""
     after: Count = 20
-    """The fewest versions between two copies because of wins."""
+    """Minimum versions between two copies caused by wins."""
     timeout: Count = 80
     """Versions after which a policy is copied regardless of wins."""
     win_rate: Share = 0.7
@@ -157,7 +156,7 @@ class LeagueConfig(Section):
     opponent, a draw counting half: current main agents for a main exploiter, all frozen copies for
     the others."""
     games: CountOrNone = 100
-    """Matches against all of these together needed for that win rate."""
+    """Matches against all these opponents together needed for that win rate."""
     reset: Annotated[
         Share, Only(needs="population.matchmaker league, and population.league.league_exploiters")
     ] = 0.25
@@ -166,14 +165,14 @@ class LeagueConfig(Section):
     @property
     def roles(self) -> dict[str, tuple[str, ...]]:
         """The policies of each role (`main`, `main_exploiter`, `league_exploiter`)."""
-        asked = {
+        members = {
             "main": self.main,
             "main_exploiter": self.main_exploiters,
             "league_exploiter": self.league_exploiters,
         }
         return {
             role: tuple(f"{role}_{i}" for i in range(found)) if isinstance(found, int) else found
-            for role, found in asked.items()
+            for role, found in members.items()
         }
 
     @property
@@ -186,15 +185,16 @@ class PopulationConfig(Section):
     """The policies and their opponents. By default each agent has its own policy."""
 
     matchmaker: str = "fixed"
-    """`fixed`: always the same seats. `random`: all seatings are equally likely. `round_robin`:
-    every combination on every seat, in turn. `fitness`: equals by rating. `self_play`: against
-    itself and its frozen copies. `prioritized`: against opponents that it loses to (PFSP). `teams`:
-    the policies of one team against another's. `mixed`: several of these, by `population.shares`.
-    `league`: main agents and exploiters, by `population.league`. Or your own, as `module:Class`."""
+    """`fixed`: each policy always plays the same seats. `random`: all seatings are equally likely.
+    `round_robin`: every combination on every seat, in turn. `fitness`: opponents of similar rating.
+    `self_play`: against itself and its frozen copies. `prioritized`: against opponents that it
+    loses to (PFSP). `teams`: the policies of one team against another's. `mixed`: several of these,
+    by `population.shares`. `league`: main agents and exploiters, by `population.league`. Or your
+    own, as `module:Class`."""
     policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
     """The number of policies, or their names. None: one for each agent, with its name; with
-    `self_play` or `mixed`: one; `league` has its own. `fixed`: agents take them in turn, so that
-    with 1 all agents share one (parameter sharing)."""
+    `self_play` or `mixed`: one; `league` has its own. With `fixed`, agents take them in turn; with
+    1 policy, all agents share it (parameter sharing)."""
     seats: Annotated[
         dict[str, tuple[str, ...]],
         Only(
@@ -202,12 +202,12 @@ class PopulationConfig(Section):
             needs="population.policies or another population.matchmaker",
         ),
     ] = {}
-    """The agents whose seats a policy may take, if not all. A matchmaker that seats it elsewhere,
-    such as `fixed`, is refused."""
+    """For a policy, the agents whose seats it may take, if not all. A matchmaker that seats it
+    elsewhere, such as `fixed`, is refused."""
     teams: dict[str, TeamConfig] = {}
     """Teams: their `policies`, and the `agents` whose seats belong to them."""
     shares: Annotated[dict[str, Share], MIXED] = {}
-    """`mixed`: the share of a policy's matches dealt by each matchmaker: `self_play`,
+    """`mixed`: the share of a policy's matches arranged by each matchmaker: `self_play`,
     `prioritized`, `random` and `verification`, adding up to 1."""
     policy_shares: Annotated[dict[str, dict[str, Share]], MIXED] = {}
     """`mixed`: the same for single policies."""
@@ -225,8 +225,8 @@ class PopulationConfig(Section):
             needs="population.matchmaker prioritized, mixed or league",
         ),
     ] = None
-    """Half-life of results, in matches of a policy, in the win rates that select its opponents, so
-    that they reflect its current strength. None: all results count the same."""
+    """Half-life of results, in matches of a policy, in the win rates that select its opponents.
+    Recent results then count more. None: all results count the same."""
     newest: Annotated[
         Share,
         Only(
@@ -240,15 +240,15 @@ class PopulationConfig(Section):
             "and population.scripted, and population.snapshots.share None",
         ),
     ] = 0.5
-    """`self_play`: the share of the other seats for the live weights; frozen copies take the rest,
+    """`self_play`: the share of opponent seats for the live weights; frozen copies take the rest,
     unless `population.snapshots.share` is set."""
     window: Annotated[PositiveFloat, Only(needs="population.matchmaker fitness")] = 4.0
-    """`fitness`: the largest difference of ratings in a match; ratings begin at 25. A policy with
-    too few others in this window meets those with the closest ratings."""
+    """`fitness`: the largest difference of ratings in a match; ratings start at 25. A policy with
+    too few opponents in this window meets those with the closest ratings."""
     weighting: Annotated[Literal["hard", "even", "capped", "uniform"], PRIORITIZED] = "hard"
-    """`hard`: weigh opponents by the squared probability to lose to them; `even`: by the
-    probability to lose times that to win; `capped`: by the probability to lose, at most 0.5;
-    `uniform`: equally."""
+    """`hard`: weight opponents by the squared probability of losing to them; `even`: by the
+    probability of losing times that of winning; `capped`: by the probability of losing, at most
+    0.5; `uniform`: equally."""
     options: Annotated[
         Options,
         Only(
@@ -261,20 +261,20 @@ class PopulationConfig(Section):
     """Frozen copies."""
     members_from: tuple[Reference, ...] = ()
     """Policies of other runs that play as fixed opponents, each as `RUN:policy` with an optional
-    version, as in `policy.init_from`. Append `+greedy` for the best action each time instead of
-    exploration as at the end of its run. They take seats like frozen copies, in their share
+    version, as in `policy.init_from`. They explore as at the end of their run; append `+greedy` for
+    greedy actions. They take seats like frozen copies, in their share
     (`population.snapshots.share`), and need the network of a policy that may sit there."""
     births: BirthsConfig = BirthsConfig()
     """Births and retirements."""
     evolution: EvolutionConfig = EvolutionConfig()
-    """Policies that are replaced by better ones, with other hyperparameters (PBT)."""
+    """Replacement of weak policies by better ones, with new hyperparameters (PBT)."""
     director: str = ""
     """Your own director, as `module:Class`, which orders copies, births and retirements in addition
     to `snapshots` and `births`."""
     scripted: dict[str, str] = {}
-    """Hand-written members that never learn: `random`, one of the environment's (`remuda
-    games GAME`), or yours as `module:callable`, or as `module:Class`, called without arguments.
-    They take seats like frozen copies, in their share (`population.snapshots.share`): all seats, or
+    """Hand-written members that never learn: `random`, one of the environment's (`remuda games
+    GAME`), or your own as `module:callable`, or as `module:Class`, called without arguments. They
+    take seats like frozen copies, in their share (`population.snapshots.share`): all seats, or
     those of `population.seats`."""
 
     @property
@@ -290,7 +290,7 @@ class PopulationConfig(Section):
 
     @property
     def has_stand_ins(self) -> bool:
-        """Return whether a copy may play for a policy while another is born in its place."""
+        """Return whether a copy may play for a policy while another is born in its slot."""
         return self.evolution.on or self.matchmaker == "league"
 
     @property
@@ -299,7 +299,7 @@ class PopulationConfig(Section):
         return self.keeps_copies or bool(self.members_from) or bool(self.scripted)
 
     def deals(self, *matchmakers: str) -> bool:
-        """Return whether one of these matchmakers deals matches, alone or within `mixed`."""
+        """Return whether one of these matchmakers is used, directly or within `mixed`."""
         if self.matchmaker != "mixed":
             return self.matchmaker in matchmakers
         shares = (self.shares, *self.policy_shares.values())
@@ -307,7 +307,7 @@ class PopulationConfig(Section):
 
     @property
     def dealt(self) -> bool:
-        """Return whether seats are dealt for each match, instead of staying fixed."""
+        """Return whether a matchmaker assigns the seats of each match, instead of fixed seats."""
         return (
             self.matchmaker != "fixed"
             or self.policies is not None
@@ -334,5 +334,5 @@ class AnalysisConfig(Section):
             needs="a population, and analysis.every",
         ),
     ] = 64
-    """The most members in an analysis: learning policies first, then frozen copies, the newest of
+    """Maximum members in an analysis: learning policies first, then frozen copies, the newest of
     each policy in turn."""

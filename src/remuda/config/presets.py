@@ -16,7 +16,7 @@ from remuda.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """A tree of settings above the defaults and below the user's; see `presets.yaml`."""
+    """Settings that override the defaults, and that the user's override; see `presets.yaml`."""
 
     suits: str
     reason: str
@@ -32,19 +32,19 @@ def all_presets() -> dict[str, Preset]:
 
 
 def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Overlay a tree of settings on those of some presets."""
+    """Overlay a tree of settings on presets."""
     names = list(names)
     base = preset_tree(names)
     if base and not _left_of(base, tree):
         raise ConfigError(
-            f"preset {' '.join(names)} changes nothing, since {source} says all that is in it; "
+            f"preset {' '.join(names)} changes nothing, since {source} sets all its keys; "
             "leave one of the two out"
         )
     return overlay(base, tree)
 
 
 def check_presets(names: str | Iterable[str], game: str) -> None:
-    """Raise a `ConfigError` where a preset has options of another game than this."""
+    """Raise a `ConfigError` if a preset is for another game."""
     for name in [names] if isinstance(names, str) else names:
         own = all_presets()[name].game
         if own and own != game:

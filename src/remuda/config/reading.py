@@ -16,8 +16,8 @@ from remuda.config.tree import Config
 from remuda.errors import ConfigError
 from remuda.loading import read_beside
 
-# A cut file may still be YAML, and say something else: 400 turns are 4, or as many as by default.
-# Comments, so that keys can be added below the last line by hand.
+# A truncated file may still be valid YAML: 400 turns become 4, or the default.
+# They are comments, so that keys can be added below the last line by hand.
 SAVED = "# Saved by Remuda"
 FIRST_LINE = f"{SAVED}, as far down as the line `# end`."
 LAST_LINE = "# end"
@@ -33,7 +33,7 @@ def load_config(data: Mapping[str, Any], source: str = "") -> Config:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the tree in a YAML file without validating it, and register user code beside it."""
+    """Read the tree in a YAML file without validating it, and register user code next to it."""
     data = read_tree(path)
     read_beside(path, data)
     return data
@@ -56,7 +56,7 @@ def read_tree(path: Path) -> dict[str, Any]:
         if _cut_off(text):
             raise ConfigError(
                 f"the configuration {path} is damaged: it is cut off, its last line, "
-                f"`{LAST_LINE}`, is missing (where a part of it is meant, take its first line away)"
+                f"`{LAST_LINE}`, is missing (to use it anyway, remove its first line)"
             )
         data = read_yaml(text)
     except OSError as error:
@@ -74,8 +74,10 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def _cut_off(text: str) -> bool:
-    """Return whether `config_text` wrote this and its last line is missing."""
-    lines = [line.rstrip() for line in text.lstrip("\ufeff").splitlines()]  # with hands in it
+    """Return whether `config_text` wrote this text and its last line is missing."""
+    lines = [
+        line.rstrip() for line in text.lstrip("\ufeff").splitlines()
+    ]  # it may be edited by hand
     in_first = len(text) >= len(SAVED) and FIRST_LINE.startswith(text)
     return in_first or (FIRST_LINE in lines and LAST_LINE not in lines)
 

@@ -1,4 +1,4 @@
-"""The configuration of everything but policies: environment, processes, checkpoints, the end."""
+"""The configuration of everything but policies: environment, processes, checkpoints, run."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class EnvConfig(Section):
     """Independent copies of the environment that the actor steps together."""
     observe_together: bool = False
     """Let all agents observe at the start of a turn and act in one batched pass, which is much
-    faster with few copies; actions still take effect in the environment's order."""
+    faster with few copies. Actions still take effect in the environment's order."""
     scripted: dict[str, str] = {}
     """Agents played by a scripted policy: `random`, one that `remuda games GAME` lists, or your own
-    as `module:callable`. In a population the other seats are dealt."""
+    as `module:callable`. In a population the matchmaker assigns the other seats."""
     workers: Size = 1
-    """Processes that step an actor's copies, for slow environments in Python; 1: the actor itself.
-    With more, a resumed run begins new episodes."""
+    """Processes that step an actor's copies, for slow Python environments; 1: the actor steps them
+    itself. With more, a resumed run starts new episodes."""
     check: bool = True
     """Check every value from the environment for presence, shape and finiteness; an error names the
     agent, the copy and the turn. It costs 0.4 to 3.4% of a turn."""
@@ -56,9 +56,9 @@ class EnvConfig(Section):
     one innermost: `module:Name`, with arguments where needed, as in
     `gymnasium.wrappers:TimeLimit(max_episode_steps=100)` or `supersuit:frame_stack_v1(4)`."""
     episode_metrics: dict[str, Literal["last", "sum", "mean", "min", "max"]] = {}
-    """Numbers in `info` of such an environment that become episode metrics, with the
-    aggregation over an episode. `speed` is the mean over agents that report it, `agent_0/speed`
-    that of one, and `*/speed` one metric for each agent."""
+    """Numbers in `info` of such an environment that become episode metrics, with their aggregation
+    over an episode. `speed` is the mean over agents that report it, `agent_0/speed` the value of
+    one agent, and `*/speed` one metric for each agent."""
 
     @property
     def made_with(self) -> dict[str, Any]:
@@ -69,11 +69,11 @@ class EnvConfig(Section):
             "observe_together": self.observe_together,
         }
         named = {f"env.{name}": value for name, value in around.items() if value}
-        return dict(self.options) | named  # which no option of a game is called
+        return dict(self.options) | named  # no option of a game has such a name
 
 
 MOST_THREADS = at_most(1024, "as no update is faster with more")
-"""Threads of a learner process; libraries fail to start many more and only log it."""
+"""Maximum threads of a learner process; libraries fail to start many more and only log it."""
 
 
 class LearnersConfig(Section):
@@ -98,23 +98,23 @@ class LearnersConfig(Section):
     """Devices assigned to the policies in turn, such as `cuda:0 cuda:1`. Empty: all GPUs, or else
     the CPU."""
     nice: Annotated[Annotated[int, Field(ge=0, le=19)] | Literal["auto"], CHILDREN] = "auto"
-    """Niceness of learner processes, so that the environment keeps running. `auto`: 0 if every
-    process has a core, else 3, half the share of an actor; with more, other programs on a busy
-    machine would starve them."""
+    """Niceness of learner processes, which gives actors precedence. `auto`: 0 if every process has
+    a core, else 3, half the share of an actor; with more, other programs on a busy machine would
+    starve learners."""
 
 
 class ActorConfig(Section):
     """Actor processes."""
 
     processes: Size | Literal["auto"] = "auto"
-    """Actor processes, each with a share of the copies; more than one only in `async`. `auto`: as
-    many as keep the learners busy, within cores; one for a population, unless its environment is
-    slow: 0.1 ms or more per agent step."""
+    """Actor processes, each with a share of the copies; more than one only in `async`. `auto`:
+    enough to keep the learners busy, limited by cores; one for a population, unless its environment
+    needs 0.1 ms or more per agent step."""
     device: str = "cpu"
     """Device of the acting networks."""
     nodes: Annotated[tuple[str, ...], IN_CLUSTER] = ()
-    """In a cluster: the nodes that play, each as its name or a label, `name` or `name=value`.
-    Empty: all."""
+    """In a cluster: the nodes that run actors, each by its name or a label (`name` or
+    `name=value`). Empty: all."""
 
 
 class CheckpointConfig(Section):
@@ -123,17 +123,18 @@ class CheckpointConfig(Section):
     every: PositiveFloat = 60.0
     """Seconds between two checkpoints; a last one is written at the end."""
     keep: Count = 3
-    """The newest checkpoints that are kept, in addition to the best."""
+    """Number of newest checkpoints to keep, in addition to the best."""
     replay: bool | None = None
-    """Save experience too. None: in `sequential` and `lockstep`, where a resumed run then equals an
-    uninterrupted one bit for bit if its environment can be saved in mid-episode; not in `async`,
-    where a learner collects new experience. Remuda's own environments and OpenSpiel's can be saved.
-    Those of Gymnasium and PettingZoo, and any with `env.workers`, cannot: they begin new episodes,
-    which the run reports."""
+    """Save experience too. None: in `sequential` and `lockstep`, not in `async`, where a learner
+    collects new experience. In the former, a resumed run then equals an uninterrupted one bit for
+    bit if its environment can be saved in mid-episode. Remuda's own environments and OpenSpiel's
+    can. Those of Gymnasium and PettingZoo, and any with `env.workers`, cannot: they start new
+    episodes, which the run reports."""
     evaluate_episodes: CountOrNone = 20
     """Episodes played on each checkpoint to find the best. 0: keep no best."""
     write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
-    """Seconds that a process has to write its part; otherwise its previous part is used."""
+    """Seconds that a process has to write its part of a checkpoint; otherwise its previous part is
+    used."""
 
 
 class SupervisionConfig(Section):
@@ -156,7 +157,7 @@ class SupervisionConfig(Section):
     ] = 0.25
     """Seconds before the first restart; doubled for each further one within the window."""
     max_backoff: Annotated[PositiveFloat, RESTARTED] = 30.0
-    """The most seconds before a restart."""
+    """Maximum seconds before a restart."""
     silence_limit: Annotated[
         PositiveFloat,
         Only(
@@ -169,8 +170,8 @@ class SupervisionConfig(Section):
         ),
     ] = 30.0
     """Seconds without a heartbeat after which a process counts as hanging and is killed. It must
-    exceed the longest turn and the longest update. Time in which the coordinator was stopped, or in
-    which the process waited for a processor, does not count."""
+    exceed the longest turn and the longest update. Time in which the coordinator was stopped, or
+    the process waited for a processor, does not count."""
     actor_silence: PositiveFloat | None = None
     """The same for actors, if turns and updates differ in speed. None: `silence_limit`."""
     learner_silence: PositiveFloat | None = None
@@ -209,8 +210,8 @@ class RunConfig(Section):
             needs="a policy that draws its actions, or exploration.end above 0",
         ),
     ] = False
-    """Let policies explore in evaluations, also of checkpoints, and in the recording, as at the end
-    of training. False: they act greedily."""
+    """Let policies explore as at the end of training, in evaluations (also of checkpoints) and in
+    the recording. False: they act greedily."""
     evaluate_seconds: Annotated[
         PositiveFloat | None, Only(needs="run.evaluate_episodes or checkpoint.evaluate_episodes")
     ] = 60.0
@@ -219,23 +220,23 @@ class RunConfig(Section):
     """Your own callbacks, as `module:Class`, each called without arguments. They receive the events
     of a run, may end it and may change hyperparameters; see docs/callbacks.md."""
     loggers: tuple[Literal["wandb", "mlflow"], ...] = ()
-    """Further destinations of metrics: `wandb` (Weights & Biases), `mlflow`; each needs its package
-    and is configured by its environment variables."""
+    """Additional destinations of metrics: `wandb` (Weights & Biases), `mlflow`. Each needs its
+    package and is configured by its environment variables."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level of messages in the log files of all processes (in `logs/`)."""
     live: bool = True
     """Show the live view if the output is a terminal; otherwise plain lines."""
     calibrate: Annotated[NonNegativeFloat, Only(needs="schedule async")] = 0.5
     """Seconds of a trial at the start that measures playing and training to choose processes and
-    threads; only if there is a choice, and for runs of more than 10,000 agent-steps. 0: choose by
-    cores and memory."""
+    threads. It takes place if there is a choice and the run has more than 10,000 agent-steps. 0:
+    choose by cores and memory."""
     start_limit: Annotated[PositiveFloat, CHILDREN] = 120.0
     """Seconds that a process has to start, and to compile a function."""
     stop_limit: Annotated[PositiveFloat, CHILDREN] = 20.0
     """Seconds that a process has to stop before it is killed."""
     fallback: Annotated[bool, ALONE] = False
-    """If the system cannot start processes (no memory, no permission), play and train in this one,
-    as with the schedule `sequential`, instead of ending."""
+    """If the system cannot start processes (no memory, no permission), play and train in the
+    current one, as with the schedule `sequential`, instead of ending."""
 
 
 def _address(text: str) -> str:
@@ -275,8 +276,8 @@ class ClusterConfig(Section):
     """The Ray cluster to run on: `auto`, the one that this machine belongs to, or `host:port` of
     its head. Empty: the run stays on this machine."""
     local: Annotated[int, Field(ge=0, le=MOST_LOCAL)] = 0
-    """Start this many nodes on this machine, including the head, and end them with the run, to try
-    out a cluster. 0: none."""
+    """Start this many nodes on this machine, including the head, to try out a cluster; they end
+    with the run. 0: none."""
     nodes: Annotated[SizeOrNone, SEVERAL_MACHINES] = 0
     """Nodes that the run waits for at its start and uses, this machine first. 0: all nodes,
     including those that join later."""
@@ -286,21 +287,21 @@ class ClusterConfig(Section):
     start_limit: Annotated[PositiveFloat, IN_CLUSTER] = 60.0
     """Seconds that nodes have to join and report ready."""
     silence: Annotated[PositiveFloat, IN_CLUSTER] = 10.0
-    """Seconds without an answer after which a node is given up: its processes are killed where
+    """Seconds without an answer after which a node counts as lost: its processes are killed where
     reachable, and its work restarts on other nodes."""
     shared_directory: Annotated[bool, SEVERAL_MACHINES] = False
     """The run directory has the same path on all nodes, as on a network drive, and nodes write
     their parts of checkpoints there. False: parts are sent to this machine."""
     weights_every: Annotated[NonNegativeFloat, SIDE_BY_SIDE] = 0.0
-    """The least seconds between two versions of a policy sent to another node. 0: send the newest
+    """Minimum seconds between two versions of a policy sent to another node. 0: send the newest
     version as soon as the previous one has arrived."""
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two clusters at once."""
         if self.address and self.local:
             raise ValueError(
-                f"address is {self.address!r} and local is {self.local}: a run has the nodes of a "
-                "cluster that is there, or its own on this machine; set one of them"
+                f"address is {self.address!r} and local is {self.local}: a run uses either the "
+                "nodes of an existing cluster or nodes on this machine; set one of them"
             )
 
     @property

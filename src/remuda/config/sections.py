@@ -31,7 +31,7 @@ from remuda.loading import add_pickles, pickles_in
 
 
 def at_most(most: int, why: str) -> AfterValidator:
-    """Refuse a greater integer, with the reason."""
+    """Refuse a larger integer, with the reason."""
 
     def check(value: int) -> int:
         if value > most:
@@ -90,11 +90,11 @@ def at_key(tree: Any, key: str, missing: Any = None) -> Any:
     return tree
 
 
-LONGEST_PATH = 4095  # the most bytes of a path that the system opens
+LONGEST_PATH = 4095  # maximum bytes of a path that the system opens
 
 
 def fault_of_path(text: str) -> str:
-    """Return why a text cannot be a path; empty if it can."""
+    """Return the reason why a text cannot be a path; empty if it can."""
     if not text:
         return "an empty path would be the current directory; name one"
     if "\0" in text:
@@ -176,7 +176,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Only:
-    """A condition under which a field has an effect; `unused_settings.py` reports the others."""
+    """The condition under which a field has an effect; see `unused_settings.py`."""
 
     takes: Takes | None = None  # the data that the policy's algorithm takes; None for any
     section: AlgorithmSection | None = None  # the section of that algorithm; None for any
@@ -248,7 +248,7 @@ def conditions(
         only = own.within(outer) if own is not None else outer
         section = info.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):
-            if name != "policy":  # whose conditions are about one policy
+            if name != "policy":  # its conditions are about one policy
                 yield from conditions(section, f"{prefix}{name}.", only)
         elif only is not None:
             yield f"{prefix}{name}", only
@@ -268,7 +268,7 @@ def without_idle(
 
 @dataclass(frozen=True)
 class Each:
-    """A mark for named mappings whose values hold some keys of a section."""
+    """A mark for mappings from names to keys of a section."""
 
     section: type[Section]
 

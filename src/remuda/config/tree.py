@@ -27,7 +27,8 @@ from remuda.config.sections import Each, Place, Section, overlay, without_idle
 from remuda.errors import ConfigError
 
 MOST_UPDATES = 1000
-"""Updates per collected step, if the environment waits; with more the run seems to hang."""
+"""The most updates per collected step while the environment waits; with more the run appears to
+hang."""
 
 
 class Config(Section):
@@ -39,8 +40,8 @@ class Config(Section):
     """The seed of all random numbers of the run."""
     schedule: Literal["async", "sequential", "lockstep"] = "async"
     """`async`: the actor and the learners run in parallel and do not wait for each other.
-    `sequential`: one process alternates between playing and training. `lockstep`: the same order
-    across processes."""
+    `sequential`: one process alternates between playing and training. `lockstep`: the same order,
+    in separate processes. With a seed, the latter two are reproducible."""
     env: EnvConfig = EnvConfig()
     """The environment."""
     policy: PolicyConfig = PolicyConfig()
@@ -52,7 +53,7 @@ class Config(Section):
     policies: Annotated[
         dict[str, dict[str, Any]], AfterValidator(plain_data), Each(PolicyConfig)
     ] = {}
-    """Settings that differ for one policy, by its name: `--policies.agent_0.learning_rate 1e-3`."""
+    """Overrides for single policies: `--policies.agent_0.learning_rate 1e-3`."""
     actor: ActorConfig = ActorConfig()
     """The actor."""
     learners: LearnersConfig = LearnersConfig()
@@ -71,7 +72,7 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _own_defaults(cls, data: Any) -> Any:
-        """Write the defaults of each policy that differ from the others' into `policies`."""
+        """Write into `policies` each policy's defaults that differ from those of `policy`."""
         return with_own_defaults(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
@@ -103,11 +104,11 @@ class Config(Section):
                 f"schedule {self.schedule} play continues once training pauses; give a number, "
                 "such as 0.64, or use async"
             )
-        if policy.batch_size is not None:  # else once its network is made, which says what is usual
+        if policy.batch_size is not None:  # else checked once the network is made
             self.check_pauses(key, policy)
 
     def check_pauses(self, key: str, policy: PolicyConfig) -> None:
-        """Refuse a policy whose training makes the environment wait as if it hung."""
+        """Refuse a replay ratio so high that the environment would appear to hang."""
         ratio, batch = policy.experience.replay_ratio or 0.0, policy.batch_size or 1
         if self.exact and ratio > MOST_UPDATES * batch and not policy.rollout_length:
             raise ValueError(
@@ -129,7 +130,7 @@ class Config(Section):
 
     @property
     def seats_taken(self) -> dict[str, str]:
-        """The scripted policy of each reserved seat, if the other seats are dealt."""
+        """The scripted policy of each reserved seat, if a matchmaker assigns the other seats."""
         return self.env.scripted if self.population.dealt else {}
 
     @property
@@ -138,9 +139,9 @@ class Config(Section):
         return self.population.scripted | self.seats_taken
 
     def resolved(self) -> dict[str, Any]:
-        """Return plain data to compare runs by what has an effect on them.
+        """Return plain data for comparing runs, with settings without effect at their defaults.
 
-        `policies` holds only what differs from `policy`.
+        `policies` holds only differences from `policy`.
         """
         tree = without_idle(self, Config().model_dump(mode="json"))
         tree["policy"] = usual = self.policy.resolved()
