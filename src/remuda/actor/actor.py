@@ -1,4 +1,4 @@
-"""The actor: it plays turns with the newest published weights and writes experience."""
+"""The actor, which plays turns with the newest published weights and writes experience."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from remuda.scoreboard import EpisodeTotals, Play, Row
 from remuda.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
-SETTLING = 0.01  # seconds between two checks of what other actors have played, once all turns are
+SETTLING = 0.01  # seconds between checks for results of other actors, once all turns are played
 
 
 @njit(cache=True)
@@ -40,7 +40,7 @@ def _tally(
     over: Bools,
     row: Row,
 ) -> tuple[bool, bool]:
-    """Add up a turn, mark finished copies; return whether any are, and if a check failed."""
+    """Add up a turn and mark finished copies; return whether any finished or failed a check."""
     num_envs, num_agents = rewards.shape
     steps = 0
     any_over = strange = False
@@ -66,19 +66,19 @@ def _tally(
 
 
 class Actor:
-    """Plays `env` by the policies on its seats.
+    """A loop that plays `env` with the policies on its seats.
 
     1. It waits for no other role, except with `on_full: wait`, and then only for a learner that
        makes progress (`remuda.experience.backpressure`).
     2. Agents act in the order of `turn_groups`, each with the newest weights published before the
        turn began, and each action takes effect before the next group observes.
-    3. A seat's observations, actions and rewards go to the ring of its policy alone.
+    3. A seat's observations, actions and rewards go only to the ring of its policy.
     4. Segments that a previous actor had open, and that this one does not continue, are closed
        before its first turn, so that learners can take them.
     5. A return is the undiscounted sum of one agent's rewards over one episode, in the units of the
        environment, including rewards before the agent's first decision. An agent without a decision
        in an episode has no return there: it is NaN in arrays of returns. An episode in which no
-       agent made a decision, because it was over when it began, counts nowhere.
+       agent made a decision, because it ended at its reset, is not counted.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Actor:
         parts: tuple[str, ...] = (),  # saved in checkpoints
         timeline: Timeline | None = None,
         episode_totals: Row | None = None,  # its row of them on the scoreboard
-        exact: bool = True,  # a successor continues its episodes
-        check: bool = True,  # raise where the environment breaks its contract
-        on_note: Callable[[str, str], None] | None = None,  # takes the environment's notes
+        exact: bool = True,  # a restarted actor continues its episodes
+        check: bool = True,  # raise if the environment breaks its contract
+        on_note: Callable[[str, str], None] | None = None,  # receives the environment's notes
     ) -> None:
         self.env, self.seats = env, seats
         self._reader, self._rng, self._play = reader, rng, play
@@ -103,7 +103,7 @@ class Actor:
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._episode_totals, self._exact = episode_totals, exact
         self.timer = TurnTimer(play, timeline)  # times the sections of its turns
-        self.parts = parts  # what it saves in a checkpoint: itself, or nothing
+        self.parts = parts  # its parts of a checkpoint, if any
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
         # [num_envs, num_agents] which agents have made a decision in the episode
@@ -116,7 +116,7 @@ class Actor:
         seats.checks = self._checks
         self._rooms = ActorBackpressure(seats.backpressure, exact)
         self._overtaken = 0
-        self._goes_on = False  # whether it writes on in what an actor before it had open
+        self._goes_on = False  # whether it continues the open segments of its predecessor
         # called at an episode's end with its copy, returns (NaN for agents without a decision) and
         # metrics
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
@@ -124,7 +124,7 @@ class Actor:
 
     @property
     def done(self) -> bool:
-        """Return whether all turns are played, and nothing of other actors has to be processed."""
+        """Return whether all turns are played and all results of other actors are processed."""
         return self._played_out and self.seats.settled()
 
     @property
@@ -132,10 +132,10 @@ class Actor:
         return self._max_turns is not None and self._turns() >= self._max_turns
 
     def work(self) -> bool:
-        """Play one turn in every copy; return False when none is left, or no room to write it."""
+        """Play one turn in every copy; return False if no turn is left or a ring is full."""
         if not self._goes_on:
-            # The actor before it was in the middle of episodes that this one does not play on: it
-            # died, or its copies or its experience could not be brought along.
+            # The previous actor died, or its copies or experience could not be restored: this one
+            # does not continue its episodes.
             self.seats.close_orphans()
             self._goes_on = True
         if self._played_out or not self.has_room():
@@ -148,7 +148,7 @@ class Actor:
         return self._rooms.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep until rings have room, but lose old steps rather than wait for a stuck learner."""
+        """Sleep until rings have room; overwrite old steps if a learner is stuck."""
         if self._played_out:
             if not self.done:
                 time.sleep(min(SETTLING, timeout))
@@ -186,8 +186,8 @@ class Actor:
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
         """Restore what `state` returned, in the middle of the episodes if possible.
 
-        It is not possible where this actor is not exact, its environment cannot be restored (worker
-        processes may step the copies now), or the episodes' experience was not saved or not read.
+        It is not possible if this actor is not exact, its environment cannot be restored (worker
+        processes may step the copies now), or the episodes' experience was not saved or loaded.
         """
         exact = self._exact and "seats" in state and self.seats.holds(branch(state, "seats"))
         if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
@@ -247,7 +247,7 @@ class Actor:
 
     @section(Play.SECONDS_WRITE, Span.WRITE)
     def _write_outcome(self, result: TurnResult) -> None:
-        """Count and write the outcome of a turn; start new episodes in the copies that are over."""
+        """Count and write the outcome of a turn; start new episodes in finished copies."""
         any_over = self._add_up(result, self._play)
         self.seats.outcome(result)
         if len(self.env.notes) != self._noted:
@@ -264,25 +264,25 @@ class Actor:
                 self._on_note(key, words)
 
     def _begin(self) -> None:
-        """Start the first episodes, and compile everything with a dry turn."""
+        """Start the first episodes, and compile everything with a dummy turn."""
         warm_up()
         self._rooms.warm_up()
         self.env.warm_up()
         self._reset()
         seats, blank = self.seats, BlankEnv(self.env)
-        seats.env = blank  # the environment is not touched: it may be the user's
+        seats.env = blank  # the environment is not stepped: it may be the user's
         for number in range(len(seats.groups)):
             seats.observe(number)
-            # With another generator, so that the seats' generators do not advance.
+            # With a separate generator, so that the seats' generators do not advance.
             seats.choose(number, np.random.default_rng(0))
-        # No `act`: scripted policies look into the environment itself.
+        # No `act`: scripted policies read the environment itself.
         seats.env = self.env
         self._add_up(blank.end_turn(), np.zeros_like(self._play))
         self._over[:] = True
         self._begin_episodes()
 
     def _add_up(self, result: TurnResult, row: Row) -> bool:
-        """Count a turn; return whether any copy is over. Raise ContractError for bad results."""
+        """Count a turn; return whether any copy finished. Raise ContractError for bad results."""
         checks, acted, active = self._checks, self.seats.acted, self.env.active
         if checks is not None:
             checks.shapes(result)
@@ -294,7 +294,7 @@ class Actor:
         return bool(any_over)
 
     def _close_episodes(self, result: TurnResult) -> None:
-        """Count finished episodes with a decision; raise ContractError after too many without."""
+        """Count finished episodes; raise ContractError after too many without a decision."""
         over: Bools = self._over & self._took_part.any(axis=1)
         self._count_empty(over)
         metrics = np.zeros((len(self.env.episode_metrics), self.env.num_envs), np.float32)
@@ -306,7 +306,7 @@ class Actor:
             sums += np.nansum(metrics[:, over], axis=1)
             counts += np.isfinite(metrics[:, over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        # A metric that an episode did not report is 0 to evolution.
+        # Evolution counts a metric that an episode did not report as 0.
         counted = np.nan_to_num(metrics) if len(metrics) else metrics
         earned = np.where(self._took_part, self._returns, np.nan)
         self.seats.close(self._over, earned, cut, self._turn_of, counted)
@@ -323,9 +323,9 @@ class Actor:
         self._empty_episodes += int(self._over.sum())
         if self._empty_episodes > MOST_EMPTY:
             raise ContractError(
-                f"{self._empty_episodes:,} episodes in a row were over when they began: no agent "
+                f"{self._empty_episodes:,} episodes in a row ended at their reset: no agent "
                 "was active after `reset`, so nothing can be trained or measured; let `reset` "
-                "begin episodes in which at least one agent acts"
+                "start episodes in which at least one agent acts"
             )
 
     def _reset(self) -> None:

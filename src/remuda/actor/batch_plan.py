@@ -1,8 +1,8 @@
-"""The gathering of a group's streams into forward passes, however the seats are dealt.
+"""Plans that gather a group's streams into forward passes, for any deal of the seats.
 
-Small perceptrons on the CPU take each stream once, as gathered. All other stacks give each network
-the same number of streams in a pass. Rows are cut into several passes where that is cheaper than
-padding.
+Small perceptrons on the CPU process exactly the gathered streams. In all other stacks each network
+gets the same number of streams in a pass. Rows are split into several passes if that is cheaper
+than padding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remuda.kernels import njit
 from remuda.types import Integers
 
 PASS = 100  # overhead of a pass, in streams
-ROW = 4  # overhead of a row of a pass, in streams
+ROW = 4  # overhead of a row in a pass, in streams
 STEP = 4  # widths are multiples of this, so that few shapes occur
 LONGEST = 128  # most rows in a pass
 
@@ -33,7 +33,7 @@ class BatchPlan:
 def make_plan(
     rows: Integers, streams: Integers, num_rows: int, in_passes: bool = True
 ) -> BatchPlan:
-    """Gather streams [M] by the row [M] that plays them (-1: none), cut into equal passes."""
+    """Gather streams [M] by the row [M] that plays them (-1: no row), split into equal passes."""
     begins: Integers = np.zeros(num_rows + 1, np.int64)
     ordered: Integers = np.empty(len(streams), np.int64)
     ordered = ordered[: _order(rows, streams, begins, ordered)]
@@ -64,10 +64,10 @@ def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integer
 
 @njit(cache=True)
 def _cut(begins: Integers, passes: Integers) -> int:
-    """Cut the rows at the least cost; return how many passes there are."""
+    """Split the rows into passes at minimal cost; return the number of passes."""
     num_rows, counts = begins.size - 1, np.diff(begins)
-    # The least cost of the first k rows, and where the last pass of it begins; a row without
-    # streams may be in no pass.
+    # The minimal cost of the first k rows, and where their last pass begins. A row without streams
+    # needs no pass.
     cost = np.zeros(num_rows + 1, np.int64)
     begin = np.zeros(num_rows + 1, np.int64)
     for end in range(1, num_rows + 1):

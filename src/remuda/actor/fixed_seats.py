@@ -1,4 +1,4 @@
-"""Fixed seats: each agent has one policy, which plays it in every copy."""
+"""Fixed seats: one policy plays an agent in every copy."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Seat:
     rng: np.random.Generator  # for exploration
     row: Row  # its row of the scoreboard
     masked: bool = False  # whether the environment provides action masks
-    experience: Experience | None = None  # None: no learner takes it
+    experience: Experience | None = None  # None: no learner uses it
     actor: int = 0  # index of the actor
     version: int = 0
     epsilon: float = 0.0
 
 
 class _SeatBatch:
-    """Seats of policies that are neighbours in a stack and have equal spaces, as one call each."""
+    """Seats of neighbouring policies in a stack with equal spaces, each step as one call."""
 
     def __init__(self, env: VectorEnv, seats: Sequence[Seat], agents: tuple[int, ...]) -> None:
         first = seats[0]
@@ -82,7 +82,7 @@ class _SeatBatch:
         self._choose = first.selector.choose_for_all
 
     def push_observations(self) -> int:
-        """Stack the observations of those that act; return a stream that is not finite, or NONE."""
+        """Stack observations of active agents; return a stream that is not finite, or NONE."""
         kind = self.kind
         active = self._env.active.T[self.columns] if self._active is None else self._active
         np.copyto(kind.acted, active)
@@ -116,7 +116,7 @@ class _SeatBatch:
 
 
 class FixedSeats(Seats):
-    """A seat for each agent, with its own exploration and its own experience."""
+    """A seat for each agent, with separate exploration and experience."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class FixedSeats(Seats):
             batch.decide()
 
     def act(self, agent: int) -> None:
-        """Apply the choice to the environment; scripted policies choose now."""
+        """Apply an agent's actions to the environment; scripted policies choose theirs now."""
         actions = self._kind_of[agent].chosen(agent)
         if self._scripted is not None:
             actions = self._scripted.chosen(agent, self._observations[agent], actions)
@@ -288,7 +288,7 @@ class FixedSeats(Seats):
         ]
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
-        """Return whether the other's policy is next in the same stack and equal otherwise."""
+        """Return whether the other's policy is next in the same stack and otherwise equal."""
         one, two = self.seats[agent], self.seats[other]
         sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
         return (
@@ -298,7 +298,7 @@ class FixedSeats(Seats):
             and sees[0].observation_space == sees[1].observation_space
             and acts[0].action_space == acts[1].action_space
             and type(one.selector) is type(two.selector)
-            and repr(one.selector.actions) == repr(two.selector.actions)  # spaces are equal sooner
+            and repr(one.selector.actions) == repr(two.selector.actions)  # stricter than spaces
             and _rings_are_neighbours(one.experience, two.experience)
         )
 
@@ -308,7 +308,7 @@ class FixedSeats(Seats):
 
 
 def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:
-    """Return whether both have no experience, or the second follows the first in a block."""
+    """Return whether neither has experience, or the second follows the first in a block."""
     if one is None or two is None:
         return one is two
     return one.block is two.block and one.index + 1 == two.index

@@ -10,11 +10,11 @@ from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, State
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order, and no number is assumed
+@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order; keeps NaN and infinity
 def _push(
     stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int, checks: bool
 ) -> int:
-    """Return the last stream with an observation that is not finite, or NONE if `checks` is not."""
+    """Return the last stream with a non-finite observation; NONE if all are finite or unchecked."""
     last = stacked.shape[1] - size
     zero = stacked.dtype.type(0.0)
     found = NONE

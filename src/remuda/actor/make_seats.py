@@ -26,7 +26,7 @@ def make_policy_groups(
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
     league: Dealer,
-    experience: Mapping[str, Experience],  # by policy; empty: none learns
+    experience: Mapping[str, Experience],  # by policy; empty: no policy learns
     *,
     seed: int,
     purpose: str,  # names random generators
@@ -34,7 +34,7 @@ def make_policy_groups(
     noisy: bool = True,  # False: noisy layers act on their means
     actor: int = 0,
 ) -> list[PolicyGroup]:
-    """Put all policies that may play into stacks of equal networks and seats."""
+    """Group all policies that may play into stacks with equal networks and seats."""
     table = league.table
     policy_groups = []
     for kind, numbers in _grouped(env, specs, league):
@@ -74,7 +74,7 @@ def _grouped(
 
 
 def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamArrays]:
-    """Return the arrays of all other seats: no policy fits them, and they are fixed."""
+    """Return the arrays of the fixed seats, which no policy of the population fits."""
     known = {agent for kind in kinds for agent in kind.agents}
     others: dict[int, list[int]] = {}
     for agent, kind in enumerate(kinds_of(env.agents)):
@@ -91,7 +91,7 @@ def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamAr
 def _owners(
     table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
 ) -> list[tuple[int, PolicySpec]]:
-    """Return, by place in the population in order, the spec of the network there."""
+    """Return the population's slots in order, each with the spec of its network."""
     live = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [
@@ -108,7 +108,7 @@ def _owners(
 def _writers(
     experience: Mapping[str, Experience], rows: Mapping[str, int], actor: int
 ) -> list[BlockWriter]:
-    """Return a writer for each block that these policies, with their rows, have rings in."""
+    """Return a writer for each block that holds rings of these policies."""
     blocks: dict[int, list[tuple[Experience, int]]] = {}
     for name, row in rows.items():
         if name in experience:

@@ -1,7 +1,7 @@
-"""Seats dealt by match: the policy of an agent changes with every episode of a copy.
+"""Seats dealt for each match: an agent's policy changes with every episode.
 
-Streams of one policy, live or frozen, are gathered into one forward pass, whatever matches they
-belong to; experience goes to the policy that acted, if it learns from that match.
+All streams of one policy, live or frozen, are gathered into one forward pass, across matches.
+Experience goes to the policy that acted, if it learns from that match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 class MatchSeats(StreamSeats):
-    """Seats for a match at a time, as a league deals them."""
+    """Seats that a league deals for each match."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class MatchSeats(StreamSeats):
         policy_groups: Sequence[PolicyGroup],
         league: Dealer,
         rows: Row,  # [policies, fields by `Policy`] counts of live policies
-        seed: int = 0,  # of newborns' weights
+        seed: int = 0,  # draws newborns' weights
         mark: Row | None = None,
         initial: InitialWeights | None = None,
         scripted: ScriptedSeats | None = None,  # chooses for members without a network
-        parents: WeightReader | None = None,  # reads what newborns take over
+        parents: WeightReader | None = None,  # reads the weights that newborns inherit
     ) -> None:
         self._seed, self._initial = seed, initial
         self._parents = parents
@@ -60,7 +60,7 @@ class MatchSeats(StreamSeats):
         self._keeps_last_mask = [
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
-        # [num_envs, S] rewards so far, where the environment reports them within a turn
+        # [num_envs, S] rewards of this turn so far, if the environment reports them
         self._so_far = env.rewards_so_far
         self._shared = SharedRewards(env.num_envs, league.teams)
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
@@ -68,13 +68,13 @@ class MatchSeats(StreamSeats):
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
         self._any_fresh = False
-        self._stepped = False  # whether the league did its work since the last turn
+        self._stepped = False  # whether the league took a step since the last turn
         for member in league.population.frozen:
             if member.ref.is_scripted:
                 self._versions[member.place] = -1  # there are no weights
             else:
                 self._load(member.place, league.table.snapshot(member.place))
-        # Each seat has a policy from the beginning, so that everything can be tried once.
+        # Each seat has a policy from the start, so that the warm-up can run everything once.
         for agent in range(env.num_agents):
             league.seated[:, agent] = self._fitting_place(agent)
         self._deal()
@@ -99,7 +99,7 @@ class MatchSeats(StreamSeats):
         if ended.any():
             self._observe_last(ended, result.truncated)
             self._forget(np.ascontiguousarray(ended.T))
-        if self._any_fresh:  # their first turn: newer weights were taken after they were dealt
+        if self._any_fresh:  # first turn: newer weights may have arrived since the deal
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
             self._fresh[:] = self._any_fresh = False
         rewards = self._shared.mixed(result.rewards)
@@ -108,7 +108,7 @@ class MatchSeats(StreamSeats):
         for policy_group in self.policy_groups:
             policy_group.outcome()
         if self.league.is_shared:
-            # Others wait for it also where its own episodes are long.
+            # Other actors wait for this one, even while its episodes are long.
             if not self._stepped and self.league.has_news():
                 self._step()
             self._stepped = False
@@ -116,7 +116,7 @@ class MatchSeats(StreamSeats):
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats
     ) -> None:
-        """Count finished episodes and the results of their matches; let the director work."""
+        """Count finished episodes and their match results; let the director act."""
         over = over & ~np.isnan(returns).all(axis=1)
         seated, earned = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
@@ -190,7 +190,7 @@ class MatchSeats(StreamSeats):
         )
 
     def lasting(self) -> State:
-        """Return what is still valid for another actor with other matches."""
+        """Return the state that stays valid for another actor with other matches."""
         return {"league": self.league.state()}
 
     def restore_lasting(self, state: State) -> None:
@@ -215,7 +215,7 @@ class MatchSeats(StreamSeats):
                 policy_group.load(place, snapshot)
         self._versions[place] = snapshot.version
 
-    # What births and frozen copies need: `ActingPolicies`.
+    # `ActingPolicies`, for births and frozen copies.
 
     def look(self, policy: str) -> Snapshot:
         policy_group, row = self._group_of(policy)
@@ -229,10 +229,10 @@ class MatchSeats(StreamSeats):
         if self._parents is None:
             return self.look(policy)
         found = self._parents.newest(policy, training=True)
-        return replace(found, weights=found.weights.copy())  # the reader reuses its own
+        return replace(found, weights=found.weights.copy())  # the reader reuses its array
 
     def draw(self, policy: str, generation: int) -> Floats:
-        """Return initial weights, random or from `init_from`: [size]."""
+        """Return initial weights [size], random or from `init_from`."""
         policy_group, _ = self._group_of(policy)
         if self._initial is not None:
             found = self._initial.weights(policy, layout_size(policy_group.stack.network.shapes))
@@ -241,7 +241,7 @@ class MatchSeats(StreamSeats):
         return self._random(policy_group, policy, generation)
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """Add noise to weights, in standard deviations of those of each layer: [size]."""
+        """Add noise to weights [size], in standard deviations of each layer's weights."""
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "mutation", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
@@ -250,21 +250,21 @@ class MatchSeats(StreamSeats):
     def cross(
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
-        """Cross weights: each layer is the second parent's with this probability: [size]."""
+        """Cross weights [size]: take each layer from the second parent with probability `share`."""
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "crossover", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
         return cross_layers(weights, second, layout, rng, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
-        """Return whether one could start with the other's weights, converted if needed."""
+        """Return whether a policy could start with the other's weights, converted if needed."""
         one, two = self._groups_of(policy, other)
         if one is two or one.kind is not two.kind:
             return one is two
         return network_family(one.specs[0]) == network_family(two.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this network, with fresh ones added; None: unchanged."""
+        """Convert the other's weights to this network, adding random ones; None: unchanged."""
         own, others = self._groups_of(policy, other)
         if own is others:
             return None
@@ -281,7 +281,7 @@ class MatchSeats(StreamSeats):
         return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
 
     def clear(self, policy: str) -> None:
-        """Clear the experience of the policy that had this place before."""
+        """Clear the experience of the previous policy of this slot."""
         policy_group, row = self._group_of(policy)
         for writer in policy_group.writers:
             writer.clear(row)
@@ -302,7 +302,7 @@ class MatchSeats(StreamSeats):
         return policy_group, int(policy_group.row_of[place])
 
     def _fitting_place(self, agent: int) -> int:
-        """Return the place of a policy that fits this seat, or of its fixed policy."""
+        """Return the slot of a policy that fits this seat, or of its fixed policy."""
         kind = self._kind_of[agent]
         for policy_group in self.policy_groups:
             if policy_group.kind is kind:

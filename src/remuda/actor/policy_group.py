@@ -1,4 +1,4 @@
-"""Policies of one network layout where seats are dealt, and the streams they may play."""
+"""Policies of one network layout on dealt seats, and the streams they may play."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class PolicyGroup:
         self,
         kind: StreamArrays,
         specs: Sequence[PolicySpec],  # of live policies
-        places: Sequence[int],  # [K] in the population, by row of the stack
+        places: Sequence[int],  # [K] slots in the population, by row of the stack
         stack: ActingStack,
         writers: Sequence[BlockWriter],
-        rng: np.random.Generator,  # draws their choices
+        rng: np.random.Generator,  # draws their actions
         num_places: int,  # in the population
     ) -> None:
         self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
@@ -55,8 +55,8 @@ class PolicyGroup:
         self._choices = kind.choices(self.states_before, self.versions)
         self._results = [writer.results(kind.results) for writer in self.writers]
         self._plans: list[BatchPlan] = []
-        self._written: list[BatchPlan] = []  # by group, the streams whose experience is kept
-        self._everyone: BatchPlan | None = None  # those of all groups
+        self._written: list[BatchPlan] = []  # by group, the streams whose experience is written
+        self._everyone: BatchPlan | None = None  # the written streams of all groups
         self._agents: Integers = np.array(kind.agents, np.int64)
         self._streams: dict[tuple[int, ...], Integers] = {}
         # by group, the exploration rate of each stream of its plan, on demand
@@ -64,7 +64,7 @@ class PolicyGroup:
 
     def deal(
         self,
-        seated: Integers,  # [num_envs, num_agents] places on the seats
+        seated: Integers,  # [num_envs, num_agents] slots of the seated policies
         groups: Sequence[tuple[int, ...]],
         learns: Bools | None = None,  # [num_envs, num_agents] seats whose steps are written
     ) -> None:
@@ -107,7 +107,7 @@ class PolicyGroup:
         outputs = self._forward(plan)
         if kind.masks.shape[1]:
             gather_rows(kind.masks, plan.rows.streams, self._masks)
-        rates = self._rates_of(group)  # also where nothing is chosen by them: it is compiled then
+        rates = self._rates_of(group)  # even if unused, so that it is compiled
         self._selector.choose(
             outputs[:count],
             self._masks[:count],
@@ -119,7 +119,7 @@ class PolicyGroup:
         _scatter(self._actions, self._log_probs, plan.rows.streams, kind.actions, kind.log_probs)
 
     def push(self, streams: slice) -> int:
-        """Stack the observations of these streams; return one that is not finite, or NONE."""
+        """Stack observations of these streams; return a stream that is not finite, or NONE."""
         kind = self.kind
         if streams == slice(0, len(self.inputs)):
             return self.frames.push(kind.observations_flat, kind.acted.reshape(-1))
@@ -139,7 +139,7 @@ class PolicyGroup:
 
     @property
     def keeps_last_mask(self) -> bool:
-        """Return whether any of its policies learns from masks after an episode's last step."""
+        """Return whether any of its policies learns from the mask after an episode's last step."""
         return any(writer.keeps_last_mask for writer in self.writers)
 
     def load(self, place: int, snapshot: Snapshot) -> None:
@@ -241,7 +241,7 @@ def _spread(values: np.ndarray, begins: Integers, spread: np.ndarray) -> None:
 def _gather(
     source: Floats, rows: StreamPlan, first: int, end: int, width: int, out: Floats
 ) -> None:
-    """Copy the streams of rows `first` to `end - 1` together, `width` places for each row."""
+    """Copy the streams of rows `first` to `end - 1` together, with `width` slots for each row."""
     for k in range(first, end):
         at = (k - first) * width
         for i in range(rows.begins[k], rows.begins[k + 1]):
@@ -253,7 +253,7 @@ def _gather(
 
 @njit(cache=True)
 def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -> None:
-    """Copy the outputs of a pass, [k, width, O], into the order of the plan, without gaps."""
+    """Copy the outputs [k, width, O] of a pass into the plan's order, without padding."""
     for k in range(outputs.shape[0]):
         begin = begins[first + k]
         for i in range(begins[first + k + 1] - begin):
@@ -266,7 +266,7 @@ def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -
 def _keep(
     after: Floats, acted: Bools, rows: StreamPlan, first: int, states: Floats, before: Floats
 ) -> None:
-    """Save each stream's recurrent state; those that acted get the next state of the pass."""
+    """Save each stream's recurrent state; advance it if the stream acted."""
     for k in range(after.shape[0]):
         begin = rows.begins[first + k]
         for i in range(rows.begins[first + k + 1] - begin):

@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActorRole:
-    """The recipe of an actor of a run: the environment, its seats, and where experience goes."""
+    """The recipe of an actor of a run: its environment, its seats and its experience."""
 
     config: Config
     specs: tuple[PolicySpec, ...]
     experience: Mapping[str, Experience]
     published: WeightStore
     scoreboard: Scoreboard
-    copies: tuple[int, ...]  # copies of the environment that each actor plays
-    index: int = 0  # which of the actors this is
-    table: Table | None = None  # of the population, where seats are dealt
+    copies: tuple[int, ...]  # by actor, its number of environment copies
+    index: int = 0  # of this actor
+    table: Table | None = None  # of the population, if seats are dealt
     timeline: Timeline | None = None
-    # shows its supervisor the worker processes that step its copies
+    # shows the supervisor the worker processes that step the copies
     workers: WorkerStatus | None = None
     changes: LiveHyperparameters | None = None  # changes of hyperparameters with fixed seats
     # initial weights of policies born without a parent, if not random
     initial: InitialWeights | None = None
-    game: Game = field(init=False)  # what is played, with its code if it cannot be imported
+    game: Game = field(init=False)  # with its code if it cannot be imported
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "game", find_game(self.config.game))
@@ -59,9 +59,10 @@ class ActorRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return its checkpoint parts: with an exact schedule its state, else that of its league.
+        """Return its checkpoint parts: its state in an exact schedule, else its league's state.
 
-        The first actor's is always `actor`, so that a run may resume with another number of them.
+        The first actor's part is always `actor`, so that a run may resume with another number of
+        actors.
         """
         if not self.config.exact and self.table is None:
             return ()
@@ -70,7 +71,7 @@ class ActorRole:
     def build(self) -> Actor:
         """Build the environment and its seats.
 
-        Generators are named by actor and turn, so that a dead one's successor plays other episodes.
+        Generators are named by actor and turn, so that a restarted actor plays other episodes.
         """
         from remuda.actor.actor import Actor
 
@@ -78,7 +79,7 @@ class ActorRole:
         seed_libraries(config.seed, begins, "made")
         env = self.make_env()
         scripted = self._scripted(env, begins)
-        seed_libraries(config.seed, begins)  # its module may have seeded them, as in each process
+        seed_libraries(config.seed, begins)  # the environment's module may have seeded them
         make_seats = self._fixed if self.table is None else self._dealt
         seats = make_seats(env, begins, scripted)
         return Actor(
@@ -102,7 +103,7 @@ class ActorRole:
         return f"{self.name} from turn {int(self.scoreboard.play(self.index)[Play.TURNS])}"
 
     def on_process_death(self) -> None:
-        """Nothing: learners sleep until there is something to train on."""
+        """Do nothing: learners sleep until new steps arrive."""
 
     def _scripted(self, env: VectorEnv, begins: str) -> ScriptedSeats | None:
         from remuda.actor.scripted_seats import (
@@ -140,7 +141,7 @@ class ActorRole:
         )
         for spec, seat in zip(env.agents, seats, strict=True):
             if spec.name in config.env.scripted:
-                continue  # what it does is not what its policy chose
+                continue  # its actions are not those of its policy
             seat.experience = self.experience[seat.policy]
         shares = FixedShares(
             [seat.policy for seat in seats],
@@ -180,7 +181,7 @@ class ActorRole:
         )
 
     def _league(self, env: VectorEnv, begins: str) -> Dealer:
-        """Return what deals the seats: the first actor's league leads, the others follow."""
+        """Return the dealer of seats: the first actor's league leads, the others follow it."""
         from remuda.population.following import FollowingLeague
         from remuda.population.league import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once

@@ -1,4 +1,4 @@
-"""Scripted policies on the seats of an actor: those of `env.scripted`, and dealt members."""
+"""Scripted policies on an actor's seats, from `env.scripted` or dealt from the population."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScriptedMember:
 
     title: str  # for messages
     plays: Mapping[int, tuple[ScriptedPolicy, np.random.Generator]]  # by agent
-    place: int | None = None  # in dealt matches; None: it always plays its agents
+    place: int | None = None  # its slot in the population; None: it always plays its agents
 
     @property
     def rng(self) -> np.random.Generator:
@@ -31,25 +31,25 @@ class ScriptedMember:
 
 
 class ScriptedSeats:
-    """Chooses for scripted policies, beside the networks that choose for all others.
+    """Seats of scripted policies, whose actions replace those of the networks.
 
-    1. A policy is called for an agent in a turn only if it sits there in some copy, and its choices
-       count in these copies alone.
-    2. It is called when its action takes effect, so it may look at what agents before it did.
-    3. Each member has its own random generators: its draws depend on its own seats only. Policies
-       of `env.scripted` share one.
+    1. A policy is called for an agent in a turn only if it plays it in some copy. Its actions count
+       only in these copies.
+    2. It is called when its action takes effect, so it may observe the actions of earlier agents.
+    3. Each member has a separate random generator: its draws depend only on its seats. Policies of
+    `env.scripted` share one.
     """
 
     def __init__(self, env: VectorEnv, members: Sequence[ScriptedMember]) -> None:
         self._env, self._members = env, members
-        # by agent, the policies that play it, and in which copies
+        # by agent, the policies that play it and their copies
         self._seated: list[list[tuple[ScriptedMember, Bools]]] = []
         self.reserved = {agent for each in members if each.place is None for agent in each.plays}
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
         self.deal(np.full((env.num_envs, env.num_agents), -1))
 
     def deal(self, seated: Integers) -> None:
-        """Find the members on the newly dealt seats, places [num_envs, num_agents]."""
+        """Find the members on newly dealt seats, slots [num_envs, num_agents]."""
         self._seated = [[] for _ in self._env.agents]
         for member in self._members:
             if member.place is None:
@@ -61,7 +61,7 @@ class ScriptedSeats:
                 self._seated[agent].append((member, theirs[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
-        """Return an agent's actions; raise ConfigError where a policy returns invalid ones."""
+        """Return an agent's actions; raise ConfigError if a policy returns invalid ones."""
         if not self._seated[agent]:
             return actions
         actions = actions.copy()
@@ -74,7 +74,7 @@ class ScriptedSeats:
         return actions
 
     def state(self) -> State:
-        """Return the random states of the members of a run."""
+        """Return the random states of the members."""
         return {member.title: rng_state(member.rng) for member in self._members}
 
     def restore(self, state: State) -> None:
@@ -100,12 +100,12 @@ class ScriptedSeats:
 
 
 def bounds_of(space: Space[object]) -> tuple[Array, Array]:
-    """Return the least actions of a space, and exclusive upper bounds: [*action_shape] each."""
+    """Return the lower and exclusive upper bounds of a space's actions: [*action_shape] each."""
     if isinstance(space, Discrete):
         return np.array(space.start), np.array(space.start + space.n)
     if isinstance(space, MultiDiscrete):
         return space.start, space.start + space.nvec
-    assert isinstance(space, Box), f"there are no bounds of {space}"
+    assert isinstance(space, Box), f"{space} has no bounds"
     return np.full(space.shape, -np.inf), np.full(space.shape, np.inf)
 
 

@@ -1,4 +1,4 @@
-"""The interface of seats to the actor's loop."""
+"""The interface between seats and the actor's loop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _count(
         if math.isnan(value):
             continue
         if rows[k, MARK] != mark:
-            rows[k, RETURNS] = 0.0  # first: until there is a return, readers pass all over
+            rows[k, RETURNS] = 0.0  # first: readers skip a row without returns
             rows[k, MARK] = mark
             rows[k, FIRST] = rows[k, LOW] = rows[k, HIGH] = value
             rows[k, ABOVE_SUM] = rows[k, ABOVE_SQUARES] = 0.0
@@ -72,10 +72,10 @@ if TYPE_CHECKING:
 
 
 class Seats:
-    """Policies on an environment's seats: `FixedSeats`, or `MatchSeats` for each match.
+    """Policies on an environment's seats: `FixedSeats`, or `MatchSeats` dealt for each match.
 
-    In each turn, for each group: `observe`, `choose`, `decide`, and `act` for each of its agents;
-    then `outcome`; and for copies that are over `close` and `begin`.
+    In each turn, the actor calls `observe`, `choose`, `decide` for each group and `act` for each of
+    its agents. Then it calls `outcome`, and `close` and `begin` for finished copies.
     """
 
     # agents that observe together, in the order in which they act
@@ -100,19 +100,19 @@ class Seats:
         """Observe for a group's agents, with masks."""
 
     def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
-        """Choose for a group's agents; with `rng` this is a trial without other random numbers."""
+        """Choose a group's actions; with `rng`, as a trial that uses no other random numbers."""
 
     def decide(self, group: int) -> None:
         """Write the group's observations and choices to the rings."""
 
     def act(self, agent: int) -> None:
-        """Apply an agent's choice to the environment."""
+        """Apply an agent's actions to the environment."""
 
     def outcome(self, result: TurnResult) -> None:
         """Write the outcome of a turn to the rings."""
 
     def _observe_last(self, ended: Bools, truncated: Bools) -> None:
-        """Observe for agents whose episodes are over, both [num_envs, num_agents]."""
+        """Write final observations of ended episodes; both masks are [num_envs, num_agents]."""
         for agent in np.flatnonzero(ended.any(0)).tolist():
             kind = self._kind_of[agent]
             last = kind.final_observations[kind.place_of[agent]]
@@ -125,7 +125,7 @@ class Seats:
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats
     ) -> None:
-        """Count the episodes of the copies that are over [num_envs].
+        """Count the episodes of the finished copies `over` [num_envs].
 
         `returns` [num_envs, num_agents] are NaN for agents that took no part. `truncated`
         [num_envs] is whether any agent's episode was truncated, `turns` [num_envs] its length.
@@ -136,14 +136,14 @@ class Seats:
         """Start new episodes in these copies."""
 
     def settled(self) -> bool:
-        """Return whether nothing of other actors has to be processed, once all turns are played."""
+        """Return whether all results of other actors are processed, once all turns are played."""
         return True
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
         """Act with newer weights."""
 
     def state(self) -> State:
-        """Return all that a successor needs to continue exactly."""
+        """Return the state that a restarted actor needs to continue exactly."""
         return {}
 
     def restore(self, state: State) -> None:
@@ -158,7 +158,7 @@ class Seats:
         return False
 
     def lasting(self) -> State:
-        """Return what is still valid where other episodes are played."""
+        """Return the state that stays valid when other episodes are played."""
         return {}
 
     def restore_lasting(self, state: State) -> None:

@@ -16,10 +16,10 @@ class SharedRewards:
     """Rewards as the policies on an actor's seats learn from them.
 
     With a share of 1 a policy learns from the mean reward of its team, in which absent members
-    count as 0; with 0 from its own alone; in between, from a mixture (Peysakhovich and Lerer 2018,
-    "Prosocial learning agents solve generalized stag hunts better than selfish ones"). Without
-    teams all agents are one team. The share of a seat does not change during an episode, so that
-    shared rewards within a turn can be subtracted from those of the whole turn.
+    count as 0. With 0 it learns only from its own reward, in between from a mixture (Peysakhovich
+    and Lerer 2018, "Prosocial learning agents solve generalized stag hunts better than selfish
+    ones"). Without teams all agents are one team. The share of a seat does not change during an
+    episode, so that shared rewards within a turn can be subtracted from those of the whole turn.
     """
 
     def __init__(self, num_envs: int, sides: Integers) -> None:
@@ -76,7 +76,7 @@ def _take(shares: Floats, over: Bools, into: Floats) -> bool:
 
 
 def _mixture(own: Floats, shares: Floats, means: Floats) -> Floats:
-    """Mix own rewards and team means, which may be infinite where there is no share."""
+    """Mix own rewards and team means, which may be infinite if the share is 0."""
     with np.errstate(invalid="ignore"):
         found: Floats = np.where(shares == 0.0, own, own + shares * (means - own))
     return found

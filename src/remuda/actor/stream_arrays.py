@@ -37,7 +37,7 @@ class StreamArrays:
         self.truncated: Bools = self.terminated.copy()  # whether it was truncated
         self._agents: Integers = np.array(agents, np.int64)
         nothing = np.zeros((env.num_envs, len(env.agents)), np.bool_)
-        self.take_result(nothing.astype(np.float32), nothing, nothing)  # so that it is compiled
+        self.take_result(nothing.astype(np.float32), nothing, nothing)  # compiles it
         self.actions: Array = np.zeros((num_streams, actions.size), actions.dtype)
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = actions.mask_size if masked else 0
@@ -72,7 +72,7 @@ class StreamArrays:
         _take_result(*turn, self._agents, self.rewards, self.terminated, self.truncated)
 
     def choices(self, recurrent_states: Floats, versions: Integers) -> Choices:
-        """Return the arrays of decisions, of which those of a writer's networks are passed."""
+        """Return the arrays of decisions, with these recurrent states and weight versions."""
         return Choices(
             self.acted.reshape(-1),
             self.observations_flat,
@@ -102,7 +102,7 @@ class StreamArrays:
 
 
 def columns_of(agents: tuple[int, ...]) -> slice | Integers:
-    """Return agents as a slice if they are neighbours, else as an index."""
+    """Return agents as a slice if they are consecutive, else as an index array."""
     if agents == tuple(range(agents[0], agents[0] + len(agents))):
         return slice(agents[0], agents[0] + len(agents))
     return np.array(agents)

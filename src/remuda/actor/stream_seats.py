@@ -20,7 +20,7 @@ from remuda.types import Bools
 
 
 class _Stretch:
-    """Agents that are neighbours in the arrays of streams."""
+    """Consecutive agents in the arrays of streams."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class _Stretch:
 
 
 class StreamSeats(Seats):
-    """Seats whose streams are observed by kind of seat, and gathered by policy to choose."""
+    """Seats observed by kind of seat, whose streams are gathered by policy for inference."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class StreamSeats(Seats):
             policy_group.choose(group, rng)
 
     def act(self, agent: int) -> None:
-        """Apply the choices to the environment; scripted policies choose now."""
+        """Apply an agent's actions to the environment; scripted policies choose theirs now."""
         kind = self._kind_of[agent]
         actions = kind.chosen(agent)
         if self._scripted is not None:

@@ -13,11 +13,11 @@ from remuda.timeline import Span, Timeline
 SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
 ENV = int(Play.SECONDS_ENV)
 Method = TypeVar("Method", bound=Callable[..., Any])  # of a class with a `timer`
-BRIEF = 2e-6  # seconds between two sections up to which one follows directly on the other
+BRIEF = 2e-6  # gap in seconds below which sections count as adjacent
 
 
 class TurnTimer:
-    """Adds up the seconds of a turn's sections; the rest is the environment's."""
+    """A timer of a turn's sections; the remaining time is the environment's."""
 
     __slots__ = ("_last", "_seconds", "sums", "timeline")
 
@@ -25,7 +25,7 @@ class TurnTimer:
         """Count into `row`, by `Play`, and trace spans in `timeline` if there is one."""
         self.timeline = timeline
         self.sums = [0.0] * len(Play)  # seconds of this turn, by `Play`
-        # The row's own words; Python reads and writes one of them faster here than in an array.
+        # The row's memory: Python reads and writes its elements faster than an array's.
         self._seconds = cast("memoryview[float]", row.data)
         self._last: float | None = None
 
@@ -42,7 +42,7 @@ class TurnTimer:
         seconds[ENV] += took
 
     def trace(self, span: Span | None, start: float, end: float) -> None:
-        """Trace a span, and the environment's before it; None: only mark where that begins."""
+        """Trace a span and the environment's before it; None: only mark where the latter begins."""
         if self.timeline is not None and span is not None:
             if self._last is not None and start - self._last > BRIEF:
                 self.timeline.add(Span.PLAY, self._last, start)
@@ -51,9 +51,9 @@ class TurnTimer:
 
 
 def section(word: Play, span: Span | None = None) -> Callable[[Method], Method]:
-    """Count the seconds of a method in a word of the scoreboard, and trace it as a span.
+    """Count the seconds of a method in a scoreboard field, and trace it as a span.
 
-    The method has one argument: Python calls it without packing any.
+    The method has one argument, so that Python packs none.
     """
 
     def timing(method: Method) -> Method:
@@ -76,7 +76,7 @@ def section(word: Play, span: Span | None = None) -> Callable[[Method], Method]:
 
 
 def traced(span: Span) -> Callable[[Method], Method]:
-    """Trace a part of a section, whose seconds the section counts."""
+    """Trace a part of a section as a span; the section counts its seconds."""
 
     def tracing(method: Method) -> Method:
         @wraps(method)
@@ -92,7 +92,7 @@ def traced(span: Span) -> Callable[[Method], Method]:
 
 
 def whole_turn(method: Method) -> Method:
-    """Count the part of a turn in no section as the environment's."""
+    """Count the time of a turn outside all sections as the environment's."""
 
     @wraps(method)
     def timed(self: Any) -> None:

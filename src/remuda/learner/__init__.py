@@ -1,1 +1,1 @@
-"""The learner role, which trains."""
+"""The learner role, which trains policies."""

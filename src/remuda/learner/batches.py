@@ -61,7 +61,7 @@ class StepBatches:
 
 
 class SequenceBatches:
-    """Batches of whole segments, at least one, of about so many steps, cut to the longest drawn."""
+    """Batches of at least one whole segment and about `size` steps, cut to the longest segment."""
 
     def __init__(self, replays: Sequence[Replay[SequenceBatch]], size: int, weighed: bool) -> None:
         self._replays = replays
@@ -95,7 +95,7 @@ class SequenceBatches:
         weights = valid
         if batch.weights.shape[1]:
             weights = valid * batch.weights[members, :count, None]
-        # The mean over all rows is then that over those which count.
+        # The mean over all rows then equals the mean over valid rows.
         weights = weights * (valid[0].size / valid.sum((1, 2), keepdims=True))
         after = batch.after[members, :count, :longest]
         allowed = np.take_along_axis(batch.allowed[members, :count], after[..., None], 2)

@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class LearnerGroup:
-    """Several learners in one process; they share only its CPU time, and one wake-up.
+    """Several learners in one process, which share only its CPU time and one wake-up.
 
-    Of those that are ready, the one with the fewest updates for its priority is served. Idle time
-    earns no credit.
+    The ready learner with the fewest updates relative to its priority is served next. Idle time
+    gives no credit.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class LearnerGroup:
         """Take learners; a stack waits `patience` seconds for the rest of its ready policies."""
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
-        # by part of a checkpoint
+        # by checkpoint part
         self._policies = {file_name(policy): policy for policy in policies}
         self._births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
         # by learner: updates, each counted as 1 / priority
         self._served = [0.0] * len(self.learners)
-        self._now = 0.0  # that number of the learner served last
+        self._now = 0.0  # the entry of the learner served last
 
     @property
     def done(self) -> bool:
@@ -58,7 +58,7 @@ class LearnerGroup:
     def _start_newborn(self, policy: str) -> None:
         version = self._learner(policy).begin(policy, self._births.newborn(policy))
         self._births.confirm(policy, version)
-        log.info("another policy begins as %s, version %d", policy, version)
+        log.info("another policy starts as %s, version %d", policy, version)
 
     def _train(self) -> bool:
         self._take_changes()
@@ -93,7 +93,7 @@ class LearnerGroup:
 
     def finish(self) -> None:
         for learner in self.learners:
-            while learner.unfinished:  # what was taken is trained on
+            while learner.unfinished:  # train on the rollouts that were already taken
                 learner.update()
             learner.publish()
 
@@ -108,7 +108,7 @@ class LearnerGroup:
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
-        """Restore one policy's learner, unless the state is of another policy in its place."""
+        """Restore one policy's learner, unless the state belongs to another policy of its slot."""
         policy = self._policies[part]
         if whole(state, "generation") == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)
@@ -119,5 +119,5 @@ class LearnerGroup:
     def _any_ready(self) -> bool:
         if self._births.pending() is not None:
             return True
-        ready = [learner.ready() for learner in self.learners]  # each must state its wish
+        ready = [learner.ready() for learner in self.learners]  # each must request its wake-up
         return any(ready)

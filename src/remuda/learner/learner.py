@@ -1,4 +1,4 @@
-"""The interface of learners, and the bookkeeping of each policy under training."""
+"""The interface of learners, and the bookkeeping for each policy in training."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
-COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # samples behind a policy's weights, reset with them
+COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # samples of a policy's weights, reset with them
 
 
 class Learner(ABC):
-    """Trains one policy, or several of one specification as a stack.
+    """A trainer of one policy, or of a stack of policies with one specification.
 
-    1. It touches only its policies' experience, weights and optimizers, and what it does
-       to one does not depend on another's data.
-    2. It publishes copies: weights, buffers, exploration rate and version as one snapshot.
-    3. An update that makes a policy's loss or a weight non-finite is undone, and never published;
-       after too many in a row that policy stops learning.
+    1. It touches only its policies' experience, weights and optimizers. A policy's updates do not
+       depend on another's data.
+    2. It publishes copies of weights, buffers, exploration rate and version as one snapshot.
+    3. An update that makes a policy's loss or weights non-finite is undone and never published.
+       After too many in a row the policy stops learning.
     """
 
     def __init__(
@@ -47,31 +47,31 @@ class Learner(ABC):
         self.policies = tuple(trainer.name for trainer in trainers)
         self.priority = trainers[0].config.priority  # relative number of updates in its process
         self._timeline, self._saves_experience = timeline, saves_experience
-        self._plays = plays  # whether a policy exists at present
+        self._plays = plays  # whether a policy is alive
 
     def ready(self) -> bool:
-        """Return whether any policy can be trained; for the others its process is rung."""
+        """Return whether any policy can be trained; the others wake this process once they can."""
         return bool(self._ready().any())
 
     def all_ready(self) -> bool:
-        """Return whether every policy that still learns can be; if not, its process is rung."""
+        """Return whether all learning policies can be trained; the others wake this process."""
         return self.unfinished or not (~self._away() & ~self._ready()).any()
 
     def _away(self) -> np.ndarray:
-        """Return which policies have stopped learning or do not exist at present: [K]."""
+        """Return which policies have stopped learning or are not alive: [K]."""
         return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
 
     def _ready(self) -> np.ndarray:
-        """Return readiness [K]; each that is not ready has stated its wish."""
+        """Return readiness [K]; each policy that is not ready has requested its wake-up."""
         return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     @abstractmethod
     def _is_ready(self, k: int) -> bool:
-        """Return whether an update of one policy is due; if not, state its wish."""
+        """Return whether an update of one policy is due; if not, request a wake-up."""
 
     @abstractmethod
     def update(self) -> None:
-        """Train ready policies once and publish due ones, or do a piece of it if it takes long."""
+        """Train ready policies once and publish due ones; long updates do one piece per call."""
 
     @property
     def unfinished(self) -> bool:
@@ -84,14 +84,14 @@ class Learner(ABC):
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train a newborn in a policy's place, not on older steps; return its first version."""
+        """Train a newborn in a policy's slot, on new steps only; return its first version."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         self.trainers[self.policies.index(policy)].change(values)
 
     @abstractmethod
     def state(self, policy: str) -> State:
-        """Return all that a successor needs to continue exactly with one policy."""
+        """Return the state that a restarted learner needs to continue one policy exactly."""
 
     @abstractmethod
     def restore(self, policy: str, state: State) -> None:
@@ -99,7 +99,7 @@ class Learner(ABC):
 
 
 class PolicyTrainer:
-    """One policy under training: its publications, and failed updates in a row."""
+    """One policy in training, with its publications and failed updates in a row."""
 
     def __init__(
         self,
@@ -117,7 +117,9 @@ class PolicyTrainer:
         self._bad_in_a_row = 0
         row[Learn.VERSION] = publisher.version
         self._count_hyperparameters()
-        row[Learn.RESTORED] += 2.0 - row[Learn.RESTORED] % 2.0  # even: none counts here but this
+        row[Learn.RESTORED] += (
+            2.0 - row[Learn.RESTORED] % 2.0
+        )  # even: this process writes the counts
 
     @property
     def updates(self) -> int:
@@ -132,10 +134,10 @@ class PolicyTrainer:
         return self._bad_in_a_row >= self.config.max_nonfinite
 
     def accept(self, loss: float) -> bool:
-        """Return whether an update was sound; if not, undo it.
+        """Return whether an update was finite; if not, undo it.
 
-        It goes back to the weights and optimizer of the last publication; samples since do not
-        count. Random states continue, so that the next batch is another one.
+        Undoing restores the weights and optimizer of the last publication; samples since then do
+        not count. Random states continue, so that the next batch differs.
         """
         self.row[Learn.UPDATES] = self.updates
         self._count_hyperparameters()
@@ -172,7 +174,7 @@ class PolicyTrainer:
         self.row[Learn.ENTROPY_COST] = self.config.ppo.entropy_cost
 
     def count_staleness(self, versions: np.ndarray) -> None:
-        """Count the least, mean and greatest lag in versions of a policy's own steps."""
+        """Count the minimum, mean and maximum version lag of a policy's own steps."""
         if not len(versions):
             return
         lag, row = self.version - versions, self.row
@@ -198,7 +200,7 @@ class PolicyTrainer:
         return self.updates - self._published_at >= self.config.publish.every
 
     def publish(self, epsilon: float, numbers: Mapping[str, float] | None = None) -> None:
-        """Publish the network, with numbers of the training state that the learner knows."""
+        """Publish the network, with the learner's numbers for the training state."""
         self._published_at = self.updates
         self._remember()
         training: TrainingState | None = None
@@ -210,7 +212,7 @@ class PolicyTrainer:
         )
 
     def state(self) -> State:
-        # The state before an unsound update; right after a publication it is the current one.
+        # The state to undo updates to; right after a publication it is the current one.
         just_published = self._published_at == self.updates
         good = None if just_published else {"learned": self._good, "counts": self._good_counts}
         return {
@@ -231,7 +233,7 @@ class PolicyTrainer:
         good = state.get("good")
         if good is None:
             self._remember()
-        else:  # the last publication was before this state
+        else:  # the last publication is older than this state
             here = self._algorithm.learned(self.index)
             good = branch(state, "good")
             self._algorithm.restore_learned(self.index, branch(good, "learned"))

@@ -27,10 +27,10 @@ FIRST_BETA = 0.4  # importance exponent when training begins (Schaul et al. 2016
 
 
 class ReplayLearner(Learner):
-    """Trains K policies of one specification as one batched computation.
+    """A trainer of K policies of one specification as one batched computation.
 
-    None is trained more than its replay ratio allows for the steps that it has collected: those
-    that are due are trained, together where they are neighbours in the stack.
+    Each policy's updates stay within its replay ratio for the collected steps. Due policies are
+    trained, together if they are neighbours in the stack.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class ReplayLearner(Learner):
         replays: Sequence[Replay[Any]],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
-        plays: Callable[[str], bool] = lambda _: True,  # whether a policy exists at present
-        begun: Sequence[int] | None = None,  # steps before its exploration began to decay
-        width: int | None = None,  # most policies of one computation; None: as many as pay off
+        plays: Callable[[str], bool] = lambda _: True,  # whether a policy is alive
+        begun: Sequence[int] | None = None,  # steps before exploration started to decay
+        width: int | None = None,  # most policies per computation; None: as many as pay off
     ) -> None:
         self._width = len(trainers) if width is None else width
         super().__init__(trainers, timeline, saves_experience, plays)
@@ -53,15 +53,16 @@ class ReplayLearner(Learner):
         # whether steps of any of them are prioritised
         self._weighed = any(s.config.experience.prioritised for s in trainers)
         self._batches = batches_for(replays, config.batch_size, self._weighed)
-        # by policy, `written` when its exploration began to decay
+        # by policy, `written` when its exploration started to decay
         self._begun = list(begun or [0] * len(trainers))
-        # by policy, whether actors wait for its learner; current, because in an exact schedule they
-        # check before this learner does
+        # by policy, whether actors wait for its learner; set here because in an exact schedule
+        # actors check first
         self._there = [plays(trainer.name) for trainer in trainers]
         self._last = [0] * len(trainers)  # by policy, the samples of its last update
         self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)
         for k in range(len(trainers)):
-            # Its predecessor may have died after training and before it published that to actors.
+            # The previous learner may have died after training, before actors could see its
+            # progress.
             self._consume(k, self._batches.largest)
 
     def steps_needed(self, policy: int) -> int:
@@ -87,7 +88,7 @@ class ReplayLearner(Learner):
         return FIRST_BETA + self._decayed(policy) * (1.0 - FIRST_BETA)
 
     def _decayed(self, policy: int) -> float:
-        """Return how much of the decay of exploration is over, from 0 to 1."""
+        """Return the finished share of the exploration decay, from 0 to 1."""
         decay_steps = self.trainers[policy].config.exploration.decay_steps
         return min(self._explored(policy) / decay_steps, 1.0)
 
@@ -102,7 +103,7 @@ class ReplayLearner(Learner):
         size, start = self._budget.size, time.perf_counter()
         drawn = np.zeros(len(self.trainers), np.bool_)
         for k in range(first, end):
-            # One whose ring was cleared, for another to begin there, holds up none of the others.
+            # A policy whose ring was cleared for a newborn does not delay the others.
             drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
@@ -166,10 +167,10 @@ class ReplayLearner(Learner):
         trainer.begin(newborn)
         replay.forget()
         self._configure(k)
-        # A newborn that takes over its parent's training continues its schedule too.
+        # A newborn that inherits its parent's training state continues its schedule too.
         explored = newborn.training.numbers[EXPLORED] if newborn.training is not None else 0.0
         self._begun[k] = replay.experience.lost - int(explored)
-        # Updates that its predecessor was still due are not the newborn's.
+        # The newborn does not owe its predecessor's remaining updates.
         ratio = trainer.config.experience.replay_ratio
         if ratio is not None:
             row = trainer.row
@@ -208,7 +209,7 @@ class ReplayLearner(Learner):
     def _is_ready(self, k: int) -> bool:
         """Return whether an update of one policy is due; a retired one has none.
 
-        An actor waits for a newborn's learner again once it plays: its first update is due before
+        Actors wait for a newborn's learner once the newborn plays: its first update is due before
         that.
         """
         trainer, experience = self.trainers[k], self.replays[k].experience
@@ -235,21 +236,21 @@ class ReplayLearner(Learner):
 
 
 def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
-    """Return the collected steps at which an update is due, once so many samples were used."""
+    """Return the collected steps at which an update is due after `samples` samples."""
     experience = trainer.config.experience
     per_step = experience.replay_ratio
     return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)
 
 
-LEAST = 8  # least samples of a batch
-ROOM = 2.2  # a batch is doubled if this times its duration is inside the budget
+LEAST = 8  # minimum samples of a batch
+ROOM = 2.2  # a batch is doubled if this times its duration fits the budget
 MEMORY = 0.8  # weight of past updates in the running mean
 
 
 class BatchBudget:
-    """The size of the next batch.
+    """The size of the next batch, under a time budget.
 
-    It is halved while an update takes longer than the budget, by a running mean, and doubled again
+    The size is halved while the running mean of update times exceeds the budget, and doubled again
     while there is time.
     """
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearnerRole:
-    """Builds the learners that share a process, each from its policy's published weights."""
+    """The recipe of a process's learners, each built from its policies' published weights."""
 
     seed: int
     specs: tuple[PolicySpec, ...]
     devices: tuple[str, ...]  # by policy, in the order of `specs`
-    experience: Mapping[str, Experience]  # of its policies, and of all that they share theirs with
+    experience: Mapping[str, Experience]  # of its policies, and of policies that share with them
     published: WeightStore
     scoreboard: Scoreboard
     wakeup: Wakeup
@@ -45,8 +45,8 @@ class LearnerRole:
     # seconds that a stack waits for the rest of its policies once some are ready
     patience: float = 0.0
     exact: bool = False  # whether every step must be trained on
-    table: Table | None = None  # of the population, where policies may be born during the run
-    # by policy, the others whose experience it learns from too
+    table: Table | None = None  # of the population, if policies may be born during the run
+    # by policy, the other policies whose experience it also learns from
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     initial: InitialWeights | None = None  # initial optimizer states
     changes: LiveHyperparameters | None = None  # changes of hyperparameters during the run
@@ -57,12 +57,12 @@ class LearnerRole:
 
     @property
     def name(self) -> str:
-        """Return a name after its policies: `learner-agent_0`, or `learner-agent_0..agent_6`."""
+        """Return a name made of its policies: `learner-agent_0`, or `learner-agent_0..agent_6`."""
         first, last = self.parts[0], self.parts[-1]
         return f"learner-{first}" if first == last else f"learner-{first}..{last}"
 
     def build(self) -> LearnerGroup:
-        """Build the learners, with everything compiled that they will need."""
+        """Build the learners and compile all functions that they need."""
         from remuda.learner.warm_up import warm_up
         from remuda.population.inheritance import LearnerBirths
 
@@ -79,13 +79,13 @@ class LearnerRole:
         return LearnerGroup(learners, self.wakeup, self.patience, births, self.changes)
 
     def on_process_death(self) -> None:
-        """Let actors overwrite and never wait, until a successor takes over the learner's words."""
+        """Let actors overwrite and never wait, until a restarted learner takes over."""
         if not self.exact:
             for spec in self.specs:
                 self.experience[spec.name].release()
 
     def _stacks(self, births: LearnerBirths) -> list[tuple[tuple[PolicySpec, ...], str]]:
-        """Return the policies trained together with current hyperparameters, and their device."""
+        """Return the policies trained together, with current hyperparameters and device."""
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
         for configured, device in zip(self.specs, self.devices, strict=True):
             config = with_values(configured.config, births.hyperparameters(configured.name))
@@ -117,7 +117,7 @@ class LearnerRole:
     def _begun(self, spec: PolicySpec, snapshot: Snapshot, births: LearnerBirths) -> int:
         if snapshot.training is not None:  # it may continue the schedule of its parent
             return int(snapshot.training.numbers[BEGUN])
-        # Where a policy was born, other policies of its place played what came before.
+        # Earlier policies of a newborn's slot played the steps before its birth.
         return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
@@ -147,10 +147,10 @@ class LearnerRole:
 
     @property
     def _width(self) -> int | None:
-        """Return the most policies of one computation; None: as many as pay off.
+        """Return the most policies per computation; None: as many as pay off.
 
-        Products of a stack differ in the last bits from those of single policies. So in exact
-        schedules each is trained alone, whichever policies share a process.
+        Matrix products of a stack differ in the last bits from those of single policies. So exact
+        schedules train each policy separately.
         """
         return 1 if self.exact else None
 
@@ -168,8 +168,8 @@ class LearnerRole:
     ) -> list[PolicyTrainer]:
         """Return the policies of a stack, each with its published weights.
 
-        An optimizer continues from its published state, if there is one. Else it starts with the
-        moments of `init_optimizer` unless its policy was born later. A checkpoint replaces both.
+        An optimizer continues from its published state, if there is one. Else it starts from
+        `init_optimizer`, unless its policy was born later. A checkpoint replaces both.
         """
         import torch
 

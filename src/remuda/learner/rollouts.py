@@ -33,18 +33,19 @@ SUMS = {
     "others_weight": Learn.OTHERS_WEIGHT_SUM,
 }  # fields of `RolloutMetrics`, and the sums they are added to
 
-# most agent-steps of all policies after which an update pauses, so that requests to the process,
-# such as a checkpoint, wait for one piece only
+# most agent-steps of a piece, over all policies: requests to the process, such as a checkpoint,
+# wait for one piece only
 AT_ONCE = 65_536
-FIRST = 512  # the same while no step has been timed yet
-PIECE_SECONDS = 0.7  # target duration of a piece, which has at least one policy
+FIRST = 512  # the same before any step is timed
+PIECE_SECONDS = 0.7  # target duration of a piece of at least one policy
 
 
 class RolloutLearner(Learner):
-    """Trains K policies of one specification as one batched computation.
+    """A trainer of K policies of one specification as one batched computation.
 
-    Those that have a rollout ready are trained together. Replayed segments join or replace it, by
-    the learning mode. An update of very many policies is cut into pieces (`unfinished`).
+    Policies with a ready rollout are trained together. Replayed segments join or replace the
+    rollout, by the learning mode. An update of very many policies is split into pieces
+    (`unfinished`).
     """
 
     def __init__(
@@ -54,17 +55,17 @@ class RolloutLearner(Learner):
         rollouts: Sequence[RolloutQueue],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
-        plays: Callable[[str], bool] = lambda _: True,  # whether a policy exists at present
-        width: int | None = None,  # most policies of one computation; None: as many as pay off
+        plays: Callable[[str], bool] = lambda _: True,  # whether a policy is alive
+        width: int | None = None,  # most policies per computation; None: as many as pay off
     ) -> None:
         self._width = width or len(trainers)
         config = trainers[0].config
-        # A time budget is of an update, and a GPU is not filled by a piece.
+        # A time budget covers a whole update, and a piece does not fill a GPU.
         self._is_cut = (
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )
         self._left: list[int] = []
-        # seconds of training per step, of the last two pieces; infinite: none yet
+        # seconds of training per step in the last two pieces; infinite: not measured
         self._paces = (math.inf, math.inf)
         super().__init__(trainers, timeline, saves_experience, plays)
         self.algorithm = algorithm
@@ -74,7 +75,7 @@ class RolloutLearner(Learner):
         self._rollout = Rollout.empty(largest, len(trainers), replays)
 
     def train_whole(self) -> None:
-        """Cut no more updates into pieces."""
+        """Stop splitting updates into pieces."""
         self._is_cut = False
 
     @property
@@ -82,11 +83,11 @@ class RolloutLearner(Learner):
         return bool(self._left)
 
     def ready(self) -> bool:
-        """Return whether any policy has a rollout; for the others the process is rung.
+        """Return whether to update now; policies without a rollout wake the process later.
 
-        Where actors may play ahead, it waits for all of its stack, until an actor has to wait for
-        one. Policies that are trained alone wait for none, so that results do not depend on the
-        machine.
+        If actors may play ahead, the learner waits for the whole stack, unless an actor has to wait
+        for a policy. Separately trained policies wait for no other, so that results do not depend
+        on the machine.
         """
         if self.unfinished:
             return True
@@ -122,11 +123,11 @@ class RolloutLearner(Learner):
         for k, trainer in enumerate(self.trainers):
             if ready[k]:
                 rollouts = self.rollouts[k]
-                # An actor that was set free by its limit may have overwritten all there was.
+                # An actor that reached its waiting limit may have overwritten all steps.
                 ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
                 if ready[k] and self._is_above_ratio(k):
                     ready[k] = False
-                    # These steps wait no more, are not lost, and may be drawn later.
+                    # These steps are not lost: they may be sampled later.
                     trainer.row[Learn.TRAINED] += self._rollout.num_taken[k]
         taken = clock()
         if self._timeline is not None:
@@ -137,7 +138,7 @@ class RolloutLearner(Learner):
         return members
 
     def _is_above_ratio(self, k: int) -> bool:
-        """Return whether training on what was drawn would exceed the replay ratio of a policy."""
+        """Return whether training on the drawn rollout would exceed a policy's replay ratio."""
         config, passed = self.trainers[k].config, self.rollouts[k].experience.passed
         ratio = config.experience.replay_ratio
         if ratio is None or passed is None or config.learning_mode != "off_policy":
@@ -146,15 +147,15 @@ class RolloutLearner(Learner):
         return bool(samples + self._rollout.num_steps[k] * config.ppo.epochs > ratio * passed)
 
     def _piece(self) -> int:
-        """Return how many of the remaining policies make up a piece: one at least."""
-        # The better one of the two: a process that was stopped for a while is as fast as before.
+        """Return how many of the remaining policies make up a piece, at least one."""
+        # The faster of the two, in case the process was stopped during one.
         pace = min(self._paces)
         most = min(PIECE_SECONDS / max(pace, 1e-9), AT_ONCE) if pace < math.inf else FIRST
         steps = np.cumsum(self._rollout.num_steps[self._left])
         return max(int(np.searchsorted(steps, most, side="right")), 1)
 
     def _give_up(self, k: int) -> None:
-        """Drop what was taken of a policy for a later piece; it counts as lost."""
+        """Drop a policy's rollout taken for a later piece; its steps count as lost."""
         if k in self._left:
             self._left.remove(k)
 
@@ -196,7 +197,7 @@ class RolloutLearner(Learner):
             trainer.add(Learn.EXPLAINED_UPDATES, 1.0)
 
     def _lost(self, policy: int) -> int:
-        """Return the steps that wait no more and were not trained on, or by an undone update."""
+        """Return the consumed steps without training, or with an undone update."""
         passed, row = self.rollouts[policy].experience.passed, self.trainers[policy].row
         return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
 
@@ -220,7 +221,7 @@ class RolloutLearner(Learner):
         trainer.begin(newborn)
         self.rollouts[k].experience.skip()
         ratio, row = trainer.config.experience.replay_ratio, trainer.row
-        if ratio is not None:  # what the one before was still owed is not the newborn's
+        if ratio is not None:  # the newborn does not owe its predecessor's remaining updates
             passed = self.rollouts[k].experience.passed or 0
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], passed * ratio)
         self._count_lost(k)
@@ -228,7 +229,7 @@ class RolloutLearner(Learner):
         return trainer.version
 
     def state(self, policy: str) -> State:
-        """Return all that a successor needs to continue, except what was taken for later."""
+        """Return the state that a restarted learner needs, except taken rollouts."""
         k = self.policies.index(policy)
         return self.trainers[k].state() | {
             "lost": self._lost(k),
@@ -241,7 +242,7 @@ class RolloutLearner(Learner):
         self._give_up(k)
         self.trainers[k].restore(state)
         self.trainers[k].row[Learn.LOST] = whole(state, "lost")
-        self._count_lost(k)  # with what the one before it took since then
+        self._count_lost(k)  # including steps that the previous learner took since then
         past = self.rollouts[k].past
         if past is not None:
             past.restore(branch(state, "past"))
@@ -249,12 +250,14 @@ class RolloutLearner(Learner):
             self.rollouts[k].experience.release()
 
     def _is_ready(self, k: int) -> bool:
-        """Return whether there is a rollout of one policy; skip, as lost, that of a retired one."""
+        """Return whether a policy has a rollout; skip the rollout of a retired one as lost."""
         trainer, experience = self.trainers[k], self.rollouts[k].experience
         has_rollout = self.rollouts[k].ready()
         if self._plays(trainer.name):
             return has_rollout and not trainer.halted
-        closed = experience.closed  # before a last look, so that no newborn's are among them
+        closed = (
+            experience.closed
+        )  # read before the last check, so that no newborn's steps are skipped
         if experience.untaken > 0 and not self._plays(trainer.name):
             experience.skip(closed)
             self._count_lost(k)

@@ -1,4 +1,4 @@
-"""Warm-up: an update on made-up steps, so that the first real one compiles nothing."""
+"""Warm-up: an update on made-up steps, so that the first real update compiles nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SEGMENTS = 8  # segments that are written to learn from
+SEGMENTS = 8  # segments written for the warm-up
 MOST_PARTS = 16  # most minibatches of an epoch
 
 
@@ -36,8 +36,7 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
     """Train one or two policies of each stack on made-up steps in their own memory.
 
     Compiled functions are specialised by dtypes, dimensions, and contiguity, not by sizes. So two
-    small updates, of both policies together and of the second alone, compile all that real ones
-    need.
+    small updates, of both policies and of only the second, compile everything.
     """
     alike = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -67,7 +66,7 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
         ).group()
         for learner in learners.learners:
             if isinstance(learner, RolloutLearner):
-                learner.train_whole()  # of both policies together, however long it takes
+                learner.train_whole()  # both policies in one piece, however long it takes
         writers = [BlockWriter([(found, 0)]) for found in experience]
         for wanted in (range(len(small)), [len(small) - 1]):
             for k in wanted:
@@ -109,8 +108,8 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
             "group": "",
         }
     )
-    # Cut as always, since a part of the rows of two policies is not contiguous; into few parts, as
-    # each is played step by step.
+    # Minibatches as in training, since a part of the rows of two policies is not contiguous. Only a
+    # few, since their steps are written one by one.
     parts = min(config.ppo.parts(0), MOST_PARTS)
     steps = 2 * max(length, parts)
     ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1, "minibatches": parts})
@@ -135,7 +134,7 @@ def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
 
 
 def _live(writer: BlockWriter, spec: PolicySpec, steps: int, length: int) -> None:
-    """Write so many steps, in episodes of two segments."""
+    """Write `steps` steps, in episodes of two segments."""
     shape = stream_shape(spec)
     always, never = np.ones(1, np.bool_), np.zeros(1, np.bool_)
     nothing: Floats = np.zeros(1, np.float32)

@@ -19,16 +19,16 @@ CACHED_PASSES = 1024  # compiled passes of different shapes that are cached
 
 
 class ActingStack:
-    """K policies that act and never learn, each for N streams.
+    """K policies that act without learning, each for N streams.
 
-    Plain weights, and the noise in them, are computed once per version, when a snapshot is loaded.
+    Plain weights and their noise are computed once per version, when a snapshot is loaded.
     """
 
     def __init__(
         self,
         network: Network,
         noise: Sequence[torch.Generator | None],  # by policy; None: act on mean weights
-        num_streams: int,  # of each policy, or if gathered of all
+        num_streams: int,  # per policy; if gathered, of all policies
         device: str | torch.device = "cpu",
         gathered: bool = False,  # streams are gathered by policy for each pass
         cached_passes: int = CACHED_PASSES,
@@ -45,10 +45,10 @@ class ActingStack:
                 name
                 for name, weight in self._weights.items()
                 if not fixed or weight.untyped_storage().data_ptr() != memory
-            ]  # those that are not views of the parameters
+            ]  # weights that are not views of the parameters
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
-            # by policy, views of the parameters that they are computed from
+            # by policy, views of the parameters that these weights are computed from
             self._parameters = [self._stack.of(k) for k in range(count) if self._worked_out]
             if network.encoder is not None:
                 network.encoder.bind(self._weights)
@@ -98,17 +98,17 @@ class ActingStack:
         )
 
     def parameters_of(self, policy: int) -> dict[str, torch.Tensor]:
-        """Return views [1, *shape] of the parameters that a policy was loaded with."""
+        """Return views [1, *shape] of a policy's loaded parameters."""
         return self._stack.of(policy)
 
     def flat_weights(self, policy: int) -> Floats:
         return self._stack.read(policy)
 
     def padded_pass(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
-        """Return the input buffer [k * width, num_inputs] of some policies, and their pass.
+        """Return the input buffer [k * width, num_inputs] and the pass of some policies.
 
-        Passes of equal sizes share the buffer: fill it, then call the pass for outputs [k, width,
-        O].
+        Passes of equal sizes share the buffer: fill it, then call the pass for outputs
+        [k, width, O].
         """
         key = (first, end, width)
         if key not in self._padded:
@@ -126,7 +126,7 @@ class ActingStack:
 
     def _grow_inputs(self, count: int) -> None:
         if count > self.inputs.shape[0] * self.inputs.shape[1]:
-            self._padded.clear()  # their passes look at the old one
+            self._padded.clear()  # their passes read the old buffer
             self.inputs = aligned_zeros((1, 2 * count, self.network.num_inputs))
             self._tensor = torch.from_numpy(self.inputs)
 
@@ -144,7 +144,7 @@ class ActingStack:
         return outputs.cpu().numpy(), after.cpu().numpy()
 
     def outputs(self, first: int, end: int) -> Floats:
-        """Run policies `first` to `end - 1`: [k, N, O], overwritten by the next pass."""
+        """Return outputs [k, N, O] of policies `first` to `end - 1`, valid until the next pass."""
         part = self._parts.get((first, end))
         if part is None:
             part = self._parts[first, end] = self._part(first, end)
@@ -162,7 +162,7 @@ class ActingStack:
         return self._pass(weights, inputs)
 
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
-        """Return a function that runs these weights on these inputs, which it reads in place."""
+        """Return a function that runs these weights on these inputs, reading both in place."""
         if self._device.type == "cpu":
             compiled = self.network.compiled_pass(weights, inputs)
             if compiled is not None:

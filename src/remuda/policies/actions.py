@@ -1,6 +1,6 @@
-"""Action types: how network outputs become a choice, and the log-probability of that choice.
+"""Action types, which turn network outputs into actions and log-probabilities.
 
-Acting uses compiled loops over streams, learning uses torch, both for the same distribution.
+Acting uses compiled loops over streams, learning uses torch. Both use the same distribution.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from remuda.types import Array, Bools, Floats, Integers
 Rng = np.random.Generator
 Rngs = Sequence[Rng] | None  # by policy; None: the most likely actions
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-LIMIT = 1e30  # larger bounds count as infinite: libraries write the largest float for "no bound"
+LIMIT = 1e30  # larger bounds count as infinite: some libraries use the largest float for "no bound"
 
 
 class ActionBounds:
-    """The bounds of a `Box` and the map to them from normalised actions.
+    """The bounds of a `Box`, and the map from normalised actions to them.
 
     1. Between two finite bounds, [-1, 1] is mapped to [low, high].
-    2. With a single finite bound, the action is shifted: -1 is the lower bound, or 1 the upper one.
+    2. With one finite bound, the action is shifted: -1 is the lower bound, or 1 the upper one.
     3. Without bounds the action is used unchanged.
     4. Results have the dtype of the bounds and are always within them.
     """
@@ -42,7 +42,7 @@ class ActionBounds:
         from_below: Bools = lowest > -LIMIT
         from_above: Bools = highest < LIMIT
         both = from_below & from_above
-        self.is_bounded: Bools = both  # [size] which numbers have two finite bounds
+        self.is_bounded: Bools = both  # [size] dimensions with two finite bounds
         with np.errstate(invalid="ignore"):
             self._half = np.where(both, highest / 2 - lowest / 2, 1.0)
             centre = np.where(from_below, lowest + 1, np.where(from_above, highest - 1, 0.0))
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 
 class Actions(ABC):
-    """The actions of a policy, and the distributions it draws them from."""
+    """The actions of a policy, and the distributions that they are sampled from."""
 
     size: int  # numbers in one action
     dtype: npt.DTypeLike
@@ -92,7 +92,7 @@ class Actions(ABC):
     def choose(
         self, outputs: Floats, masks: Bools, rng: Rng | None, actions: Array, log_probs: Floats
     ) -> None:
-        """Choose as `choose_for_all`, for one policy: arrays lack the axis of policies."""
+        """Choose as `choose_for_all` for one policy; arrays have no policy axis."""
         rngs = None if rng is None else (rng,)
         self.choose_for_all(outputs[None], masks[None], rngs, actions[None], log_probs[None])
 
@@ -109,7 +109,7 @@ class Actions(ABC):
 
     @abstractmethod
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """Return greedy actions within bounds, [N, size]; by torch alone, so that it exports."""
+        """Return greedy actions [N, size] within bounds, using only exportable torch operations."""
 
     @abstractmethod
     def log_probs_and_entropy(
@@ -152,7 +152,7 @@ class DiscreteActions(Actions):
         _choose_discrete(outputs, masks, self._uniforms, self._sizes, greedy, actions, log_probs)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """Return the first allowed argmax of each choice; 0 where nothing is allowed."""
+        """Return the first allowed argmax of each choice; 0 if nothing is allowed."""
         if masks is not None:
             outputs = outputs.masked_fill(~masks, -math.inf)
         parts = torch.split(outputs, list(self.sizes), -1)
@@ -185,9 +185,9 @@ class DiscreteActions(Actions):
 
 
 class ContinuousActions(Actions):
-    """Independent normal distributions, whose scales do not depend on the observation.
+    """Independent normal distributions with scales that do not depend on the observation.
 
-    The ring stores the drawn, normalised numbers; the environment receives them within its bounds.
+    The ring stores the sampled, normalised actions; the environment receives them within bounds.
     """
 
     meaning = "means, then logarithms of standard deviations"
@@ -244,7 +244,7 @@ class ContinuousActions(Actions):
 
 
 def actions_of(space: Space[object], agent: str) -> Actions:
-    """Return the action type of a space; raise ContractError where no algorithm can act in it."""
+    """Return the action type of a space; raise ContractError if no algorithm supports it."""
     from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
     if isinstance(space, Discrete) and space.start == 0:
@@ -284,7 +284,7 @@ def _choose_discrete(
                 allowed = not masked or mask[j]
                 if allowed and (best < 0 or output[j] > output[best]):
                     best = j
-            if best < 0:  # nothing is allowed: the stream does not act, and its choice is not read
+            if best < 0:  # nothing is allowed: the stream does not act and its choice is ignored
                 actions[k, stream, i] = 0
                 start = end
                 continue

@@ -1,4 +1,4 @@
-"""Advantage estimates over consecutive segments, running moments, and the credit of rollouts."""
+"""Advantage estimates over consecutive segments, running moments, and credit assignment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def generalised_advantages(
 ) -> None:
     """Write generalised advantage estimates (Schulman et al. 2016, equation 16).
 
-    A segment that was cut off, by its length or by truncation, bootstraps from its final value.
+    A segment that ends by its length or by truncation bootstraps from its final value.
     """
     following = 0.0
     for i in range(r_t.size - 1, -1, -1):
@@ -47,15 +47,15 @@ def vtrace(
     ratios: Floats,  # [R] importance ratios
     trace_decay: float,
     most: float,  # rho-bar
-    advantages: Floats,  # [R], written, before the action's own weight
+    advantages: Floats,  # [R], written, without the action's weight
     targets: Floats,  # [R], written
 ) -> None:
     """Write V-trace targets and advantages (Espeholt et al. 2018, section 4.1).
 
-    Errors are weighted by ratios up to `most`; what follows is cut by ratios up to 1. Lambda also
+    Errors are weighted by ratios clipped at `most`, traces by ratios clipped at 1. Lambda also
     applies to the advantages, as in RLax.
     """
-    beyond = 0.0  # what the targets of the next row are above its value
+    beyond = 0.0  # target minus value of the next row
     for i in range(r_t.size - 1, -1, -1):
         if after[i]:
             beyond = 0.0
@@ -77,7 +77,7 @@ def effective_share(ratios: np.ndarray) -> float:
 
 @njit(cache=True)
 def explained_variance(values: Floats, targets: Floats, after: Bools) -> float:
-    """Return the share 1 - Var(t - v) / Var(t) of variance explained, NaN if Var(t) is 0."""
+    """Return the explained variance 1 - Var(t - v) / Var(t), NaN if Var(t) is 0."""
     count, mean_target, mean_error = 0, 0.0, 0.0
     for i in range(values.size):
         if not after[i]:
@@ -114,7 +114,7 @@ class RunningMoments:
 class RunningReturns:
     """Moments of the discounted sums of one policy's rewards (as in OpenAI Baselines).
 
-    A stream's sum ends with termination only: segments do not tell truncation from their own end.
+    A stream's sum ends only at termination: segments do not distinguish truncation from their end.
     """
 
     def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
@@ -164,13 +164,13 @@ def running_sums(
     return found[:count]
 
 
-# most steps over which a fresh policy's first rewards are extrapolated; without discounting, an
-# early end of an episode would otherwise decide all values
+# maximum steps over which a fresh policy's first rewards are extrapolated; without discounting, an
+# early episode end would otherwise decide all values
 HORIZON = 200.0
 
 
 class Credit(NamedTuple):
-    """The credit of G policies' rollouts, of R rows each at most."""
+    """The credit of G policies' rollouts, of at most R rows each."""
 
     weights: Floats  # [G, R] importance weights
     advantages: Floats  # [G, R]
@@ -186,7 +186,7 @@ def credit_of(
     returns: Sequence[RunningReturns],  # by policy of the stack, updated
     values: Floats,  # [G, R] before the update
     log_probs: Floats,  # [G, R] before the update
-    fresh: Bools | None = None,  # [G] whose values mean nothing and become a constant
+    fresh: Bools | None = None,  # [G] untrained values, replaced by a constant
 ) -> Credit:
     """Compute the credit of some policies, each with its own discount, lambda and correction."""
     count = len(members)
@@ -246,7 +246,7 @@ def _credit_one(
         targets[:] += advantages
 
     if is_fresh and not after.all():
-        # Targets are linear in values that are all alike: those of rewards, and so often the value.
+        # With equal values, targets are linear: a part from rewards, and a factor times the value.
         credit(rewards, np.zeros_like(values))
         earned = float(targets[~after].mean())
         credit(np.ones_like(rewards), np.zeros_like(values))
@@ -259,7 +259,7 @@ def _credit_one(
 
 
 def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tuple[Integers, Floats]:
-    """Return, by policy of an update [G], the steps of other policies and their total weight."""
+    """Return, by policy [G], the number of other policies' steps and their total weight."""
     count, total = np.zeros(len(members), np.int64), np.zeros(len(members), np.float32)
     for i, k in enumerate(members):
         used = int(rollout.num_rows[k])
@@ -270,7 +270,7 @@ def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tupl
 
 
 def steps_of(rollout: Rollout, members: Sequence[int], rows: int) -> Bools:
-    """Return which of the first rows of some policies hold a step: [G, rows]."""
+    """Return which of the first rows of some policies are steps: [G, rows]."""
     at = list(members)
     used = np.arange(rows) < rollout.num_rows[at, None]
     steps: Bools = used & (rollout.streams[at, :rows] != AFTER)

@@ -1,4 +1,4 @@
-"""Compatibility of policies: equal streams and networks, shared experience; notes on spaces."""
+"""Checks of policies: equal streams and networks, shared experience, and notes on spaces."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from remuda.policies.actions import ContinuousActions
 from remuda.policies.joint_actions import BranchingActions, JointActions
 from remuda.policies.spec import PolicySpec
 
-MANY = 1000  # pixels from which a perceptron is seldom the intended network
+MANY = 1000  # minimum pixels for which a perceptron is probably a mistake
 WAYS = {"hwc": "height x width x channels", "chw": "channels x height x width"}
-NAMED = 4  # policies that a note names at most
+NAMED = 4  # maximum number of policies that a note names
 
 
 def stream_shape(spec: PolicySpec) -> StreamShape:
@@ -34,13 +34,13 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
 
 
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
-    """Return what networks must have in common to act as one stack."""
+    """Return the key of networks that can act as one stack."""
     network = spec.network()
     return (type(network), tuple(network.shapes.items()), network.settings, spec.scale, spec.parts)
 
 
 def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
-    """Raise ConfigError where births by rating could start from weights that do not fit."""
+    """Raise ConfigError if births by rating could start from incompatible weights."""
     if config.population.births.every is None:
         return
     for spec in specs[1:]:
@@ -55,7 +55,7 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
-    """Return the others of each policy's `experience.group`; raise ConfigError if they differ."""
+    """Return the other policies of each `experience.group`; raise ConfigError if incompatible."""
     groups: dict[str, list[PolicySpec]] = {}
     for spec in specs:
         groups.setdefault(spec.config.experience.group, []).append(spec)
@@ -92,7 +92,7 @@ def _check(group: str, members: Sequence[PolicySpec]) -> None:
 
 
 def space_notes(specs: Sequence[PolicySpec]) -> list[str]:
-    """Return a sentence for each thing to know, with the policies that it concerns."""
+    """Return notes on spaces, each with the policies that it concerns."""
     found: dict[str, list[str]] = {}
     for spec in specs:
         for note in _notes(spec):

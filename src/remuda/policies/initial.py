@@ -1,4 +1,4 @@
-"""Initial weights of policies that come from other runs, stored with this run.
+"""Initial weights taken from other runs, stored with this run.
 
     initial/sources.json            the source of each policy's weights, for readers
     initial/POLICY.safetensors      the weights, and with `init_optimizer` Adam's moments
@@ -29,9 +29,9 @@ class WeightSource:
     """The source of a policy's initial weights."""
 
     run: str  # absolute directory of the source run
-    policy: str  # its name there; `policy@version` for a frozen copy
-    version: int  # its published version
-    learner_step: int  # its number of updates
+    policy: str  # name in the source run; `policy@version` for a frozen copy
+    version: int  # published version
+    learner_step: int  # number of updates
     checkpoint: int | None  # the source checkpoint; None: the source run's final or live weights
     live: bool = False  # whether the source run was still training
 
@@ -42,7 +42,7 @@ class InitialState:
 
     source: WeightSource
     weights: Floats  # [P] float32, all parameters and buffers
-    # result of `Adam.state`: moments [P] and step count; None: fresh
+    # result of `Adam.state`: moments [P] and step count; None: start from zero
     optimizer: State | None = None
 
 
@@ -53,7 +53,7 @@ class InitialWeights:
         self.path = path
 
     def write(self, beginnings: Mapping[str, InitialState]) -> None:
-        """Write them, by policy; raise RunDirectoryError where the disk is full or not writable."""
+        """Write them by policy; raise RunDirectoryError if the disk is full or not writable."""
         if not beginnings:
             return
         try:

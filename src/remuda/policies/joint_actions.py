@@ -1,8 +1,8 @@
 """Several choices at once, for algorithms that learn action values.
 
 Each combination of choices counts as one action, numbered with the last choice changing fastest.
-Beyond `MOST_COMBINATIONS`, each possibility of each choice has a value, and an action's value is
-the mean over its choices. The ring and the environment always get the choices themselves.
+Above `MOST_COMBINATIONS`, each possibility of each choice has a value, and an action's value is
+the mean over its choices. The ring and the environment always get the choices.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions, Rngs
 from remuda.types import Array, Bools, Floats, Integers
 
-MOST_COMBINATIONS = 1024  # combinations that may each have an output of the network
+MOST_COMBINATIONS = 1024  # maximum combinations with one network output each
 
 
 class JointActions(Actions):
-    """Several choices, each combination of which has an output of the network."""
+    """Several choices with a network output for each combination."""
 
     meaning = "a number for each combination of choices, of which the last changes fastest"
 
@@ -43,7 +43,7 @@ class JointActions(Actions):
         actions[...] = np.stack(np.unravel_index(numbers[..., 0], self.sizes), axis=-1)
 
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
-        """Return the first allowed combination of the greatest value; 0 where none is allowed."""
+        """Return the first allowed combination with the largest value; 0 if none is allowed."""
         if masks is not None:
             outputs = outputs.masked_fill(~self._allowed(masks), -math.inf)
         rest, digits = outputs.argmax(-1), []
@@ -62,7 +62,7 @@ class JointActions(Actions):
         return self._alone.log_probs_and_entropy(outputs, number, allowed)
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
-        """Return that of combinations; masked ones contribute nothing."""
+        """Return the divergence over combinations; masked ones contribute nothing."""
         allowed = None if masks is None else self._allowed(masks)
         return self._alone.divergence(outputs, others, allowed)
 
@@ -75,7 +75,7 @@ class JointActions(Actions):
 
 
 class BranchingActions(DiscreteActions):
-    """Several choices, each possibility of which has an output of the network.
+    """Several choices with a network output for each possibility.
 
     An action's value is the mean of its choices' outputs (Tavakoli et al. 2018, "Action branching
     architectures"; Seyde et al. 2023, "Solving continuous control via Q-learning").
@@ -88,7 +88,7 @@ class BranchingActions(DiscreteActions):
 
 
 def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:
-    """Return the action type for learning values; raise ContractError if there is none."""
+    """Return the action type for learning values; raise ContractError if unsupported."""
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
             f"{agent} acts by numbers from a range; {algorithm} learns a value for each action, "
@@ -115,7 +115,7 @@ def choices_of(actions: Actions) -> tuple[int, ...]:
 
 @njit(cache=True)
 def take_best_joint(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """Write the first allowed combination of the greatest value [N, A]; 0 if none is allowed."""
+    """Write the first allowed combination with the largest value [N, A]; 0 if none is allowed."""
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
         best = -1
@@ -139,7 +139,7 @@ def take_best_joint(outputs: Floats, masks: Bools, sizes: Integers, actions: Int
 
 @njit(cache=True)
 def take_best_choices(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """Write the first allowed possibility of the greatest value for each choice, or 0."""
+    """Write the first allowed possibility with the largest value for each choice, or 0."""
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
         begin = 0
@@ -160,8 +160,8 @@ def explore_choices(
 ) -> None:
     """Replace each action, with probability `epsilon`, by allowed choices drawn independently.
 
-    There are more combinations than one uniform number can tell apart, so that its bits seed a
-    generator (SplitMix64), which draws each choice.
+    One uniform number cannot distinguish all combinations, so its bits seed a generator
+    (SplitMix64) that draws each choice.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -175,7 +175,7 @@ def explore_choices(
             bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             bits ^= bits >> np.uint64(31)
-            if count:  # else the stream does not act, and its choice is not read
+            if count:  # else the stream does not act and its choice is ignored
                 number = min(int(np.float64(bits >> np.uint64(11)) * 2.0**-53 * count), count - 1)
                 actions[n, i] = _allowed(masks, n, begin, sizes[i], number)
             begin += sizes[i]
@@ -187,7 +187,7 @@ def explore_allowed(
 ) -> None:
     """Replace each action [N, size], with probability `epsilon`, by a uniformly drawn allowed one.
 
-    One uniform number decides both: given that it is below epsilon, it is uniform there.
+    One uniform number decides both: if it is below epsilon, it is uniform on [0, epsilon).
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -196,7 +196,7 @@ def explore_allowed(
         for i in range(sizes.size):
             total *= _count(masks, n, begin, sizes[i])
             begin += sizes[i]
-        if total == 0:  # the stream does not act, and its choice is not read
+        if total == 0:  # the stream does not act and its choice is ignored
             continue
         rest = min(int(uniforms[n] / epsilon * total), total - 1)
         for i in range(sizes.size - 1, -1, -1):
@@ -218,7 +218,7 @@ def _count(masks: Bools, n: int, begin: int, size: int) -> int:
 
 @njit(cache=True)
 def _allowed(masks: Bools, n: int, begin: int, size: int, number: int) -> int:
-    """Return the allowed possibility of a choice that has this number."""
+    """Return the allowed possibility with this number."""
     if masks.shape[1] == 0:
         return number
     for j in range(size):

@@ -6,7 +6,7 @@ Names follow the time index: an action at t - 1 leads to a reward and a discount
 import torch
 from torch import Tensor
 
-LEAST_LOG = -1e4  # replaces the log-probability of impossible actions where it is multiplied with 0
+LEAST_LOG = -1e4  # replaces log-probabilities of impossible actions before products with 0
 
 
 def huber(error: Tensor, threshold: float) -> Tensor:
@@ -18,7 +18,7 @@ def huber(error: Tensor, threshold: float) -> Tensor:
 
 
 def among_allowed(values: Tensor, allowed: Tensor) -> Tensor:
-    """Set values [K, B, A] to minus infinity where `allowed` forbids them; size 0 allows all."""
+    """Set values [K, B, A] of forbidden actions to minus infinity; size 0 allows all."""
     return values.masked_fill(~allowed, -torch.inf) if allowed.numel() else values
 
 

@@ -1,4 +1,4 @@
-"""Export of a policy's greedy choice as an ONNX graph, for programs without torch."""
+"""Export of a policy's greedy actions as an ONNX graph, for programs without torch."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 OPSET = 18  # the oldest standard operators that torch's exporter writes
 BATCH = "N"  # the batch axis, of any size
-EXAMPLES = 3  # batch size of the trace; torch takes 0 and 1 for constants
-TOLERANCE = 1e-2  # allowed difference between graph and network, relative to the greatest output
+EXAMPLES = 3  # batch size of the trace; torch treats 0 and 1 as constants
+TOLERANCE = 1e-2  # allowed difference between graph and network, relative to the largest output
 _exporting = threading.Lock()  # torch's exporter changes global state and is not thread-safe
 
 
@@ -52,11 +52,11 @@ def onnx_file(
     agent: AgentSpec,
     about: Mapping[str, str],
 ) -> bytes:
-    """Return the content of an ONNX file that chooses actions as the policy does greedily.
+    """Return the content of an ONNX file that chooses the policy's greedy actions.
 
-    Inputs and outputs are those of `_inputs` and `_outputs`, each [N, ...]. `weights` are those of
-    `network.acting` for one policy; `about` is further metadata. Raises UsageError where packages
-    are missing or the network cannot be exported.
+    `_inputs` and `_outputs` define inputs and outputs, each [N, ...]. `weights` are from
+    `network.acting` for one policy; `about` is further metadata. Raises UsageError if packages are
+    missing or the network cannot be exported.
     """
     _check_installed()
     from onnx.helper import set_model_props
@@ -167,7 +167,7 @@ def _metadata(spec: PolicySpec, network: Network, agent: AgentSpec) -> dict[str,
 
 def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[str]) -> ModelProto:
     batch = torch.export.Dim(BATCH)
-    # Gradients are on, whatever the caller's mode is: see `GreedyModule`.
+    # Gradients are on, even if the caller disabled them: see `GreedyModule`.
     with _exporting, _quiet(), torch.inference_mode(False), torch.enable_grad():
         program = torch.onnx.export(
             module,
@@ -186,8 +186,7 @@ def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[st
 def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -> bool:
     """Return whether the graph computes what the module computes, up to rounding.
 
-    Numbers taken out of torch while tracing become constants, so random inputs are run through
-    both.
+    Values that leave torch while tracing become constants, so this runs random inputs through both.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -197,7 +196,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
         with torch.inference_mode():
             expected = module(**{name: torch.tensor(array) for name, array in given.items()})
         found: Any = ReferenceEvaluator(model).run(None, given)
-    except Exception:  # of all kinds, where shapes do not fit
+    except Exception:  # wrong shapes raise many kinds of errors
         return False
     for array, tensor in zip(found[1:], expected[1:], strict=True):
         wanted = tensor.numpy()
@@ -218,7 +217,7 @@ def _rng(example: Tensor, rng: np.random.Generator) -> Array:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence warnings of torch's exporter that address torch's developers."""
+    """Silence warnings of torch's exporter that are meant for torch's developers."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -256,7 +255,7 @@ def _first_cause(error: BaseException) -> str:
 
 
 class GreedyModule(nn.Module):
-    """The greedy policy of one version, with its plain weights, which are computed only once."""
+    """The greedy policy of one version, with plain weights that are computed once."""
 
     def __init__(
         self,
@@ -266,22 +265,22 @@ class GreedyModule(nn.Module):
         shape: tuple[int, ...],
         start: Sequence[int] = (),
     ) -> None:
-        """Copy weights of `network.acting`; `start` is the number of each choice's first action."""
+        """Copy weights of `network.acting`; `start` is the first action number of each choice."""
         super().__init__()
         self._start = tuple(start) if any(start) else ()
         self._network, self._actions, self._shape = network, actions, shape
         self._names = tuple(weights)
         for name, values in weights.items():
-            # Networks compute in place, in compiled code, where nothing asks for a gradient; no
-            # graph can be made of that, so the weights ask for one.
+            # Without gradients, networks compute in place in compiled code, which cannot be
+            # exported. So the weights require gradients.
             place(self, name, values.detach().clone(), values.is_floating_point())
 
     def forward(
         self,
         observation: Tensor,  # [N, *shape], or [N, n_frames, *shape]
-        mask: Tensor | None = None,  # [N, mask_size] bool; None: all are allowed
+        mask: Tensor | None = None,  # [N, mask_size] bool; None: all actions are allowed
         recurrent_state: Tensor | None = None,  # [N, size]
-        starts: Tensor | None = None,  # [N] bool, whether an episode begins
+        starts: Tensor | None = None,  # [N] bool, whether an episode starts
     ) -> tuple[Tensor, ...]:
         """Return actions [N, *action shape], outputs [N, O], and the next recurrent state."""
         tensors: Weights = {**dict(self.named_parameters()), **dict(self.named_buffers())}

@@ -1,6 +1,6 @@
 """Adam for K policies (Kingma and Ba 2015), on the rows of a parameter stack.
 
-On the CPU a step is one compiled loop over each row, elsewhere torch's fused kernel. `torch.optim`
+On the CPU a step is a compiled loop over each row, elsewhere torch's fused kernel. `torch.optim`
 imports a compiler, which would cost each learner most of a second and much memory.
 """
 
@@ -33,9 +33,9 @@ class Adam:
         epsilons: Sequence[float],
     ) -> None:
         self._flat, self._gradients = flat, gradients
-        self.learning_rates = list(learning_rates)  # by row, may be changed between two steps
-        self.epsilons = list(epsilons)  # by row, may be changed between two steps
-        # As the rows of a stack are, with their filling.
+        self.learning_rates = list(learning_rates)  # by row, may change between steps
+        self.epsilons = list(epsilons)  # by row, may change between steps
+        # Padded like the rows of a stack.
         self._mean, self._square = (
             flat.new_zeros(len(flat), flat.stride(0))[:, : flat.shape[1]] for _ in range(2)
         )
@@ -48,7 +48,7 @@ class Adam:
             self._whole = (*arrays, self._steps.numpy())
 
     def step(self, rows: Sequence[int] | None = None) -> None:
-        """Take one step for these rows; None: for every row."""
+        """Take one step for these rows; None: all rows."""
         if self._whole is not None and torch.get_num_threads() == 1:
             chosen = np.arange(len(self._flat)) if rows is None else np.array(rows, np.int64)
             rates, epsilons = np.array(self.learning_rates), np.array(self.epsilons)
@@ -114,7 +114,7 @@ def step(
     epsilons: Array,
     size: int,
 ) -> None:
-    """Take one step for some rows of [K, P], whose first `size` numbers count."""
+    """Take one step for the first `size` numbers of some rows of [K, P]."""
     keep_square = np.float32(BETA_2)
     take, take_square = np.float32(1.0 - BETA_1), np.float32(1.0 - BETA_2)
     for row in rows:

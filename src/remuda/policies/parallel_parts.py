@@ -1,6 +1,6 @@
 """Parallel work on independent parts of an update, in threads of the learner's process.
 
-Results do not depend on the number of threads: they are added up in the order of the parts.
+Results do not depend on the number of threads: they are added in the order of the parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 
 class _Threads:
-    """The thread pool of this process, set up where a role is hosted."""
+    """The thread pool of this process."""
 
     count = 1
     pool: ThreadPoolExecutor | None = None
@@ -28,7 +28,7 @@ class _Threads:
 
 @contextlib.contextmanager
 def parts_at_once(count: int) -> Iterator[None]:
-    """Work on so many parts at the same time in this process."""
+    """Process `count` parts at the same time in this process."""
     before = _Threads.count
     _Threads.count = count
     try:
@@ -55,7 +55,7 @@ def each(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found
 
 def _pool() -> ThreadPoolExecutor:
     if _Threads.pool is None:
-        # A new thread of torch's would use all cores by itself.
+        # By default, torch would use all cores in each thread.
         _Threads.pool = ThreadPoolExecutor(
             _Threads.count, "part", initializer=torch.set_num_threads, initargs=(1,)
         )
@@ -63,7 +63,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Turns:
-    """An order for parallel parts: each waits for those before it, which are at work already."""
+    """An order for parallel parts: each waits for earlier parts, which already run."""
 
     def __init__(self) -> None:
         self._next, self._moved = 0, threading.Condition()

@@ -35,7 +35,7 @@ class ActionSelector(ABC):
         rngs: Sequence[Rng],
         epsilons: Sequence[float],  # exploration rates; 0 takes the best action
         actions: Array,  # [K, N, size], written
-        log_probs: Floats,  # [K, N], written where known
+        log_probs: Floats,  # [K, N], written if known
     ) -> None:
         """Choose actions for K policies of N streams each."""
 
@@ -53,7 +53,7 @@ class ActionSelector(ABC):
 
 
 class EpsilonGreedy(ActionSelector):
-    """The action of the greatest value, or with probability epsilon any allowed one."""
+    """The action with the largest value, or with probability epsilon a random allowed action."""
 
     meaning = "values of all actions"
 
@@ -105,7 +105,7 @@ class EpsilonGreedy(ActionSelector):
 
 
 class Sampled(ActionSelector):
-    """A draw from the network's distribution; its most likely action where the rate is 0."""
+    """A sample from the network's distribution; its most likely action if the rate is 0."""
 
     def __init__(self, actions: Actions) -> None:
         self.actions, self.meaning = actions, actions.meaning
@@ -119,7 +119,7 @@ class Sampled(ActionSelector):
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Draw for every policy whose rate is not 0."""
+        """Sample for every policy whose rate is not 0."""
         draws = [epsilon > 0.0 for epsilon in epsilons]
         if all(draws) or not any(draws):
             drawn = rngs if draws[0] else None
@@ -138,7 +138,7 @@ class Sampled(ActionSelector):
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Draw for streams whose rate is not 0."""
+        """Sample for streams whose rate is not 0."""
         draws = epsilons > 0.0
         if draws.all():
             self.actions.choose(outputs, masks, rng, actions, log_probs)
@@ -159,7 +159,7 @@ def choose_for_all(
     branching: bool,
     actions: Integers,
 ) -> None:
-    """Write the best actions, or where uniforms [K, N] are below `epsilons` [K] random ones."""
+    """Write the best actions, or random ones where uniforms [K, N] are below `epsilons` [K]."""
     for k in range(outputs.shape[0]):
         if branching or sizes.size == 1:
             take_best_choices(outputs[k], masks[k], sizes, actions[k])

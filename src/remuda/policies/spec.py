@@ -1,4 +1,4 @@
-"""`PolicySpec`: all that a process needs to build a policy, as picklable data."""
+"""`PolicySpec`: the picklable data from which a process builds a policy."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class PolicySpec:
     dtype: npt.DTypeLike  # of an observation, as the environment writes it
     actions: Actions
     masked: bool = False  # whether the environment provides action masks
-    scale: Scale = 1.0  # factor of observations, which brings pixels to 0 to 1
+    scale: Scale = 1.0  # factor of observations, which scales pixels to [0, 1]
     parts: tuple[Part, ...] = ()  # parts of an observation in order; empty: a single array
-    layout: str = ""  # `hwc` or `chw`, as the environment declares image axes; empty: undeclared
+    layout: str = ""  # `hwc` or `chw` if the environment declares its image axes
 
     @property
     def observation_size(self) -> int:
@@ -61,7 +61,7 @@ class PolicySpec:
 
     @property
     def specification(self) -> tuple[object, ...]:
-        """Return what policies must have in common to be trained as one stack."""
+        """Return the key of policies that can be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         numbers = config.entry.hyperparameters
         own = config.q_learning.model_dump_json(exclude={"target_every"})
@@ -83,11 +83,11 @@ class PolicySpec:
             )
         return (
             config.algorithm,
-            # Those that are floats are each policy's own, as its hyperparameters are.
+            # Float settings may differ in a stack, like other hyperparameters.
             repr({k: v for k, v in config.settings.items() if f"settings.{k}" not in numbers}),
             config.network.model_dump_json(exclude={"shared"}),
             config.shares_network,
-            # Noise is drawn for a whole stack at once; so that each draws its own, each is alone.
+            # Noise is drawn for a whole stack, so noisy policies are trained separately.
             self.name if config.network.noisy else "",
             config.n_frames,
             config.priority,
@@ -122,7 +122,7 @@ class PolicySpec:
 
     @property
     def pictures(self) -> tuple[ImagePart, ...]:
-        """Return the image parts: of three axes, or of two with pixels; else all of two axes."""
+        """Return the image parts: three axes, or two axes of pixels; if none, all with two axes."""
         from remuda.policies.networks.encoder import Image
         from remuda.policies.networks.encoders import ImagePart
 
@@ -164,7 +164,7 @@ class PolicySpec:
 
 
 def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
-    """Build the algorithm of a stack; for rollouts, `streams` are numpy's, else torch's."""
+    """Build the algorithm of a stack; `streams` are numpy generators for rollouts, else torch's."""
     kind: Any = specs[0].config.entry.load()
     return kind([spec.config for spec in specs], specs[0].network(), streams, device)
 
@@ -187,7 +187,7 @@ def first_weights(spec: PolicySpec, stream: torch.Generator) -> np.ndarray:
 
 
 def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
-    """Raise ContractError where an initial parameter (not a buffer) is not finite."""
+    """Raise ContractError if an initial parameter (not a buffer) is not finite."""
     import torch
 
     from remuda.policies.stack import ParameterStack
@@ -288,7 +288,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         known = found.with_network(spec.memory > 0) if found.waits_for_network else found
     except ValueError as error:
         raise ConfigError(f"policies.{name}: {_first_fault(error)}") from None
-    try:  # of other policies the configuration says it, before the game is known
+    try:  # the configuration checks other policies before the environment is known
         config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", known)
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -1,6 +1,6 @@
 """The parameters of K policies of one layout, as one flat tensor.
 
-`flat` is [K, P]; row k holds all of policy k, contiguous, from the start of a cache line, so that a
+`flat` is [K, P]; row k contains policy k. Rows are contiguous and start at a cache line, so that a
 product does not depend on the row. `parameters` are named views [K, *shape]. Some may be *buffers*:
 published, but not learned by gradients.
 """
@@ -26,7 +26,7 @@ Copy = Callable[[], "ParameterStack"]
 
 
 class ParameterStack:
-    """The parameters of K policies, and if they are trained, their gradients."""
+    """The parameters of K policies and, if trainable, their gradients."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ParameterStack:
             gradients = self.gradients[first:end] if self._trained else None
             part._hold(self.shapes, self.flat[first:end], gradients, self.buffers)
         self._parts[first, end] = part
-        # There are K * K / 2 stretches; the views of the newest 2 K are kept.
+        # Of K * K / 2 possible ranges, the views of the newest 2 K are kept.
         while len(self._parts) > 2 * len(self.flat):
             self._parts.popitem(last=False)
         return part
@@ -82,12 +82,12 @@ class ParameterStack:
     def gradients_of(
         self, loss: Tensor | Sequence[Tensor], errors: Sequence[Tensor] | None = None
     ) -> Sequence[Tensor]:
-        """Return the gradients of the learned parameters, to be passed to `take`."""
+        """Return the gradients of the learned parameters, for `take`."""
         learned = [self.parameters[name] for name in self._learned]
         return torch.autograd.grad(loss, learned, errors)
 
     def take(self, found: Sequence[Tensor], add: bool = False) -> None:
-        """Write gradients to their place, or add them."""
+        """Write or add gradients to `gradients`."""
         for name, gradient in zip(self._learned, found, strict=True):
             if add:
                 self.gradient_views[name].add_(gradient)
@@ -100,7 +100,7 @@ class ParameterStack:
             self.flat[policy].copy_(torch.as_tensor(weights))
 
     def restore(self, policy: int, state: State, name: str) -> None:
-        """Overwrite those of one policy with an entry of a checkpoint; raise CheckpointError."""
+        """Overwrite the parameters of one policy from a checkpoint; raise CheckpointError."""
         self.write(policy, fitting(state, name, np.empty(self.flat.shape[1], np.float32)))
 
     def read(self, policy: int) -> Floats:
@@ -113,17 +113,17 @@ class ParameterStack:
 
 
 class Side:
-    """Some policies of a stack that go through a network together.
+    """Some policies of a stack that pass a network together.
 
     Neighbours are used in place. Others are copied together: call `load` before a pass, and
     `store_gradients` after it.
     """
 
     def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:
-        """Bring together `members`, in ascending order; `copy` returns a stack to copy them to."""
+        """Select `members`, in ascending order; `copy` returns a stack to copy them to."""
         first, end = members[0], members[-1] + 1
         self._stack = stack
-        self.index: slice | Tensor = slice(first, end)  # their place in the stack
+        self.index: slice | Tensor = slice(first, end)  # their rows of the stack
         if end - first == len(members):
             self.part = stack.rows(first, end)
         else:
@@ -148,12 +148,12 @@ def whole_rows(x: Tensor) -> Floats:
 
 
 def layout_checksum(shapes: Shapes) -> int:
-    """Return a number that identifies the layout; published weights carry it."""
+    """Return a checksum of the layout, which published weights carry."""
     return zlib.crc32(repr(list(shapes.items())).encode())
 
 
 def layout_size(shapes: Shapes) -> int:
-    """Return P, the numbers of one policy."""
+    """Return P, the number of values of one policy."""
     return sum(_numel(shape) for shape in shapes.values())
 
 

@@ -1,4 +1,4 @@
-"""PopArt: values are learned normalised by the moments of their targets (van Hasselt et al. 2016).
+"""PopArt: values are normalised by the moments of their targets (van Hasselt et al. 2016).
 
 The moments are buffers of the value head and are published with its weights.
 """
@@ -16,10 +16,10 @@ from remuda.kernels import njit
 from remuda.policies.stack import Parameters, ParameterStack
 from remuda.types import Bools, Floats
 
-# buffers [1, 1]: moments of targets, and the updates counted
+# buffers [1, 1]: moments of targets, and the number of updates
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
-NEWEST = 0.3  # least weight of an update's targets in the moments; the first updates count equally
-LEAST = 1e-4  # least variance
+NEWEST = 0.3  # minimum weight of an update's targets in the moments; first updates weigh equally
+LEAST = 1e-4  # minimum variance
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ValueNormalisation:
 
     means: np.ndarray  # [G, 1] float64
     variances: np.ndarray  # [G, 1]
-    counts: np.ndarray  # [G, 1] updates; 0: outputs mean nothing yet
+    counts: np.ndarray  # [G, 1] updates; 0: outputs are untrained
 
     @classmethod
     def of(cls, stack: ParameterStack, members: Sequence[int]) -> ValueNormalisation:
@@ -42,8 +42,7 @@ class ValueNormalisation:
         """Return the standard deviations [G, 1]; 0 for fresh networks, whose outputs are noise.
 
         Otherwise that noise would enter the first targets by bootstrapping and set the first scale.
-        So `credit_of` values all states of a fresh policy by one number, which its own rewards
-        decide.
+        So `credit_of` uses one value for all states of a fresh policy, computed from its rewards.
         """
         return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 0.0)
 
@@ -58,7 +57,7 @@ class ValueNormalisation:
         return found
 
     def counting(self, targets: Floats, counts: Bools) -> ValueNormalisation:
-        """Return the normalisation after counting targets [G, R] where `counts` [G, R]."""
+        """Return the normalisation after adding the targets [G, R] selected by `counts` [G, R]."""
         means, variances = np.zeros_like(self.means), np.zeros_like(self.means)
         _moments(targets, counts, means[:, 0], variances[:, 0])
         share = np.maximum(1.0 / (self.counts + 1.0), NEWEST)
@@ -78,8 +77,8 @@ class ValueNormalisation:
     ) -> Floats:
         """Write this normalisation and adjust the heads so that values stay the same.
 
-        A fresh network's outputs stay unchanged. `outputs` are [G, R] in the normalisation
-        `before`; returns them in this one.
+        A fresh network's outputs stay unchanged. Converts `outputs` [G, R] from the normalisation
+        `before` to this one.
         """
         fresh = before.counts == 0
         scale = np.where(fresh, 1.0, before.deviations / self.deviations)
@@ -105,7 +104,7 @@ class ValueNormalisation:
 
 
 def real_values(parameters: Parameters, values: Tensor) -> Tensor:
-    """Convert outputs [K, B] to values, with gradients by outputs alone; 0 if fresh."""
+    """Convert outputs [K, B] to values, with gradients only through outputs; 0 if fresh."""
     mean, variance, count = (
         parameters[name].detach()[:, 0] for name in (VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT)
     )

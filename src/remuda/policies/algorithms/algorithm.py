@@ -1,4 +1,4 @@
-"""The base class of algorithms: a private stack of K networks, an optimizer, saved state."""
+"""The base class of algorithms: a private stack of K networks, an optimizer, and saved state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def has_flag(kind: type, flag: str, method: str) -> bool:
-    """Return whether a class sets this flag and no class below overrides the method."""
+    """Return whether a class sets this flag and no subclass overrides the method."""
     for each in kind.__mro__:
         if flag in vars(each):
             return bool(vars(each)[flag])
@@ -36,16 +36,16 @@ def has_flag(kind: type, flag: str, method: str) -> bool:
 
 
 class Algorithm(ABC):
-    """Trains K private networks of one layout; row k depends on policy k's data alone.
+    """An algorithm for K private networks of one layout; row k depends only on policy k's data.
 
     A user's class declares here what the registry (`remuda.algorithms`) declares for built-in ones.
     """
 
     takes: ClassVar[Takes]  # the kind of experience it learns from
-    section: ClassVar[Section]  # the section of `policy` with its settings, beside `settings`
+    section: ClassVar[Section]  # the section of `policy` with its settings, next to `settings`
     masks: ClassVar[bool]  # whether it supports action masks
     samples: ClassVar[bool] = False  # whether it explores by sampling the network's distribution
-    # defaults of its policies that differ: `{"learning_rate": 3e-4}`
+    # different defaults for its policies: `{"learning_rate": 3e-4}`
     preset: ClassVar[Mapping[str, Any]] = {}
     settings: ClassVar[Mapping[str, Any]] = {}  # keys and defaults of `policy.settings`
     # policy settings that it does not read, such as `ppo.clip`
@@ -84,12 +84,12 @@ class Algorithm(ABC):
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
-        """Return what a newborn may take over of `learned`, without states of streams."""
+        """Return the part of `learned` that a newborn may inherit, without states of streams."""
         optimizer = learned["optimizer"]
         return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
 
     def take_over(self, policy: int, training: TrainingState) -> None:
-        """Continue training from another policy's training state, whose weights are loaded."""
+        """Continue from the training state of another policy, whose weights are already loaded."""
         self.optimizer.restore(policy, {**training.vectors, STEPS: training.numbers[STEPS]})
 
     def begin(
@@ -99,7 +99,7 @@ class Algorithm(ABC):
         config: PolicyConfig,
         training: TrainingState | None = None,
     ) -> None:
-        """Start another policy in a policy's place, from weights [P]; updates keep counting."""
+        """Start a new policy in this slot from weights [P]; the update counter continues."""
         self.load(policy, weights, self.updates[policy])
         self.forget(policy)
         self.configure(policy, config)
@@ -117,7 +117,7 @@ class Algorithm(ABC):
         self.configs[policy] = config
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Load weights [P] and the number of updates that led to them."""
+        """Load weights [P] and their number of updates."""
         self.online.write(policy, weights)
         self.updates[policy] = updates
 
@@ -128,7 +128,7 @@ class Algorithm(ABC):
     def is_finite(self, policy: int, before: Floats | None = None) -> bool:
         """Return whether every weight is finite, or unchanged since `before` [P].
 
-        The second is for constant buffers, such as a mask of minus infinity.
+        Unchanged values may be constant buffers, such as a mask of minus infinity.
         """
         weights = self.online.flat[policy].detach()
         if weights.device.type == "cpu":
@@ -144,11 +144,11 @@ class Algorithm(ABC):
 
     @abstractmethod
     def state(self, policy: int) -> State:
-        """Return all that a successor needs to continue exactly: `learned` and the random state."""
+        """Return the state to continue exactly: `learned` and the random state."""
 
     @abstractmethod
     def restore(self, policy: int, state: State) -> None:
-        """Restore what `state` returned; raise CheckpointError where the network differs."""
+        """Restore what `state` returned; raise CheckpointError if the network differs."""
 
     def learned(self, policy: int) -> State:
         return {
@@ -164,7 +164,7 @@ class Algorithm(ABC):
         self.optimizer.restore(policy, branch(state, "optimizer"))
 
     def clip_gradients(self, gradients: Tensor, members: slice | Tensor) -> Tensor:
-        """Scale gradients [G, P] down to each policy's largest norm; return old norms [G, 1]."""
+        """Scale gradients [G, P] down to each policy's maximum norm; return old norms [G, 1]."""
         if gradients.device.type == "cpu" and torch.get_num_threads() == 1:
             limits = self._max_grad_norm[members].numpy()
             norms: Floats = np.empty_like(limits)
@@ -178,7 +178,7 @@ class Algorithm(ABC):
 
 @njit(**FAST)
 def are_finite(numbers: Floats) -> bool:
-    """Return whether all numbers are finite: others turn the sum of zeros into NaN."""
+    """Return whether all numbers are finite: others make the sum of their products with 0 NaN."""
     total = np.float32(0.0)
     for i in range(numbers.size):
         total += numbers[i] * np.float32(0.0)
@@ -187,7 +187,7 @@ def are_finite(numbers: Floats) -> bool:
 
 @njit(**FAST)
 def clip(gradients: Floats, size: int, limits: Floats, norms: Floats) -> None:
-    """Scale rows, of which `size` numbers count, to norms of at most `limits` [G, 1]."""
+    """Scale the first `size` numbers of rows to norms of at most `limits` [G, 1]."""
     for k in range(gradients.shape[0]):
         row, total = gradients[k], np.float32(0.0)
         for i in range(size):
@@ -195,6 +195,6 @@ def clip(gradients: Floats, size: int, limits: Floats, norms: Floats) -> None:
         norm = np.sqrt(total)
         norms[k, 0] = norm
         factor = limits[k, 0] / (norm + np.float32(1e-6))
-        if not factor >= np.float32(1.0):  # what is no number is seen in the weights
+        if not factor >= np.float32(1.0):  # NaN is detected in the weights
             for i in range(size):
                 row[i] *= factor

@@ -1,4 +1,4 @@
-"""The loss of a minibatch and its gradient by torch, for every network, action and device."""
+"""The loss of a minibatch and its gradient by torch, for all networks, actions and devices."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from remuda.types import Floats, Integers
 
 @dataclass(frozen=True)
 class Minibatch:
-    """The inputs of a loss: G policies, B rows of each; all [G, B] unless noted."""
+    """The inputs of a loss for B rows of G policies; all [G, B] unless noted."""
 
     log_probs: Tensor
-    """Log-probabilities of the taken actions; gradients flow through the first three."""
+    """Log-probabilities of the taken actions; gradients flow through the first three fields."""
     entropies: Tensor  # entropies of the distributions, in nats
     values: Tensor  # state values
     old_log_probs: Tensor  # log-probabilities before the update
@@ -40,17 +40,17 @@ class Minibatch:
     targets: Tensor  # targets of the values
     clip: Tensor  # [G, 1]: `ppo.clip`
     value_clip: Tensor  # [G, 1]: `ppo.value_clip`; infinite: no clipping
-    settings: Mapping[str, Tensor]  # named `policy.settings`, [G, 1] each
+    settings: Mapping[str, Tensor]  # `policy.settings` by key, [G, 1] each
 
 
 PIECE, LEAST, MOST = 200e6, 64, 512
-"""Multiplications, and bounds of rows, of a piece that is differentiated at once by convolutions.
+"""Multiplications and minimum and maximum rows of a piece that convolutions differentiate at once.
 
-More activations would not stay in the cache, and threads would have nothing to share; each piece
-costs some calls. The size does not depend on other policies or threads, because sums in other
-pieces differ in their last bits.
+Activations of larger pieces would not stay in the cache and leave no work for other threads; each
+piece costs some calls. The size does not depend on other policies or threads, because sums over
+other pieces differ in their last bits.
 """
-ROWS = 1024  # rows of a policy that are best evaluated together, without convolutions
+ROWS = 1024  # best number of rows of a policy per evaluation, without convolutions
 
 # returns the losses of policy and value for each row
 Losses = Callable[[Minibatch], tuple[Tensor, Tensor]]
@@ -67,7 +67,7 @@ class Autograd:
         losses: Losses,
         settings: Mapping[str, Tensor] | None = None,  # the user's, [G, 1] each
         anchor: ParameterStack | None = None,  # parameters of anchor policies
-        normalises: bool = False,  # advantages, by policy and minibatch
+        normalises: bool = False,  # normalise advantages by policy and minibatch
         objective: Objective | None = None,  # computes `losses` by kernels
     ) -> None:
         self._network, self._part, self._anchor = network, part, anchor
@@ -79,7 +79,7 @@ class Autograd:
         self._piece = None  # rows that are differentiated together; None: all
         if encoder is not None and encoder.work:
             self._piece = int(np.clip(PIECE / encoder.work, LEAST, MOST))
-        self.rows_at_once = self._piece or ROWS  # rows of a policy that are best evaluated together
+        self.rows_at_once = self._piece or ROWS  # best number of rows of a policy per evaluation
 
     def evaluate(
         self,
@@ -94,7 +94,7 @@ class Autograd:
         network, parameters = self._network, self._part.parameters
 
         def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
-            with torch.no_grad():  # in whichever thread
+            with torch.no_grad():  # the setting is per thread
                 inputs = network.prepare(parameters, pick.of(observations))
                 return pick, *network.policy_and_value(parameters, inputs, pick.memory)
 
@@ -137,7 +137,7 @@ class Autograd:
         )
         log_prox = pick.of(batch.log_prox)
         if valid is not None:
-            # Rows that fill up have a ratio of 1: the gradient of an infinite one is no number.
+            # Padding rows get a ratio of 1: the gradient of an infinite ratio is NaN.
             log_pi = torch.where(valid > 0, log_pi, log_prox)
         surrogates, errors = self._losses(
             Minibatch(
@@ -171,9 +171,9 @@ class Autograd:
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
-        """Do as `step`: torch differentiates the network, and kernels what follows it.
+        """Do as `step`: torch differentiates the network, kernels the loss.
 
-        Rows go through in pieces that stay in the cache; gradients are added up in their order.
+        Rows are processed in pieces that stay in the cache; gradients are added in their order.
         """
         network, part = self._network, self._part
         minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
@@ -185,7 +185,7 @@ class Autograd:
             with turns.failing(number):
                 inputs = network.prepare(part.parameters, piece.of(batch.observations))
                 outputs = network.policy_and_value(part.parameters, inputs, piece.memory)
-                with turns.of(number):  # what it adds up is added up in one order
+                with turns.of(number):  # sums are added in a fixed order
                     errors = self._differentiated(minibatch, piece, *outputs)
                 return part.gradients_of(outputs, errors)
 
@@ -228,7 +228,7 @@ class Autograd:
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _joined(self, outputs: Tensor, values: Tensor, order: Integers | None) -> Floats:
-        """Return logits or means, then the value, [G, B, L + 1], in this order of rows."""
+        """Return logits or means, then the value: [G, B, L + 1], in this order of rows."""
         logits = self._network.actions.num_logits
         joined: Floats = torch.cat((outputs[..., :logits], values.unsqueeze(-1)), -1).numpy()
         return joined if order is None else np.take_along_axis(joined, order[..., None], 1)

@@ -1,4 +1,4 @@
-"""Double DQN for K policies, and the base of all learners of action values."""
+"""Double DQN for K policies, and the base class of value-based algorithms."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-# methods that kernels replace, unless a subclass overrides them
+# methods that kernels replace unless a subclass overrides them
 IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken")
 
 
 class DQN(TransitionAlgorithm):
-    """Q-learning (Mnih et al. 2015); with `double`, separate networks choose and value actions.
+    """Q-learning (Mnih et al. 2015); with `double`, separate networks select and evaluate actions.
 
     With a recurrent network it learns from whole segments, as R2D2 (Kapturowski et al. 2019), from
     the actor's stored state, with targets n steps later in the segment. Rewards are not rescaled.
@@ -69,7 +69,7 @@ class DQN(TransitionAlgorithm):
     def _differentiate(
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Use kernels where they support network and loss."""
+        """Use kernels if they support network and loss."""
         if isinstance(batch, TransitionSequences) or not self.is_fused:
             return super()._differentiate(batch, part)
         metrics = self._fused_step(batch, part)
@@ -100,7 +100,7 @@ class DQN(TransitionAlgorithm):
     def _at_tm1(
         self, batch: Transitions | TransitionSequences, weights: Weights
     ) -> tuple[Weights, Tensor]:
-        """Return the weights and their features of every s_tm1: [G, B, F]."""
+        """Return the weights and the features [G, B, F] of every s_tm1."""
         if isinstance(batch, TransitionSequences):
             return weights, batch.at_tm1(batch.features(self.network, weights))
         return weights, self.network.features(weights, batch.s_tm1)
@@ -108,7 +108,7 @@ class DQN(TransitionAlgorithm):
     def _at_t(
         self, batch: Transitions | TransitionSequences, weights: Weights
     ) -> tuple[Weights, Tensor]:
-        """Return the weights and their features of every s_t: [G, B, F]."""
+        """Return the weights and the features [G, B, F] of every s_t."""
         if isinstance(batch, TransitionSequences):
             return weights, batch.at_t(batch.features(self.network, weights))
         return weights, self.network.features(weights, batch.s_t)

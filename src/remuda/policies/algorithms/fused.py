@@ -1,7 +1,8 @@
-"""PPO's gradient for multi-layer perceptrons on the CPU, by our own kernels.
+"""PPO's gradient for multi-layer perceptrons on the CPU, by compiled kernels.
 
-It equals that of `autograd.py`, at about twice the speed on one core: a minibatch goes through all
-layers in pieces that stay in the cache, and one loop follows the last hidden layer.
+It equals the gradient of `autograd.py` at about twice the speed on one core. A minibatch passes all
+layers in pieces that stay in the cache, and one loop computes everything after the last hidden
+layer.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from remuda.policies.networks.products import add_products, multiply
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
-PIECE = 5 << 20  # bytes of a piece: smaller is more calls, larger leaves the cache
-LEAST_ROWS, MOST_ROWS = 256, 3072  # rows that go through all layers together
+PIECE = 5 << 20  # bytes of a piece: smaller pieces cost more calls, larger ones leave the cache
+LEAST_ROWS, MOST_ROWS = 256, 3072  # rows that pass all layers together
 HEADS = ("policy", "value")
 
 
 @dataclass
 class _Head:
-    """The outputs that come from one tower, side by side."""
+    """The outputs of one tower, side by side."""
 
     weight: Tensor  # [K, features, outputs]
     bias: Tensor  # [K, 1, outputs]
@@ -45,7 +46,7 @@ class _Head:
 
 
 class Workspace:
-    """The memory of a piece, one array for each layer: all policies use it, one after another."""
+    """The memory of a piece, with an array for each layer; policies use it one after another."""
 
     def __init__(self, network: ActorCritic) -> None:
         widths = [
@@ -53,7 +54,7 @@ class Workspace:
         ]
         outputs = network.actions.num_logits + 1
         numbers = network.num_inputs + 2 * sum(map(sum, widths)) + outputs
-        # rows that go through all layers together
+        # rows that pass all layers together
         self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
 
         def rows_of(width: int) -> Tensor:
@@ -64,7 +65,7 @@ class Workspace:
         self.errors = [[rows_of(width) for width in tower] for tower in widths]
 
     def piece_of(self, array: Tensor, policies: int, rows: int) -> Tensor:
-        """Return the beginning of an array as so many rows of so many policies."""
+        """Return the beginning of an array as `rows` rows of each of `policies` policies."""
         width = array.numel() // self.rows
         return array[: policies * rows * width].view(policies, rows, width)
 
@@ -78,7 +79,7 @@ class _Tower:
     weight_gradients: list[Tensor]
     bias_gradients: list[Tensor]  # [G, 1, F] each
     hidden: list[Tensor]
-    errors: list[Tensor]  # gradients by pre-activations
+    errors: list[Tensor]  # gradients with respect to pre-activations
 
 
 @dataclass
@@ -92,7 +93,7 @@ class _Piece:
 
 @dataclass
 class _Cut:
-    """Rows of a pick that go through all layers together."""
+    """Rows of a pick that pass all layers together."""
 
     first: int
     end: int  # range of policies of the pick
@@ -116,7 +117,7 @@ class Fused:
     ) -> None:
         self._network, self._part, self._workspace = network, part, workspace
         self._objective = Objective(network.actions, costs, normalises)
-        self.rows_at_once = workspace.rows  # rows of a policy that are best evaluated together
+        self.rows_at_once = workspace.rows  # best number of rows of a policy per evaluation
         self._kind = TANH if network.config.activation == "tanh" else RELU
         self._views = {name: view.detach() for name, view in part.parameters.items()}
         self._gradients = part.gradient_views
@@ -177,7 +178,7 @@ class Fused:
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _heads(self) -> list[_Head]:
-        """Return the heads of each tower; a shared tower has both, as one product."""
+        """Return the heads of each tower; a shared tower has both heads as one product."""
         names = [HEADS] if len(self._network.towers) == 1 else [(name,) for name in HEADS]
         heads, first = [], 0
         for own in names:
@@ -228,7 +229,7 @@ class Fused:
         return piece
 
     def _backward(self, tower: _Tower, inputs: Tensor, turned: list[Tensor]) -> None:
-        """Backpropagate from the last activations' errors to the gradients of all hidden layers."""
+        """Backpropagate the last activations' errors to the gradients of all hidden layers."""
         for i in range(len(tower.hidden) - 1, -1, -1):
             errors = tower.errors[i]
             sums: Floats = np.empty((len(errors), errors.shape[2]), np.float32)
@@ -268,7 +269,7 @@ class Fused:
 
 
 def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
-    """Yield pieces of at most so many rows, of similar size: each piece costs some calls."""
+    """Yield pieces of at most `most` rows and similar size, since each piece costs some calls."""
     policies, longest = pick.rows.shape
     if policies * longest <= most:
         yield _Cut(0, policies, RowsOf(pick.members, pick.rows, pick.counts))

@@ -1,4 +1,4 @@
-"""The loss of implicit quantile networks and its gradient, in one compiled step, as `iqn.py`."""
+"""The loss of `iqn.py` and its gradient, in one compiled step."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from remuda.types import Array, Floats, Integers
 
 
 class Offsets(NamedTuple):
-    """Start of each array in the scratch, for the rows of a chunk; F is the width of features."""
+    """Start of each array in the scratch, for the rows of a chunk; F is the feature width."""
 
     basis: int  # [rows, cosines] cosines of quantiles
     products: int  # [rows, F] features times embeddings
-    by_products: int  # [rows, F] their errors
+    by_products: int  # [rows, F] errors of the products
     midpoints: int  # [N, F] embeddings of the fixed quantile midpoints
     select: int  # [samples, A] action values
     mean: int  # [samples, units] mean over quantiles of the last hidden layer
     z_t: int  # [rows, A] values of s_t by quantile
     z_tm1: int  # [rows, A] values of s_tm1 by quantile
-    by_z: int  # [rows, A] their errors
+    by_z: int  # [rows, A] errors of z_tm1
 
 
 class Layers(NamedTuple):
@@ -51,11 +51,11 @@ class Layers(NamedTuple):
 
     state: Integers  # the first layer, of the observation
     quantile: Integers  # the layer of the quantiles' cosines
-    hidden: Integers  # the layers of the product of both
+    hidden: Integers  # the layers after the product of both
 
 
 class Layout(NamedTuple):
-    """A network's layers, and where its arrays are in the scratch."""
+    """A network's layers, and the offsets of its arrays in the scratch."""
 
     layers: Layers
     head: Head
@@ -131,8 +131,8 @@ def step_iqn(
     target: Floats,  # [G, P]
     gradients: Floats,  # [G, P], written
     batch: BatchArrays,
-    quantiles: Floats,  # [G, 2, B, N] to value s_t and s_tm1
-    midpoints: Floats,  # [N] to choose actions
+    quantiles: Floats,  # [G, 2, B, N] for s_t and s_tm1
+    midpoints: Floats,  # [N] for action selection
     most: int,  # samples of a chunk
     scratch: Floats,
     metrics: Floats,  # [3, G, B], written: loss, mean value, mean error
@@ -182,7 +182,7 @@ def step_iqn(
 def embed(
     quantile: Integers, row: Floats, taus: Floats, basis: int, scratch: Floats, out: Floats
 ) -> None:
-    """Write embeddings [rows, F] of quantiles [rows], and their cosines to `basis`."""
+    """Write embeddings [rows, F] of quantiles [rows] to `out`, and their cosines to `basis`."""
     cosines = flat.part(scratch, basis, taus.size, quantile[0, flat.INPUTS])
     write_cosines(taus, cosines)
     flat.linear(cosines, row, quantile[0, flat.WEIGHT], quantile[0, flat.BIAS], out)
@@ -210,7 +210,7 @@ def back(
     scratch: Floats,
     fresh: bool,
 ) -> None:
-    """Backpropagate from the errors of the quantile values to the gradients of all layers."""
+    """Backpropagate the errors of the quantile values to the gradients of all layers."""
     layers, head, offsets, kind = layout
     hidden, rows, width = layers.hidden, activated.shape[0], layers.state[0, flat.OUTPUTS]
     by_z = flat.part(scratch, offsets.by_z, rows, head.actions)
@@ -243,11 +243,11 @@ SERIES = tuple(
 
 @njit(**STRICT)
 def write_cosines(quantiles: Floats, out: Floats) -> None:
-    """Write cos(pi i tau) for quantiles tau [rows] in (0, 1) and i from 0 on: [rows, cosines]."""
+    """Write cos(pi i tau), [rows, cosines], for quantiles tau [rows] in (0, 1) and i = 0, 1, ..."""
     for r in range(quantiles.size):
         tau = np.float64(quantiles[r])
         for i in range(out.shape[1]):
-            turns = tau * np.float64(i)  # half ones
+            turns = tau * np.float64(i)  # in half turns
             turns -= 2.0 * np.floor(0.5 * turns + 0.5)
             x = np.float32(0.5 - abs(turns))  # cos(pi t) = sin(pi (1/2 - |t|))
             u = x * x
@@ -267,7 +267,7 @@ def take_apart(
     by_features: Floats,
     by_embedded: Floats,
 ) -> None:
-    """Turn errors of products into those of features [b, F] and of embeddings before ReLU."""
+    """Convert errors of products to errors of features [b, F] and of embeddings before ReLU."""
     batch, zero = features.shape[0], np.float32(0.0)
     count = embedded.shape[0] // batch
     for b in range(batch):
@@ -286,7 +286,7 @@ def differentiate_quantiles(
     k: int,  # the policy
     first: int,  # sample of the chunk
     z_t: Floats,  # [b * N, A] values by the target network
-    select: Floats,  # [b, A] to choose actions by
+    select: Floats,  # [b, A] values to select actions by
     z_tm1: Floats,  # [b * N, A] values by the online network
     quantiles: Floats,  # [B, N] of `z_tm1`
     batch: BatchArrays,
@@ -295,7 +295,7 @@ def differentiate_quantiles(
     metrics: Floats,  # as in `step_iqn`
     means: Array,
 ) -> None:
-    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient by values."""
+    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient by the values."""
     samples, count = quantiles.shape
     zero, one, half = np.float32(0.0), np.float32(1.0), np.float32(0.5)
     each = np.float32(1.0 / count)

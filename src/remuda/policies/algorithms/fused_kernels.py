@@ -1,7 +1,6 @@
-"""Kernels of PPO's gradient, from the heads' outputs to their errors: discrete, then continuous.
+"""Kernels of PPO's gradient, from the heads' outputs to their errors, for both action types.
 
-Rows are processed in blocks, each quantity in its own array, so that all loops run over rows and
-are vectorised.
+Rows are processed in blocks with an array for each quantity, so that all loops are vectorised.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ PLAIN = np.float32(HALF_LOG_TWO_PI)
 
 
 class RowsOf(NamedTuple):
-    """The rows of a batch that outputs belong to."""
+    """The batch rows of network outputs."""
 
     members: Integers  # [G] policies of the batch
     rows: Integers  # [G, B] their rows
-    counts: Integers  # [G] rows that count, the first ones; the others are padding
+    counts: Integers  # [G] valid rows, the first ones; the others are padding
 
 
 class Terms(NamedTuple):
-    """The terms of a minibatch's loss, for K policies of a batch and G that are trained."""
+    """The terms of a minibatch's loss, for K policies of a batch and G trained policies."""
 
     log_prox: Floats  # [K, R]
     weights: Floats  # [K, R]
@@ -40,7 +39,7 @@ class Terms(NamedTuple):
     standard: Floats  # [G, 2] result of `standardise`
     values_before: Floats  # [K, R]
     targets: Floats  # [K, R]
-    clip: Floats  # [G, 1], as all costs
+    clip: Floats  # [G, 1], like all costs
     value_cost: Floats
     value_clip: Floats
     entropy_cost: Floats
@@ -71,7 +70,7 @@ def softmax(
     """Write probabilities and log-probabilities [choices, BLOCK], and entropies [BLOCK].
 
     `allowed` is 1 or 0 for each logit, or empty to allow all. Log-probabilities of masked logits
-    mean nothing.
+    are meaningless.
     """
     choices = logits.shape[0]
     top, total = np.empty(BLOCK, np.float32), np.zeros(BLOCK, np.float32)
@@ -84,7 +83,7 @@ def softmax(
     for j in range(choices):
         for i in range(count):
             below = logits[j, i] - top[i]
-            # A network may say minus infinity; 0 times that would be no number.
+            # A network may return minus infinity, and 0 times infinity is NaN.
             log_pi[j, i] = FORBIDDEN if below < FORBIDDEN else below
             pi[j, i] = exp(log_pi[j, i])
         if allowed.shape[0]:
@@ -137,7 +136,7 @@ def evaluate(
     log_probs: Floats,
     values: Floats,
 ) -> None:
-    """Write log-probabilities of the actions and values of the rows of each policy."""
+    """Write the rows' values and log-probabilities of the actions, for each policy."""
     num_logits = outputs.shape[2] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
     pi, log_pi = np.empty_like(logits), np.empty_like(logits)
@@ -164,7 +163,7 @@ def evaluate(
 
 @njit(**STRICT)
 def standardise(advantages: Floats, picked: RowsOf, out: Floats) -> None:
-    """Write mean and inverse deviation (0 if there is none) of each policy's advantages."""
+    """Write mean and inverse deviation (0 if all are equal) of each policy's advantages."""
     for k in range(picked.rows.shape[0]):
         own, rows, count = advantages[picked.members[k]], picked.rows[k], picked.counts[k]
         mean, square = 0.0, 0.0
@@ -180,7 +179,7 @@ def standardise(advantages: Floats, picked: RowsOf, out: Floats) -> None:
 
 # rows of the work array: computed per row of the minibatch
 LOG_RATIO, RATIO, LEAST, BY_CHANCE, LOSS, SLOPE = range(6)
-# rows of the work array: looked up per row of the minibatch
+# rows of the work array: copied per row of the minibatch
 LOG_PROX, WEIGHT, ADVANTAGE, VALUE, TARGET = range(6, 11)
 WORKED = 11
 
@@ -188,14 +187,14 @@ WORKED = 11
 @njit(**STRICT)
 def differentiate(
     outputs: Floats,  # [G, B, num_logits + 1] logits, then the value
-    picked: RowsOf,  # errors of rows that do not count are 0
+    picked: RowsOf,  # errors of padding rows are 0
     actions: Integers,
     masks: Bools,
     sizes: Integers,
     terms: Terms,
     means: Array,  # [len(Means), G], added to
 ) -> None:
-    """Compute the loss from the heads' outputs and overwrite these by their errors."""
+    """Compute the loss from the heads' outputs and overwrite the outputs with their errors."""
     num_logits = outputs.shape[2] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
     pi, log_pi = np.empty_like(logits), np.empty_like(logits)
@@ -232,7 +231,7 @@ def differentiate(
 
 @njit(**STRICT)
 def of_block(x: Floats, rows: Integers, values: Floats, terms: Terms, k: int, who: int) -> None:
-    """Compute the losses of a block of rows of policy `k`, which is `who` in the batch."""
+    """Compute the losses of a block of rows of policy `k`, which has index `who` in the batch."""
     look_up(terms.log_prox[who], rows, x[LOG_PROX])
     look_up(terms.weights[who], rows, x[WEIGHT])
     look_up(terms.advantages[who], rows, x[ADVANTAGE])
@@ -245,7 +244,7 @@ def of_block(x: Floats, rows: Integers, values: Floats, terms: Terms, k: int, wh
 
 @njit(**STRICT)
 def look_up(numbers: Floats, rows: Integers, out: Floats) -> None:
-    """Gather numbers of rows."""
+    """Gather the numbers of these rows."""
     for i in range(rows.size):
         out[i] = numbers[rows[i]]
 
@@ -289,13 +288,13 @@ def of_policy(
         gain, other = ratio * advantage, bounded * advantage
         least = other if other < gain else gain
         x[LEAST, i] = x[WEIGHT, i] * least
-        # NaN is not greater, and stays NaN.
+        # The comparison is false for NaN, so that NaN stays.
         x[BY_CHANCE, i] = ZERO if gain > least else -x[WEIGHT, i] * gain
 
 
 @njit(**STRICT)
 def of_value(x: Floats, values: Floats, count: int, limit: np.float32, cost: np.float32) -> None:
-    """Compute the clipped value loss of each row, and its gradient times its cost."""
+    """Compute the clipped value loss of each row, and its gradient times the cost."""
     for i in range(count):
         error, moved = values[i] - x[TARGET, i], values[i] - x[VALUE, i]
         near = -limit if moved < -limit else moved
@@ -316,7 +315,7 @@ def by_logits(
     part: np.float32,
     entropy_cost: np.float32,
 ) -> None:
-    """Turn probabilities into errors of the logits, except for the taken action's part."""
+    """Convert probabilities to errors of the logits, without the taken action's part."""
     for j in range(pi.shape[0]):
         for i in range(count):
             spread = entropy_cost * (log_pi[j, i] + entropy[i])
@@ -355,7 +354,7 @@ def standard_scores(
     z: Floats,  # [A, BLOCK], written
     chance: Floats,  # [BLOCK], written
 ) -> None:
-    """Write standard scores and log-probabilities of actions."""
+    """Write z-scores and log-probabilities of actions."""
     size = log_scales.size
     for i in range(count):
         chance[i] = ZERO
@@ -378,7 +377,7 @@ def evaluate_normal(
     log_probs: Floats,
     values: Floats,
 ) -> None:
-    """Write log-probabilities of the actions and values of the rows of each policy."""
+    """Do as `evaluate`, for continuous actions."""
     size = log_scales.shape[1]
     z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
@@ -413,7 +412,7 @@ def differentiate_normal(
         entropy = ZERO
         for j in range(size):
             entropy += log_scales[k, j] + HALF + PLAIN
-            # Of the entropy, which is that of each row.
+            # The entropy, equal for each row.
             by_scales[k, j] -= part * np.float32(picked.counts[k]) * terms.entropy_cost[k, 0]
         for first in range(0, picked.counts[k], BLOCK):
             count = min(BLOCK, picked.counts[k] - first)

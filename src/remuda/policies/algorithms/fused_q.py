@@ -1,6 +1,6 @@
 """The loss of Q-learning and its gradient for multi-layer perceptrons, in one compiled step.
 
-It equals that of `dqn.py`. In small batches torch's calls cost several times the arithmetic.
+It equals the loss of `dqn.py`. In small batches torch's calls cost several times the arithmetic.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def arrays_of(batch: Transitions) -> BatchArrays:
 
 
 def by_kernels(network: QNetwork, device: torch.device) -> bool:
-    """Return whether steps can be compiled: no encoder, memory, noise, branches or threads."""
+    """Return whether steps can be compiled: without encoder, memory, noise, branches, threads."""
     return (
         network.encoder is None
         and not network.memory
@@ -193,7 +193,7 @@ def step_q(
 
 @njit(**STRICT)
 def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> None:
-    """Write the plain heads of two rows, and the transposed weight of the first."""
+    """Write the folded heads of two rows, and the transposed weight of the first."""
     size = head.width * head.actions
     for row, at in ((online, head.folded), (target, head.target)):
         room = scratch[at : at + size + head.actions]
@@ -204,14 +204,14 @@ def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> N
 
 @njit(**STRICT)
 def unfold_gradients(head: Head, scratch: Floats, gradients: Floats) -> None:
-    """Write a head's gradients to their row, from those of the plain head."""
+    """Write a head's gradients to their row, from the gradients of the folded head."""
     by_head = scratch[head.gradients : head.gradients + (head.width + 1) * head.actions]
     flat.unfold_head(by_head, head.width, head.actions, head.dueling, gradients, head.at)
 
 
 @njit(**STRICT)
 def best_of(select: Floats, allowed: Bools) -> int:
-    """Return the first argmax of values [A] among those allowed; NaN is the greatest."""
+    """Return the first argmax of the allowed values [A]; NaN counts as the largest."""
     best = -1
     for j in range(select.size):
         if allowed.size and not allowed[j]:
@@ -228,7 +228,7 @@ def differentiate_q(
     k: int,  # the policy
     first: int,  # sample of the chunk
     q_t: Floats,  # [b, A] values by the target network
-    select: Floats,  # [b, A] to choose actions by
+    select: Floats,  # [b, A] values to select actions by
     q_tm1: Floats,  # [b, A] values by the online network
     batch: BatchArrays,
     huber: np.float32,
@@ -236,7 +236,7 @@ def differentiate_q(
     metrics: Floats,  # as in `step_q`
     means: Array,
 ) -> None:
-    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient by values."""
+    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient by the values."""
     samples = batch.a_tm1.shape[1]
     share = np.float32(1.0 / samples)
     for i in range(q_t.shape[0]):

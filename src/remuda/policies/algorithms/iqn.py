@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class IQN(DQN):
-    """Learns the return distribution by its quantiles; acts on the mean."""
+    """Q-learning of the return distribution by its quantiles; acts on the mean."""
 
     section: ClassVar[Section] = "iqn"
     recurrent, branching = True, True
@@ -47,7 +47,7 @@ class IQN(DQN):
         )
 
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
-        """Return each sample's loss [end - first, B], and its action's values by quantile."""
+        """Return each sample's loss [G, B], and its action's values by quantile."""
         network = self.network
         with torch.no_grad():
             chooser = part.online if self.config.iqn.double else part.target
@@ -66,7 +66,7 @@ class IQN(DQN):
         losses = quantile_loss(taken, quantiles, targets, self.config.iqn.huber)
         if not batch.weights.numel():
             return Loss(losses, taken)
-        # Of all pairs of quantiles.
+        # The mean over all pairs of quantiles.
         errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
         return Loss(losses, taken, errors)
 
@@ -75,7 +75,7 @@ class IQN(DQN):
         return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
 
     def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
-        """Step by kernels; quantiles are drawn in the order of `loss`."""
+        """Take a step by kernels; quantiles are drawn in the order of `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
         for values, rng in zip(quantiles, self._rngs[part.first : part.end], strict=True):
@@ -87,9 +87,10 @@ class IQN(DQN):
         return FusedIQN(self.network, self.config.iqn)
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
-        """Draw quantiles [end - first, B, N], for each policy from its own generator.
+        """Draw quantiles [G, B, N], for each policy from its own generator.
 
-        Sequences get as many as the longest, so that a policy's do not depend on its neighbours.
+        Each sequence draws for the longest possible length, so that a policy's quantiles do not
+        depend on its neighbours.
         """
         count = self.config.iqn.quantiles
         shape: tuple[int, ...] = (batch.a_tm1.shape[1], count)

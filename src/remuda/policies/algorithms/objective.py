@@ -1,6 +1,6 @@
 """The prepared rollout, and PPO's objective for rows of network outputs, by compiled kernels.
 
-`outputs` [G, B, L + 1] are always the policy head's, then the value.
+`outputs` [G, B, L + 1] are always those of the policy head, then the value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RolloutBatch:
     actions: Tensor
     masks: Tensor | None
     log_prox: Tensor  # log-probabilities of the actions under the policy before the update
-    weights: Tensor  # importance weights: that policy's probability over the acting policy's
+    weights: Tensor  # importance weights: probability before the update over the acting policy's
     advantages: Tensor
     values: Tensor  # values before the update
     targets: Tensor
@@ -51,19 +51,19 @@ class LossCosts(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Metrics of a pass, each [G]: means over the rows that count."""
+    """Metrics of a pass, each [G]: means over the valid rows."""
 
     loss: Tensor  # total loss
     policy_loss: Tensor  # policy part: PPO's negative clipped objective
     value_loss: Tensor  # value part: half the squared error in PPO
     entropy: Tensor  # in nats
-    kl: Tensor  # divergence of the policy since the update began, in nats
+    kl: Tensor  # divergence of the policy since the start of the update, in nats
     clipped: Tensor  # share of rows with a clipped probability ratio
 
 
 @dataclass(frozen=True)
 class RolloutMetrics:
-    """Metrics of an update by policy, each [G]; means are over its own minibatches."""
+    """Metrics of an update by policy, each [G]; means are over the policy's minibatches."""
 
     loss: Floats  # total loss
     policy_loss: Floats  # negative clipped objective
@@ -76,12 +76,12 @@ class RolloutMetrics:
     effective: Floats  # effective sample size as a share of the steps
     samples: Integers  # steps trained on, counted each time
     steps: Integers  # steps trained on, counted once
-    others: Integers  # steps of the rollout that other policies of its group chose
-    others_weight: Floats  # their total weight, where a fresh step weighs 1
+    others: Integers  # steps of the rollout by other policies of its group
+    others_weight: Floats  # total weight of those steps; a fresh step weighs 1
 
 
 def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
-    """Return a pick's rows, those that count first, and their order [G, B] if it changed."""
+    """Return a pick's rows, valid rows first, and their order [G, B] if it changed."""
     if pick.valid is None or pick.memory is None:
         return RowsOf(pick.members, pick.rows, pick.counts), None
     order = np.argsort(pick.valid.numpy() <= 0.0, 1, kind="stable")
@@ -89,10 +89,10 @@ def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
 
 
 class Objective:
-    """The objective of G policies, and its gradient by each row's outputs."""
+    """The objective of G policies, and its gradient with respect to each row's outputs."""
 
     def __init__(self, actions: Actions, costs: LossCosts, normalises: bool) -> None:
-        """Work on policies with these costs; `normalises` normalises advantages by minibatch."""
+        """Use these costs; `normalises` normalises advantages by minibatch."""
         self.costs, self.normalises = costs, normalises
         self.sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
 
@@ -128,9 +128,9 @@ class MinibatchObjective:
     def __init__(
         self, objective: Objective, batch: RolloutBatch, rows: RowsOf, log_scales: Floats
     ) -> None:
-        # [len(Means), G] of the rows that were differentiated so far
+        # [len(Means), G] over the rows differentiated so far
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
-        # [G, A] gradient by the log standard deviations so far
+        # [G, A] gradient with respect to the log standard deviations so far
         self.by_scales: Floats = np.zeros_like(log_scales)
         self._log_scales, self._sizes = log_scales, objective.sizes
         self._actions, advantages = batch.actions.numpy(), batch.advantages.numpy()
@@ -151,7 +151,7 @@ class MinibatchObjective:
         )
 
     def differentiate(self, outputs: Floats, here: slice, rows: RowsOf) -> None:
-        """Overwrite outputs [g, B, L + 1] of the policies `here` by their errors."""
+        """Overwrite outputs [g, B, L + 1] of the policies `here` with their errors."""
         whole = self._terms
         terms = whole._replace(
             standard=whole.standard[here],

@@ -1,4 +1,4 @@
-"""Checks of the losses of user-defined algorithms: torch would broadcast most mistakes silently."""
+"""Checks of user-defined losses: torch would silently broadcast most mistakes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remuda.policies.algorithms.autograd import Losses, Minibatch
 
 
 def checked(algorithm: str, losses: Losses) -> Losses:
-    """Wrap `RolloutAlgorithm.losses` to raise a `ContractError` where its result is wrong."""
+    """Wrap `RolloutAlgorithm.losses` to raise `ContractError` if its result is wrong."""
 
     def found_of(rows: Minibatch) -> tuple[Tensor, Tensor]:
         found, wanted = losses(rows), [*rows.values.shape]
@@ -33,7 +33,7 @@ def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
     wanted = [*samples]
     parts = found if isinstance(found, tuple | list) else (found,)
     loss, value, error = (*parts, None, None, None)[:3]
-    # The value is for the metrics, and may say more of each; the errors are by sample.
+    # Values are metrics and may have more axes; errors are by sample.
     known = isinstance(value, Tensor) and value.dim() > 1 and len(value) == wanted[0]
     by_sample = error is None or (isinstance(error, Tensor) and error.numel() == prod(wanted))
     if len(parts) not in (2, 3) or _shape(loss) != wanted or not (known and by_sample):

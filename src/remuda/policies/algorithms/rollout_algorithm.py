@@ -51,12 +51,12 @@ KL_MARGIN = 1.5  # an update ends once the policy's divergence exceeds `target_k
 
 @dataclass(frozen=True)
 class TrainingGroup:
-    """Policies that are trained side by side because they have similar amounts of data."""
+    """Policies that are trained together because they have similar amounts of data."""
 
     going: Integers  # policies still training, by their position in the update
     members: list[int]  # the same, by their position in the stack
     minibatches: int  # minibatches of an epoch
-    limits: Floats | None  # largest divergence of each; None: no limits
+    limits: Floats | None  # maximum divergence of each; None: no limits
     side: Side
     anchor: Side | None
     engine: Fused | Autograd
@@ -68,12 +68,12 @@ class TrainingGroup:
 
 
 class RolloutAlgorithm(Algorithm):
-    """Trains K policies, each on its own rollout, with its own hyperparameters.
+    """An algorithm that trains K policies, each on its own rollout with its own hyperparameters.
 
-    A stack shares what shapes the computation: the network, epochs, minibatches, the length of
-    rollouts, the time budget. All else is a vector [K]. Where a rollout was played by older
-    weights, the objective is decoupled (Hilton et al. 2022): an update stays close to the policy
-    that it starts from, and importance weights relate that policy to the acting one.
+    A stack shares the network, epochs, minibatches, rollout length and time budget. All other
+    hyperparameters are vectors [K]. If older weights played a rollout, the objective is decoupled
+    (Hilton et al. 2022): an update stays close to the policy that it starts from, and importance
+    weights relate that policy to the acting one.
 
     User-defined algorithms are subclasses with `losses`; see docs/extend.md.
     """
@@ -107,7 +107,7 @@ class RolloutAlgorithm(Algorithm):
         )
         if self._by_kernels and Fused.suits(network, self.device):
             self._workspace = Workspace(network)
-        # where policies that are not neighbours are copied together
+        # stacks to which policies that are not neighbours are copied
         self._copies: dict[str, ParameterStack] = {}
 
         def column(name: str) -> Floats:
@@ -121,10 +121,10 @@ class RolloutAlgorithm(Algorithm):
 
     @abstractmethod
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
-        """Return the losses of the policy and of the value, of each row: both [G, B].
+        """Return the policy loss and the value loss of each row: both [G, B].
 
-        The total loss is the first, plus `ppo.value_cost` times the second, less `ppo.entropy_cost`
-        times the entropy, averaged over the rows that count.
+        The total loss is the policy loss plus `ppo.value_cost` times the value loss minus
+        `ppo.entropy_cost` times the entropy, averaged over the valid rows.
         """
 
     @classmethod
@@ -164,7 +164,7 @@ class RolloutAlgorithm(Algorithm):
             self._anchor.write(policy, training.vectors[ANCHOR])
 
     def load(self, policy: int, weights: Tensor, updates: int = 0) -> None:
-        """Load weights, which are their own anchor at first."""
+        """Load weights and anchor the policy at them."""
         super().load(policy, weights, updates)
         self._anchor_at_itself(policy)
 
@@ -184,10 +184,10 @@ class RolloutAlgorithm(Algorithm):
         self._target_kl[policy] = _number(config.ppo, "target_kl")
 
     def update(self, rollout: Rollout, members: Sequence[int]) -> RolloutMetrics:
-        """Train some policies, in ascending order, each on its own row of a rollout.
+        """Train some policies, in ascending order, each on its row of a rollout.
 
-        A policy's result depends on its own row alone. A time budget holds for each group of
-        policies that are trained side by side.
+        A policy's result depends only on its row. A time budget applies to each group of policies
+        that are trained together.
         """
         members = list(members)
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
@@ -213,7 +213,7 @@ class RolloutAlgorithm(Algorithm):
         return learned
 
     def _move_anchors(self, anchors: ParameterStack, members: Sequence[int]) -> None:
-        """Move the policies that updates stay close to: snapshots, or running averages."""
+        """Move the anchors that updates stay close to: snapshots, or running averages."""
         for k in members:
             ppo, updates = self.configs[k].ppo, self.updates[k]
             if ppo.anchor == "average" and updates:
@@ -225,15 +225,15 @@ class RolloutAlgorithm(Algorithm):
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
     ) -> tuple[RolloutBatch, Credit]:
-        """Prepare the batch; the credit is returned as well because the batch is on the device."""
+        """Prepare the batch on the device; also return the credit, on the CPU."""
         first, end = members[0], members[-1] + 1
-        at: slice | list[int] = slice(first, end)  # neighbours are looked at where they are
+        at: slice | list[int] = slice(first, end)  # neighbours need no copy
         if end - first > len(members):
             at = list(members)
         rows = int(rollout.num_rows[at].max())
 
         def batch_of(array: np.ndarray) -> Tensor:
-            """Select the used part, contiguous, so that minibatches do not copy it."""
+            """Select the used part; contiguous, so that minibatches do not copy it."""
             found = self._to_device(array[at, :rows])
             return found if self._is_fused else found.contiguous()
 
@@ -280,7 +280,7 @@ class RolloutAlgorithm(Algorithm):
         sums = torch.zeros(len(METRICS), len(members), dtype=torch.float32, device=self.device)
         passes, trained = (np.zeros(len(members), np.int64) for _ in range(2))
         once = trained
-        # Each group has its own clock: one with little data continues beside one with much.
+        # Each group has its own clock: small groups may continue after large ones stop.
         spent, budget = np.zeros(len(members)), self.configs[members[0]].time_budget
         for epoch in range(1, self._epochs + 1):
             left = []
@@ -303,7 +303,7 @@ class RolloutAlgorithm(Algorithm):
         return found | {"samples": trained, "steps": once}
 
     def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[TrainingGroup]:
-        """Group policies with similar minibatches, so that none waits for a much larger one."""
+        """Group policies with similar minibatches, so that small ones need not wait."""
         counts: dict[int, list[int]] = {}
         for i, units in enumerate(samples.units):
             counts.setdefault(min(self._parts(samples.steps(i)), len(units)), []).append(i)
@@ -335,7 +335,7 @@ class RolloutAlgorithm(Algorithm):
             i: self._rngs[k].permutation(samples.units[i])
             for i, k in zip(group.going, group.members, strict=True)
         }
-        # Added up apart: to look up the places of a group in each step costs more than to add.
+        # Summed separately: indexing a group's columns in each step costs more than adding.
         metrics = torch.zeros(
             len(METRICS), len(group.going), dtype=torch.float32, device=self.device
         )
@@ -376,7 +376,7 @@ class RolloutAlgorithm(Algorithm):
         return self._workspace is not None and self._anchor is None
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
-        """Return these policies side by side, their anchors, and their engine, for one update."""
+        """Return these policies' parameters, anchors and engine for one update."""
         side, anchor = Side(self.online, members, self._copy("online", trainable=True)), None
         costs = LossCosts(*(cost[list(members)] for cost in self.costs))
         if self._anchor is not None:

@@ -15,31 +15,31 @@ from remuda.memory.shared import copied
 from remuda.types import Bools, Integers
 
 MOST_PADDING = 0.25  # share of a pass's rows that may be padding
-PASS = 256  # rows that cost as much as another pass: so much padding is always allowed
+PASS = 256  # padding rows that are always allowed: they cost as much as another pass
 
 
 @dataclass(frozen=True)
 class Pick:
-    """Rows of a batch, for G of its policies, padded with repeated rows that do not count."""
+    """Rows of a batch for G of its policies, padded with repeated, invalid rows."""
 
     members: Integers  # [G] policies of the batch
     rows: Integers  # [G, B] rows of each
     stride: int  # rows of each policy in the batch
     device: torch.device
-    counts: Integers  # [G] rows that count; without memory, the first ones
-    valid: Tensor | None = None  # [G, B] 1 where a row counts, 0 for padding; None: all count
-    # [G, S, memory] state before each of the S sequences that make up the B rows
+    counts: Integers  # [G] valid rows; without memory, the first ones
+    valid: Tensor | None = None  # [G, B] 1 for valid rows, 0 for padding; None: all valid
+    # [G, S, memory] state before each of the S sequences in the B rows
     memory: Tensor | None = None
 
     @cached_property
     def flat(self) -> Tensor:
-        """Return the positions of the rows among those of all policies: [G * B]."""
+        """Return the positions of the rows among the rows of all policies: [G * B]."""
         flat = self.rows + self.members[:, None] * self.stride
         return torch.from_numpy(flat.ravel()).to(self.device)
 
     def of(self, x: Tensor) -> Tensor:
         """Select these rows of a contiguous x [K, R, ...]: [G, B, ...]."""
-        # A view, where `flatten` would copy all of an x that is a part of something.
+        # `view` never copies; `flatten` would copy a slice of a larger tensor.
         found = x.view(-1, *x.shape[2:]).index_select(0, self.flat)
         return found.view(len(self.members), -1, *x.shape[2:])
 
@@ -53,7 +53,7 @@ class Amount:
 
 
 class Rows:
-    """Single steps, in any order and number."""
+    """Single steps in any order."""
 
     def __init__(self, rollout: Rollout, members: Sequence[int], device: torch.device) -> None:
         self._device = device
@@ -61,7 +61,7 @@ class Rows:
         self._stride = int(self._num_rows.max())
         self.units: list[Integers] = [
             np.flatnonzero(rollout.streams[k, : rollout.num_rows[k]] != AFTER) for k in members
-        ]  # by policy, what can be picked
+        ]  # by policy, indices of its steps
 
     def steps(self, member: int) -> int:
         return len(self.units[member])
@@ -84,7 +84,7 @@ class Rows:
         return Pick(members, rows, self._stride, self._device, counts, self._valid(counts, size))
 
     def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
-        """Yield all rows, with those of final observations, about so many at a time."""
+        """Yield all rows, including final observations, `at_once` rows of each policy at a time."""
         num_rows = self._num_rows[members]
         for start in range(0, int(num_rows.max()), at_once):
             counts = np.clip(num_rows - start, 0, at_once)
@@ -107,7 +107,7 @@ class Sequences:
         self._starts: list[Integers] = []
         self._lengths: list[Integers] = []
         self._memories = []
-        # Copies of the used parts: beyond them are remains of an earlier, larger rollout.
+        # Only the used parts: the rest belongs to an earlier, larger rollout.
         for k in members:
             count = int(rollout.num_segments[k])
             starts = rollout.starts[k, :count].copy()
@@ -115,7 +115,7 @@ class Sequences:
             self._lengths.append(np.diff(np.append(starts, rollout.num_rows[k])) - 1)
             self._memories.append(rollout.recurrent_states[k, :count])
         self._longest: Integers = np.array([int(lengths.max()) for lengths in self._lengths])
-        # by policy, what can be picked
+        # by policy, indices of its segments
         self.units: list[Integers] = [np.arange(len(starts)) for starts in self._starts]
 
     def steps(self, member: int) -> int:
@@ -128,7 +128,7 @@ class Sequences:
         return Amount(len(self.units[member]), int(self._longest[member]) + 1)
 
     def pick(self, members: Integers, units: Sequence[Integers]) -> Pick:
-        """Pick the steps of these segments of each of these policies, padded to the longest."""
+        """Pick the steps of these segments of each policy, padded to the longest."""
         return self._pick(members, units, int(self._longest[members].max()), 0)
 
     def everything(self, members: Integers, at_once: int) -> Iterator[Pick]:
@@ -164,7 +164,7 @@ class Sequences:
 
 
 def alike(amounts: Sequence[Amount]) -> list[list[int]]:
-    """Group indices of similar amounts: a pass has as many rows of each policy as the largest."""
+    """Group indices of similar amounts: a pass pads each policy to the largest amount."""
     if len(set(amounts)) == 1:
         return [list(range(len(amounts)))]
     order = sorted(range(len(amounts)), key=lambda i: (-amounts[i].longest, -amounts[i].units, i))
@@ -185,7 +185,7 @@ def alike(amounts: Sequence[Amount]) -> list[list[int]]:
 
 
 def part_of(units: Integers, number: int, parts: int) -> Integers:
-    """Return one of so many nearly equal parts: the first ones have one unit more."""
+    """Return one of `parts` nearly equal parts; the first ones have one unit more."""
     size, more = divmod(len(units), parts)
     start = number * size + min(number, more)
     return units[start : start + size + (number < more)]

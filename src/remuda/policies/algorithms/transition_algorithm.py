@@ -26,8 +26,8 @@ from remuda.policies.stack import ParameterStack
 from remuda.publish.training_state import BEGUN, EXPLORED, TrainingLayout, TrainingState
 from remuda.types import State
 
-# weight of the greatest error in a sequence's priority, against the mean (Kapturowski et al. 2019,
-# section 2.3)
+# weight of the largest error in a sequence's priority, relative to the mean (Kapturowski et al.
+# 2019, section 2.3)
 GREATEST = 0.9
 
 
@@ -35,19 +35,20 @@ GREATEST = 0.9
 class TransitionSequences:
     """G sequences of T steps for each of K policies, on the learner's device.
 
-    B = G * T rows, one sequence after another. Rows beyond its end, or of burn-in, are not `valid`.
+    Sequences follow each other in B = G * T rows. Rows after a sequence's end or in burn-in are not
+    `valid`.
     """
 
     inputs: Tensor  # [K, G, T + 1, num_inputs] observations, with the final one
     states: Tensor  # [K, G, memory] state before the first step
-    burn_in: Tensor | None  # [K, G] steps that only bring the state up to date; None: none
+    burn_in: Tensor | None  # [K, G] steps that only update the state; None: no burn-in
     after: Tensor  # [K, G, T] input index of s_t
     a_tm1: Tensor  # [K, B] int64, or [K, B, C], as in `Transitions`
     r_t: Tensor  # [K, B] scaled
     discount_t: Tensor  # [K, B]
-    allowed_t: Tensor  # [K, B, A] bool, actions that s_t allows; size 0: any
-    valid: Tensor  # [K, B] 1 where a step is learned from, else 0
-    weights: Tensor  # [K, B] 0 where not valid, and 1 on average
+    allowed_t: Tensor  # [K, B, A] bool, actions allowed in s_t; size 0: all
+    valid: Tensor  # [K, B] 1 for steps to learn from, else 0
+    weights: Tensor  # [K, B] 0 if not valid; the mean is 1
     longest: int  # steps of the longest possible sequence; T is the longest in this batch
 
     def features(self, network: QNetwork, weights: Weights) -> Tensor:
@@ -67,7 +68,7 @@ class TransitionSequences:
         return features.gather(2, index).flatten(1, 2)
 
     def priorities(self, errors: Tensor) -> Tensor:
-        """Return the priorities of sequences, [K, G], from the errors [K, B] of their steps."""
+        """Return the priorities [K, G] of sequences from the errors [K, B] of their steps."""
         valid = self.valid.view(self.after.shape)
         sizes = errors.abs().view(self.after.shape) * valid
         mean = sizes.sum(-1) / valid.sum(-1).clamp(min=1.0)
@@ -87,20 +88,20 @@ NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # of a batch with equal weights
 
 @dataclass(frozen=True)
 class Transitions:
-    """A batch for each of K policies, on the learner's device; indices are those of `Batch`."""
+    """A batch for each of K policies, on the learner's device, with the time indices of `Batch`."""
 
     s_tm1: Tensor  # [K, B, num_inputs]
     a_tm1: Tensor
-    """[K, B] int64; of several choices, the number of their combination, or if each choice has its
-    own values (`branching`) the choices: [K, B, choices]."""
+    """[K, B] int64: actions; several choices are one combination number, or with `branching`
+    (a value for each choice) the choices: [K, B, choices]."""
     r_t: Tensor  # [K, B], scaled
     discount_t: Tensor  # [K, B]
     s_t: Tensor  # [K, B, num_inputs]
     allowed_tm1: Tensor = NO_MASKS
-    """[K, B, A] bool: actions that s_tm1 allowed; of size 0: any, as in `allowed_t`. If each choice
-    has its own values, A counts the possibilities of all choices."""
+    """[K, B, A] bool: actions allowed in s_tm1; of size 0: all, as in `allowed_t`. If
+    `branching`, A counts the possibilities of all choices."""
     allowed_t: Tensor = NO_MASKS
-    """[K, B, A] bool: actions that s_t allows, all where the episode terminated."""
+    """[K, B, A] bool: actions allowed in s_t; all if the episode terminated."""
     weights: Tensor = NO_WEIGHTS
     """[K, B]: weight of each sample in the loss; of size 0: equal weights."""
 
@@ -108,14 +109,14 @@ class Transitions:
 class Loss(NamedTuple):
     """The result of `TransitionAlgorithm.loss`."""
 
-    losses: Tensor  # [G, B]: of every sample
-    values: Tensor  # [G, B, ...]: of its action, for the metrics
+    losses: Tensor  # [G, B]: loss of every sample
+    values: Tensor  # [G, B, ...]: values of the sample's action, for metrics
     errors: Tensor | None = None
     """[G, B]: temporal-difference errors, for prioritised replay; None: the losses are used."""
 
 
 class UpdateMetrics(NamedTuple):
-    """Metrics of an update by policy, on the learner's device: [G] each, except the errors."""
+    """Metrics of an update by policy, on the learner's device: [G] each except `errors`."""
 
     loss: Tensor  # mean loss of a batch
     gradient_norm: Tensor  # before clipping
@@ -124,11 +125,11 @@ class UpdateMetrics(NamedTuple):
 
 
 CACHE = 2**20
-"""Bytes of one layer's activations up to which a stack is faster on a CPU than policy by policy.
+"""Maximum bytes of a layer's activations for which a stack is faster on a CPU than single policies.
 
-Beyond, what a layer writes has left the cache when the next reads it (measured).
+Larger activations leave the cache before the next layer reads them (measured).
 """
-# factor of `CACHE` for kernels: training a stack of wide quantile networks takes some ten
+# factor of `CACHE` for kernels: training a stack of wide quantile networks takes about ten
 # milliseconds, its calls a hundredth of that
 FUSED = 4
 
@@ -144,11 +145,11 @@ class Part:
 
 
 class TransitionAlgorithm(Algorithm):
-    """Trains K private networks, each on batches of its transitions.
+    """An algorithm that trains K private networks, each on batches of its transitions.
 
     Only `online` receives gradients; `target` is a copy, renewed by `renew_targets`. A stack shares
-    the network, the batch, `double` and `huber`. Noise is drawn from the first policy's generator,
-    so policies with noisy layers are trained alone.
+    the network, batch size, `double` and `huber`. Noise is drawn from the first policy's generator,
+    so policies with noisy layers are trained separately.
 
     User-defined algorithms are subclasses with `heads` and a `loss`; see docs/extend.md.
     """
@@ -159,11 +160,11 @@ class TransitionAlgorithm(Algorithm):
     """True if `loss` also takes `TransitionSequences`, so that the network may be recurrent. Not
     inherited by a class that overrides `loss`."""
     branching: ClassVar[bool] = False
-    """True if `loss` can value each of several choices separately, where there are too many
+    """True if `loss` supports a value for each of several choices, used if there are too many
     combinations. Not inherited by a class that overrides `loss`."""
     heads: ClassVar[Sequence[str]] = ()
-    """The heads of its network, each with a number for each action and its own layers. Actions are
-    chosen by the first: its argmax, or with `samples` a draw from its softmax."""
+    """The heads of its network, each with an output for each action and separate layers. The first
+    head chooses actions: by its argmax, or with `samples` by a sample from its softmax."""
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> Network:
-        """Build a network with the heads of the class; raise ConfigError where it names none."""
+        """Build a network with the heads of the class; raise ConfigError if it names none."""
         if not cls.heads:
             raise ConfigError(
                 f"policy.algorithm {spec.config.algorithm}: the class names no heads, as in "
@@ -203,8 +204,8 @@ class TransitionAlgorithm(Algorithm):
         """Return the loss of every sample, [G, B], and the values of its action, [G, B, ...].
 
         Gradients flow from the loss to the online parameters; the values are metrics. A third
-        tensor may hold temporal-difference errors, as in `Loss`. Losses are multiplied with the
-        samples' weights afterwards. `batch` holds the G policies of `part`, not all of the stack.
+        tensor may hold temporal-difference errors, as in `Loss`. Losses are then multiplied by the
+        samples' weights. `batch` contains only the G policies of `part`.
         """
 
     def head(self, part: Part, head: str, inputs: Tensor, target: bool = False) -> Tensor:
@@ -218,14 +219,14 @@ class TransitionAlgorithm(Algorithm):
         return self.settings_of(name, range(part.first, part.end))
 
     def renew_targets(self, part: Part) -> None:
-        """Renew the target networks after an update: a copy, every `dqn.target_every` updates."""
+        """Copy weights to the target networks every `dqn.target_every` updates."""
         for policy in range(part.first, part.end):
             if self.updates[policy] % self.configs[policy].q_learning.target_every == 0:
                 self.target.flat[policy].copy_(self.online.flat[policy])
 
     @property
     def is_fused(self) -> bool:
-        """Return whether our kernels compute its steps on single transitions."""
+        """Return whether kernels compute its steps on single transitions."""
         return False
 
     @property
@@ -234,14 +235,14 @@ class TransitionAlgorithm(Algorithm):
         if self.device.type != "cpu":
             return len(self.configs)
         widest = 4 * self.config.quantiles * self.config.batch_size * self.network.widest
-        # Kernels take one after another, so nothing leaves the cache: more policies save the cost
-        # of calling, and weights are published once all of them are trained.
+        # Kernels process one policy after another, so nothing leaves the cache. More policies save
+        # calls, and weights are published once all of them are trained.
         most = FUSED * CACHE if self.is_fused else CACHE
         return max(most // widest, 1)
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
-        """Return moments and target network; the learner adds the progress of exploration."""
+        """Return moments and target network; the learner adds the exploration progress."""
         found = super().training_layout(config)
         return TrainingLayout((*found.vectors, TARGET), (*found.numbers, EXPLORED, BEGUN))
 
@@ -261,7 +262,7 @@ class TransitionAlgorithm(Algorithm):
     def update(
         self, batch: Transitions | TransitionSequences, first: int = 0, end: int | None = None
     ) -> UpdateMetrics:
-        """Train policies `first` to `end - 1`, one step on a batch of each."""
+        """Train policies `first` to `end - 1` by one step, each on its batch."""
         end = len(self.configs) if end is None else end
         part = self._part(first, end)
         loss, value, errors = self._differentiate(batch, part)
@@ -277,7 +278,7 @@ class TransitionAlgorithm(Algorithm):
         self, batch: Transitions | TransitionSequences, part: Part
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Write the gradients of a batch; return loss, value and errors of `UpdateMetrics`."""
-        # Sequences come only to algorithms that are `recurrent`; `PolicySpec.network` sees to it.
+        # Only `recurrent` algorithms get sequences; `PolicySpec.network` ensures it.
         found = self.loss(batch, part)  # type: ignore[arg-type]
         check_loss(self.configs[0].algorithm, found, batch.r_t.shape)
         losses, values, errors = Loss(*found)

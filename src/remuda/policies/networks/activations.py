@@ -14,12 +14,12 @@ FAST: dict[str, Any] = {
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "arcp", "nsz"},
 }
-"""Options of compiled loops that read many arrays and write none, or use only one.
+"""Options of compiled loops that only read arrays, or use a single array.
 
-Sums run in any order, products and sums are fused, and NaN stays NaN. Not for a loop that writes
-one array and reads another. LLVM compiles such a loop twice, for arrays far apart in memory and for
-others, and decides by their addresses at run time. Where the order of a sum is free, the two differ
-in the last bits, so a run would not repeat itself.
+Sums run in any order, products and sums are fused, and NaN stays NaN. Do not use them for a loop
+that writes one array and reads another. LLVM compiles such a loop twice, for arrays that overlap
+and arrays that do not, and selects by their addresses at run time. With free summation order, both
+versions differ in the last bits, so a run would not be reproducible.
 """
 # for all other compiled loops: results do not depend on addresses
 STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy"}
@@ -54,7 +54,7 @@ def activate_in_place(x: Floats, kind: int) -> None:
 
 @njit(**STRICT)
 def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
-    """Turn errors [G, B, F] by activations into those by pre-activations; sum them to [G, F]."""
+    """Convert errors [G, B, F] of activations to errors of pre-activations; sum them to [G, F]."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for k in range(errors.shape[0]):
         total = np.zeros(errors.shape[2], np.float32)
@@ -71,7 +71,7 @@ def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
 
 @njit(**STRICT)
 def add_up(errors: Floats, sums: Floats) -> None:
-    """Sum errors [G, B, F] over B in order, so that results do not depend on other rows: [G, F]."""
+    """Sum errors [G, B, F] over B to [G, F], in order: results do not depend on other rows."""
     for k in range(errors.shape[0]):
         total = np.zeros(errors.shape[2], np.float32)
         for b in range(errors.shape[1]):

@@ -25,7 +25,7 @@ from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.stack import Parameters, Shapes
 from remuda.policies.value_normalisation import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
-# buffers of the moments by which observations are normalised
+# buffers of the moments that normalise observations
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"
 INPUT_LIMIT = 10.0  # bound of normalised observations
 
@@ -33,9 +33,9 @@ INPUT_LIMIT = 10.0  # bound of normalised observations
 class ActorCritic(Network):
     """Hidden layers, shared or separate, with a policy head and a value head.
 
-    An encoder may come before the hidden layers, and a gated recurrent layer after them. Weights
-    are drawn orthogonal, with a gain of sqrt(2) in hidden layers, 0.01 in both heads, so that a
-    fresh policy is close to uniform, and 1 elsewhere (Andrychowicz et al. 2021).
+    An encoder may precede the hidden layers, and a gated recurrent layer may follow them. Initial
+    weights are orthogonal, with gain sqrt(2) in hidden layers, 0.01 in both heads, and 1 elsewhere.
+    So a fresh policy is close to uniform (Andrychowicz et al. 2021).
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ActorCritic(Network):
                 self.encoder.initialise(tower, parameters, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        """Return the weights that the policy needs, without those of the value."""
+        """Return the weights of the policy, without those of the value."""
         tower = self._towers[0]
         weights = self._taken(parameters, tower, (*self._hidden(tower), *self._gates, "policy"))
         if self.actions.num_scales:
@@ -115,7 +115,7 @@ class ActorCritic(Network):
         return self._with_scales(weights, apply(weights, "policy", x))
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same from a recurrent state [K, B, memory], and the next state."""
+        """Return outputs and next states from recurrent states [K, B, memory]."""
         tower, inputs = self._towers[0], self._prepared(weights, inputs)
         if self._gates:
             x = self._features(weights, tower, inputs)
@@ -129,10 +129,10 @@ class ActorCritic(Network):
     def policy_and_value(
         self, parameters: Parameters, inputs: Tensor, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return distributions [K, B, num_outputs] and values [K, B] of inputs from `prepare`.
+        """Return distributions [K, B, num_outputs] and values [K, B] for inputs from `prepare`.
 
-        `memory` [K, G, memory] is the state before each of G sequences of equal length, which the B
-        inputs hold one after another.
+        `memory` [K, G, memory] is the state before each of G sequences of equal length, which
+        follow each other in the B inputs.
         """
         weights = dict(parameters)
         if memory is not None and self.encoder is not None and self.encoder.memory:
@@ -154,7 +154,7 @@ class ActorCritic(Network):
     def state_values(
         self, parameters: Parameters, observations: Tensor, memory: Tensor | None = None
     ) -> Tensor:
-        """Return values in rewards as they are trained on."""
+        """Return values in the units of the training rewards."""
         moments: Weights = {}
         if self.normalised:
             moments = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}

@@ -1,7 +1,7 @@
 """Forward passes for acting on the CPU: one call for all layers of all policies.
 
-With few streams most of a pass is call overhead. With many, a layer's outputs should still be in
-the cache when the next layer reads them: so a pass goes policy by policy, in chunks of streams.
+With few streams most of a pass is call overhead. With many, a layer's outputs should stay in the
+cache until the next layer reads them. So a pass runs policy by policy, in chunks of streams.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.flat_layers import CHUNK, linear_at, part
 from remuda.types import Array, Floats, Integers
 
-# columns of a layer table: addresses of the first policy's weight and bias, the bytes from each to
-# the next policy's, and the layer's sizes
+# columns of a layer table: addresses of the first policy's weight and bias, the byte distance from
+# each to the next policy's, and the layer's sizes
 WEIGHT, WEIGHT_NEXT, BIAS, BIAS_NEXT, INPUTS, OUTPUTS = range(6)
 
 
@@ -44,7 +44,7 @@ class PlainLayers(CompiledLayers):
     def __init__(self, weights: Weights, layers: Sequence[str], activation: str) -> None:
         """Read the weights [K, I, O] in place: they may change between passes."""
         self._kind = KINDS[activation]
-        self._kept = dict(weights)  # keeps the memory alive whose addresses the table holds
+        self._kept = dict(weights)  # keeps the memory behind the table's addresses alive
         self.table = table_of(weights, layers)
         widest = int(self.table[:-1, OUTPUTS].max(initial=1))
         self._rooms: Floats = aligned_zeros((2, CHUNK * widest))
@@ -54,7 +54,7 @@ class PlainLayers(CompiledLayers):
 
 
 class CompiledPass:
-    """Inputs [K, N, num_inputs] through networks of K policies."""
+    """A forward pass of inputs [K, N, num_inputs] through networks of K policies."""
 
     def __init__(self, layers: CompiledLayers, inputs: Tensor) -> None:
         """Read the inputs in place: they may change between passes."""
@@ -71,7 +71,7 @@ class CompiledPass:
 
 
 class GatheredPass:
-    """Streams gathered by policy through networks of K policies, without padding."""
+    """A forward pass of streams gathered by policy, without padding."""
 
     def __init__(self, layers: CompiledLayers) -> None:
         self._layers = layers
@@ -109,7 +109,7 @@ def table_of(weights: Weights, layers: Iterable[str]) -> Integers:
 
 @njit(**STRICT)
 def layer_of(x: Floats, layers: Integers, i: int, policy: int, out: Floats) -> None:
-    """Write one policy's layer `i` of a table: [B, I] to [B, O]."""
+    """Apply one policy's layer `i` of a table: [B, I] to [B, O]."""
     weight = layers[i, WEIGHT] + policy * layers[i, WEIGHT_NEXT]
     linear_at(x, weight, layers[i, BIAS] + policy * layers[i, BIAS_NEXT], out)
 
@@ -141,7 +141,7 @@ def go_through(
 def gather_rows(source: Array, streams: Integers, to: Array) -> None:
     """Copy the rows of these streams."""
     for i in range(streams.size):
-        row, copy = source[streams[i]], to[i]  # of rows it is plain that they do not overlap
+        row, copy = source[streams[i]], to[i]  # the compiler sees that rows do not overlap
         for j in range(row.size):
             copy[j] = row[j]
 
@@ -152,7 +152,7 @@ class QuantileLayers(CompiledLayers):
     def __init__(self, weights: Weights, hidden: Sequence[str], activation: str) -> None:
         """Read weights of `IQN.acting` in place; `hidden` are the layers after the product."""
         self._kind = KINDS[activation]
-        self._kept = dict(weights)  # keeps the memory alive whose addresses the table holds
+        self._kept = dict(weights)  # keeps the memory behind the table's addresses alive
         self.table = table_of(weights, ("state", *hidden, "head"))
         self._midpoints: Floats = weights["midpoints"].numpy()
         count = self._midpoints.shape[1]
@@ -198,7 +198,7 @@ def value_actions(
 
 @njit(**STRICT)
 def combine(features: Floats, embedded: Floats, products: Floats) -> None:
-    """Multiply features [b, F] with embeddings [b * Q, F], or [Q, F] for all: [b * Q, F]."""
+    """Multiply features [b, F] by embeddings [b * Q, F], or [Q, F] for all: [b * Q, F]."""
     batch = features.shape[0]
     count, shared = products.shape[0] // batch, embedded.shape[0] < products.shape[0]
     for b in range(batch):

@@ -1,7 +1,7 @@
 """Convolutions of K policies on the CPU, in tiles of `tiles.py`, without im2col copies.
 
 With channels last, a row of outputs is a product of matrices already in memory, summed over the
-kernel's rows. torch turns K policies into K groups, which is slower.
+kernel's rows. torch would use K groups for K policies, which is slower.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
     """Convolve images [K, B, height, width, channels] and apply an activation (relu or tanh).
 
     `weight` is [K, outputs, channels, kernel, kernel], `bias` [K, 1, outputs], and the result is
-    [K, B, height, width, outputs]. Tensors must be of a kind that `products.suits`.
+    [K, B, height, width, outputs]. `products.suits` must accept the tensors.
     """
-    x = x.contiguous()  # here, so that torch knows of it where a gradient is differentiated again
+    x = x.contiguous()  # outside the function, so that torch can differentiate it twice
     tensors = (x, weight, bias)
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
         found: Tensor = _Convolve.apply(activation, stride, *tensors)  # type: ignore[no-untyped-call]
@@ -101,7 +101,7 @@ def _forward(x: Tensor, weights: Tensor, bias: Tensor, stride: int, activation: 
 
 
 def _by_weights(x: Tensor, errors: Tensor, out: Tensor, n: _Sizes) -> None:
-    """Add the gradient by the weights from errors [B, high, wide, outputs], for one policy."""
+    """Add the gradient of one policy's weights from errors [B, high, wide, outputs]."""
     tiles_of(
         _counts(n.samples, n.kernel),
         n.run,
@@ -115,7 +115,7 @@ def _by_weights(x: Tensor, errors: Tensor, out: Tensor, n: _Sizes) -> None:
 
 
 def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
-    """Add the gradient by the images, for one policy; `turned` is [kernel, kernel, O, channels]."""
+    """Add the gradient of one policy's images; `turned` is [kernel, kernel, O, channels]."""
     part = n.outputs * n.channels
     tiles_of(
         _counts(n.samples, n.high, n.kernel, n.kernel),
@@ -147,7 +147,7 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, *by_outputs: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, weights, out = ctx.saved_tensors
         n = _sizes(x, weights, ctx.stride)
-        if torch.is_grad_enabled():  # this gradient is to be differentiated itself
+        if torch.is_grad_enabled():  # this gradient will be differentiated again
             own = [part.view_as(part) for part in (x, weight, bias)]  # see `perceptron._Through`
             again = by_torch(as_groups(own[0]), own[1], own[2], ctx.stride, ctx.activation)
             again = again.view(n.samples, len(x), n.outputs, n.high, n.wide)
@@ -177,7 +177,7 @@ def _counts(*counts: int) -> Integers:
 
 
 def _steps(*steps: int) -> Integers:
-    """Return, by level, the numbers from one product to the next."""
+    """Return the distance from one product to the next, by level."""
     return np.array([*steps, *[0] * (LEVELS - len(steps))], np.int64)
 
 
@@ -189,7 +189,7 @@ def tiles_of(
     a: int,
     a_row: int,
     a_sum: int,
-    a_steps: Integers,  # [LEVELS] distances from one to the next
+    a_steps: Integers,  # [LEVELS] distances between products
     b: int,
     b_sum: int,
     b_steps: Integers,  # [LEVELS]
@@ -204,10 +204,10 @@ def tiles_of(
 ) -> None:
     """Write many products of the same sizes, at regular distances, in four nested loops.
 
-    Each is as in `tiles.tile`, of sizes that may need several tiles. `a`, `b`, `bias` and `out` are
-    addresses of 32-bit floats; distances are in floats.
+    Each is as in `tiles.tile`, but may need several tiles. `a`, `b`, `bias` and `out` are addresses
+    of 32-bit floats; distances are in floats.
     """
-    # Tiles of like heights: of a single row each sum would have to wait for itself.
+    # Tiles of similar heights: in a tile of one row each sum would wait for its last addition.
     tallest = -(-rows // -(-rows // ROWS))
     for i in range(counts[0]):
         for j in range(counts[1]):

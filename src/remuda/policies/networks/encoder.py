@@ -1,4 +1,4 @@
-"""The interface of encoders: what may come before a network's linear layers."""
+"""The interface of encoders, which may precede a network's linear layers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 
 from remuda.policies.stack import Parameters
 
-Weights = dict[str, Tensor]  # named plain weights of one pass, each [K, ...]
+Weights = dict[str, Tensor]  # plain weights of one pass by name, each [K, ...]
 # maps inputs [K, G, ...] and states [K, G, S] to features and next states
 Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def unroll(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None) -> Tensor:
-    """Apply a recurrent step along G sequences of T steps, [K, G * T, ...]: [K, G * T, F].
+    """Apply a recurrent step along G sequences of T steps: [K, G * T, ...] to [K, G * T, F].
 
-    The first `burn_in` [K, G] steps of a sequence only bring its state [K, G, S] up to date: no
-    gradient flows back through them.
+    The first `burn_in` [K, G] steps of a sequence only update its state [K, G, S], without
+    gradients.
     """
     policies, sequences, _ = state.shape
     steps = inputs.view(policies, sequences, -1, *inputs.shape[2:])
@@ -41,7 +41,7 @@ class Image:
     height: int
     width: int
     channels_last: bool = False
-    frames: int = 1  # stacked observations, each with its own channels
+    frames: int = 1  # stacked observations
 
 
 class Encoder(ABC):
@@ -56,7 +56,7 @@ class Encoder(ABC):
         """Return the shapes of the parameters that a tower needs."""
 
     def buffers(self, tower: str) -> frozenset[str]:  # noqa: ARG002
-        """Return the names of parameters that are published and not learned."""
+        """Return the names of parameters that are published but not learned."""
         return frozenset()
 
     def layers(self, tower: str) -> tuple[str, ...]:  # noqa: ARG002
@@ -67,11 +67,11 @@ class Encoder(ABC):
         """Draw parameters that `layers` does not name, for one policy: views [1, ...]."""
 
     def bind(self, weights: Weights) -> None:  # noqa: B027
-        """Prepare passes in inference mode with these weights [K, ...], which stay in place."""
+        """Prepare inference passes with these weights [K, ...], which are read in place."""
 
     @abstractmethod
     def features(self, tower: str, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return features [K, B, width] of inputs [K, B, num_inputs] without a state."""
+        """Return features [K, B, width] of inputs [K, B, num_inputs], without a state."""
 
     def step(
         self, tower: str, weights: Weights, inputs: Tensor, state: Tensor

@@ -1,4 +1,4 @@
-"""The choice of an encoder: convolutions of the images in observations, or a user's module."""
+"""Selection of an encoder: convolutions of images in observations, or a user's module."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ class Convolutions(Encoder):
 
 
 COLOURS = (1, 3, 4)  # channels of grey images, and of colour without and with transparency
-CLEAR = 8  # least side of a colour image whose layout needs no mention
-APART = 1.5  # factor by which the sides of the other layout must be more unlike
+CLEAR = 8  # minimum side of a colour image whose layout is certain
+APART = 1.5  # minimum ratio of the two layouts' aspect ratios for a guess
 
 
 class Guess(NamedTuple):
     """A layout guessed from a shape."""
 
     layout: str  # `hwc` or `chw`; empty: ambiguous
-    is_sure: bool  # whether no other reading makes sense
+    is_sure: bool  # whether no other layout is plausible
 
 
 def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
-    """Guess height and width of a three-axis image: the axes that are most alike."""
+    """Guess height and width of a three-axis image: the two most similar axes."""
     first, middle, last = (max(side, 1) for side in shape)
     if is_pixels and (first in COLOURS) != (last in COLOURS):
         return Guess("hwc" if last in COLOURS else "chw", True)
@@ -110,7 +110,7 @@ class ImagePart(NamedTuple):
 
 
 class PictureEncoder(Encoder):
-    """Convolutions of each image in an observation; other numbers come first in the features."""
+    """Convolutions of each image in an observation; other values come first in the features."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     """Return the encoder, None if there is none; raise ConfigError or ContractError."""
     network = spec.config.network
     if network.module:
-        # Each caller gets its own pattern for its threads.
+        # A copy per caller: callers may use it in different threads.
         found = copy.deepcopy(lifted(network.module, network.options, _shape_of(spec)))
         if found.memory:
             _check_recurrent(spec)
@@ -186,7 +186,7 @@ def _convolutions(spec: PolicySpec) -> Encoder:
 
 
 def memory_of(spec: PolicySpec) -> int:
-    """Return the size of the recurrent state of a policy's module; errors as in `encoder_for`."""
+    """Return the recurrent state size of a policy's module; raise errors as `encoder_for`."""
     network = spec.config.network
     return lifted(network.module, network.options, _shape_of(spec)).memory or network.recurrent
 
@@ -198,7 +198,7 @@ def _shape_of(spec: PolicySpec) -> tuple[int, ...]:
 
 
 def _check_recurrent(spec: PolicySpec) -> None:
-    """Refuse a recurrent module where `network.recurrent` is refused, or is set as well."""
+    """Refuse a recurrent module if `network.recurrent` is refused or also set."""
     config, network = spec.config, spec.config.network
     problem = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:

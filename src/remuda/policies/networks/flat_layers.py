@@ -1,7 +1,7 @@
-"""Layers of one policy at a time, in the row of its parameters, for compiled training steps.
+"""Layers of one policy at a time, on the row of its parameters, for compiled training steps.
 
-Going policy by policy keeps its weights in the cache. A table describes a stack of layers, with a
-row for each; its columns are below. All arrays are 32-bit floats with contiguous rows.
+Processing policy by policy keeps its weights in the cache. A table describes a stack of layers,
+with a row for each; its columns are below. All arrays are 32-bit floats with contiguous rows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ WEIGHT, BIAS = 2, 3  # the start of its parameters in a policy's row,
 # and the start of its outputs, their errors and its transposed weight in the scratch
 ACTIVATIONS, ERRORS, TRANSPOSED = 4, 5, 6
 NUMBER = 4  # bytes of a number
-# rows that go through a network together: their activations stay in the cache beside the weights
-# (measured)
+# rows that pass a network together: activations and weights fit the cache (measured)
 CHUNK = 192
 
 
@@ -56,14 +55,14 @@ def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int)
 
 @njit(**FAST)
 def bring_near(row: Floats, scratch: Floats) -> None:
-    """Read a policy's row in order, so that it is in the cache; products do not prefetch it.
+    """Read a policy's row in order to bring it into the cache; products do not prefetch it.
 
     With many policies this saves a sixth of the time (measured).
     """
     total = np.float32(0.0)
     for i in range(row.size):
         total += row[i]
-    scratch[0] = total  # or the loop would be left out
+    scratch[0] = total  # or the compiler would remove the loop
 
 
 @njit(**STRICT)
@@ -109,7 +108,7 @@ def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
 def add_gradients(
     x: Floats, errors: Floats, row: Floats, weight: int, bias: int, fresh: bool
 ) -> None:
-    """Add a layer's gradients, from inputs [B, I] and output errors [B, O]; `fresh` overwrites."""
+    """Add a layer's gradients from inputs [B, I] and output errors [B, O]; `fresh` overwrites."""
     rows, outputs = errors.shape
     inputs = x.shape[1]
     at = row.ctypes.data + NUMBER * weight
@@ -162,7 +161,7 @@ def transpose_all(layers: Integers, row: Floats, scratch: Floats, lowest: int) -
 
 @njit(**STRICT)
 def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats) -> Floats:
-    """Apply layers, each with an activation: return the last one's outputs [B, O]."""
+    """Apply layers, each with an activation; return the last layer's outputs [B, O]."""
     rows = x.shape[0]
     for i in range(len(layers)):
         out = part(scratch, layers[i, ACTIVATIONS], rows, layers[i, OUTPUTS])
@@ -200,7 +199,7 @@ def backward(
 
 @njit(**STRICT)
 def slopes(errors: Floats, activations: Floats, kind: int) -> None:
-    """Turn errors by activations into errors by pre-activations, in place: [B, O]."""
+    """Convert errors [B, O] of activations to errors of pre-activations, in place."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for b in range(errors.shape[0]):
         for j in range(errors.shape[1]):
@@ -210,7 +209,7 @@ def slopes(errors: Floats, activations: Floats, kind: int) -> None:
 
 @njit(**STRICT)
 def fold_head(row: Floats, at: int, width: int, actions: int, dueling: bool, head: Floats) -> None:
-    """Write a head as weight [width, A] and bias [A], folding a dueling one (`fold_dueling`)."""
+    """Write a head as weight [width, A] and bias [A]; fold a dueling head (`fold_dueling`)."""
     if not dueling:
         for i in range((width + 1) * actions):
             head[i] = row[at + i]
@@ -229,7 +228,7 @@ def fold_head(row: Floats, at: int, width: int, actions: int, dueling: bool, hea
 def unfold_head(
     by_head: Floats, width: int, actions: int, dueling: bool, row: Floats, at: int
 ) -> None:
-    """Write the gradients of a head from those of the result of `fold_head`."""
+    """Write the gradients of a head from the gradients of its folded head."""
     if not dueling:
         for i in range((width + 1) * actions):
             row[at + i] = by_head[i]

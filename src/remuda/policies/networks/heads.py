@@ -1,4 +1,4 @@
-"""Networks with several heads, each on its own layers, for user-defined algorithms."""
+"""Networks with several heads on separate layers, for user-defined algorithms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.policies.stack import Parameters, Shapes
 
 
 class Heads(Network):
-    """Named linear heads for K policies, each on its own tower; actions are chosen by the first."""
+    """Named linear heads for K policies on separate towers; the first head chooses actions."""
 
     def __init__(
         self,

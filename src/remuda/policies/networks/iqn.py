@@ -20,8 +20,8 @@ class IQNetwork(QNetwork):
     """Action values at sampled quantiles of the return.
 
     The encoder, or else the first hidden layer, maps the observation to features. These are
-    multiplied with an embedding of the quantile (equation 4), and the other layers get the product.
-    A gated recurrent layer may come before the product.
+    multiplied by an embedding of the quantile (equation 4), and the other layers process the
+    product. A gated recurrent layer may precede the product.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class IQNetwork(QNetwork):
     ) -> None:
         super().__init__(num_inputs, num_actions, config, encoder, scale, choices)
         self.own = own or IQNConfig()
-        self.settings += (f"{self.own.quantiles} quantiles",)  # which no shape depends on
+        self.settings += (f"{self.own.quantiles} quantiles",)  # not visible in the shapes
         self._bases: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._first = () if encoder is not None else ("state",)
         if encoder is not None:
@@ -61,7 +61,7 @@ class IQNetwork(QNetwork):
         return apply_hidden(weights, ("state",), encoded, self.config.activation)
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
-        """Embed quantiles [K, B, N] in (0, 1): [K, B * N, first] (equation 4)."""
+        """Embed quantiles [K, B, N] in (0, 1) to [K, B * N, first] (equation 4)."""
         return apply_hidden(weights, ("quantile",), self._basis(quantiles), "relu")
 
     def quantile_values_of(self, weights: Weights, features: Tensor, quantiles: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class IQNetwork(QNetwork):
         """Return action values [K, B, A]: the mean over the quantile midpoints."""
         policies, batch, _ = features.shape
         products = self._products(weights, features, weights["midpoints"])
-        # The head is linear, so the mean may be taken before it.
+        # The head is linear, so the mean can be taken first.
         mean = products.view(policies, batch, self.own.quantiles, -1).mean(2)
         return apply(weights, "head", mean)
 
@@ -108,7 +108,7 @@ class IQNetwork(QNetwork):
         return QuantileLayers(weights, self.hidden, self.config.activation)
 
     def _products(self, weights: Weights, features: Tensor, embedding: Tensor) -> Tensor:
-        """Return [K, B * N, last]; the embedding is per sample, or [K, N, F] for all."""
+        """Return [K, B * N, last]; the embedding is per sample, or [K, N, F] for all samples."""
         policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (features.unsqueeze(2) * by_sample).flatten(1, 2)

@@ -1,6 +1,6 @@
-"""Linear layers for K policies: plain, noisy, and the dueling head; scaling of their inputs.
+"""Plain and noisy linear layers, the dueling head, and input scaling, for K policies.
 
-Parameters become plain weights once per pass, or once per version where a policy only acts.
+Parameters become plain weights once per pass, or once per version if a policy only acts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remuda.policies.stack import Parameters
 
 NOISE_SCALE = 0.5  # sigma_0 of Fortunato et al. 2018, section 3.2
 
-# one factor for all numbers of an observation, or (count, factor) of consecutive numbers
+# one factor for a whole observation, or (count, factor) of consecutive values
 Scale = float | tuple[tuple[int, float], ...]
 
 
@@ -36,7 +36,7 @@ def _factors(scale: tuple[tuple[int, float], ...], size: int, device: torch.devi
 def linear_shapes(
     name: str, inputs: int, outputs: int, noisy: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """Return the parameters of a linear layer; biases are rows, for adding to a batch."""
+    """Return the parameter shapes of a linear layer; biases are rows, to be added to a batch."""
     shapes: dict[str, tuple[int, ...]] = {
         f"{name}.weight": (inputs, outputs),
         f"{name}.bias": (1, outputs),
@@ -47,7 +47,7 @@ def linear_shapes(
 
 
 def initialise_layer(parameters: Parameters, name: str, generator: torch.Generator) -> None:
-    """Draw weights and biases uniformly within 1/sqrt(inputs of an output), as torch does.
+    """Draw weights and biases uniformly within 1/sqrt(fan-in), as torch does.
 
     Noisy layers start as in Fortunato et al. 2018. A linear weight is [1, I, O], a convolution's
     [1, O, channels, kernel, kernel].
@@ -68,8 +68,8 @@ def plain_linear(
 ) -> tuple[Tensor, Tensor]:
     """Return weight [K, inputs, outputs] and bias [K, 1, outputs]; noisy layers draw their noise.
 
-    It is factorised (Fortunato et al. 2018, equations 10 and 11); without a generator there is
-    none.
+    The noise is factorised (Fortunato et al. 2018, equations 10 and 11). Without a generator there
+    is no noise.
     """
     weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
     if noise is None or f"{name}.weight_sigma" not in parameters:
@@ -84,9 +84,9 @@ def plain_linear(
 
 
 def fold_dueling(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn a head of one value and A advantages into one of A action values.
+    """Fold a head of one value and A advantages into a head of A action values.
 
-    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear, so it is computed on the weights.
+    Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear, so it applies to the weights.
     """
 
     def fold(part: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """A user's torch module, for K policies at once.
 
-The module is created once as a pattern and never trained: `torch.func` runs it with a policy's
-parameters, or with those of K policies in one pass.
+The module is created once as a pattern and never trained: `torch.func` runs it with one policy's
+parameters, or with the parameters of K policies in one pass.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.vmap_rules import with_own_parts
 from remuda.policies.stack import Parameters
 
-FEW = 16  # policies up to which calling one module after another is faster, as they act
+FEW = 16  # maximum policies for which calling module after module is faster in acting
 
 Outputs = tuple[Tensor, ...]  # features, and next states of a recurrent module
 
@@ -39,7 +39,7 @@ OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)  # folders that h
 
 
 class _Turns:
-    """A lock for one pass at a time; copies have their own lock."""
+    """A lock for one pass at a time; each copy has a separate lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -55,7 +55,7 @@ class _Turns:
 
 
 def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
-    """Return a user's module, loaded and tried once; it is shared, so copy it to call it."""
+    """Return a user's module, loaded and tested once; it is shared, so copy it before calls."""
     return _tried(path, json.dumps(options, sort_keys=True), shape)
 
 
@@ -67,11 +67,11 @@ def _tried(path: str, options: str, shape: tuple[int, ...]) -> LiftedModule:
 class LiftedModule(Encoder):
     """A module that maps observations [B, *shape] to features [B, F].
 
-    With a `state_size` S it is recurrent: it is called with observations and a state [B, S], zeros
-    at the start of an episode, and returns features and the next state.
+    With a `state_size` S it is recurrent: it maps observations and a state [B, S] to features and
+    the next state. The state is zero at the start of an episode.
 
     1. Each policy has its own parameters, drawn by the module from the policy's random generator.
-    2. Policies in one pass share nothing; a module that `vmap` does not support is called for one
+    2. Policies in one pass share nothing. A module that `vmap` does not support is called for one
        policy after another.
     3. Errors name the line of the module where they happened.
     """
@@ -79,9 +79,9 @@ class LiftedModule(Encoder):
     def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
         """Create the pattern from `path`, `module:Name` of a class or function.
 
-        It is called with the shape of an observation, if it has a parameter for it, and with the
-        options as keywords. Stacked frames come first in the shape. Raises ConfigError where it
-        cannot be created, and ContractError where it does not map such observations to features.
+        It is called with the observation shape, if it has a parameter for it, and with the options
+        as keywords. Stacked frames come first in the shape. Raises ConfigError if it cannot be
+        created, and ContractError if it does not map such observations to features.
         """
         self._key = f"policy.network.module {path}"
         self._path, self._options, self._shape = path, dict(options), shape
@@ -104,8 +104,8 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
-        # by device, buffers that are not floats, which all policies share; on the CPU the module
-        # holds them
+        # by device, buffers that are not floats, shared by all policies; on the CPU the module has
+        # them
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
@@ -142,13 +142,13 @@ class LiftedModule(Encoder):
         return found, after
 
     def _pass(self, tower: str, weights: Weights, inputs: Tensor, *state: Tensor) -> Outputs:
-        """Return what the module returns for K policies, each part [K, B, ...]."""
+        """Return the module's outputs for K policies, each [K, B, ...]."""
         policies, batch, _ = inputs.shape
         own = self._own(tower, weights)
         arguments = (inputs.reshape(policies, batch, *self._shape), *state)
         few = policies <= FEW or not self._in_one_pass
         bound = self._bound.of(own) if few and torch.is_inference_mode_enabled() else None
-        if bound is not None:  # they act
+        if bound is not None:  # acting
             made = [module(*(x[k] for x in arguments)) for k, module in enumerate(bound)]
             if not self.memory:
                 return (torch.stack(made),)
@@ -175,18 +175,18 @@ class LiftedModule(Encoder):
         return {name: weights[f"{tower}_module.{name}"] for name in self._floats}
 
     def bind(self, weights: Weights) -> None:
-        """Make modules that use these weights in place, for passes in inference mode on the CPU."""
+        """Make modules that read these weights in place, for inference passes on the CPU."""
         end = f"_module.{next(iter(self._floats), None)}"
         for name, weight in weights.items():
             tower = name.removesuffix(end)
-            # Names of the module's own parts may end like that, too.
+            # Names of the module's submodules may have the same ending.
             is_tower = name.endswith(end) and self.shapes(tower).keys() <= weights.keys()
             if is_tower and weight.device.type == "cpu":
                 self._bound.bind(self._own(tower, weights))
 
     def _others_on(self, device: torch.device) -> dict[str, Tensor]:
         if device not in self._moved:
-            with torch.inference_mode(False):  # the first pass may act, and a later one learn
+            with torch.inference_mode(False):  # a later pass may need gradients
                 self._moved[device] = {name: t.to(device) for name, t in self._others.items()}
         return self._moved[device]
 
@@ -243,7 +243,7 @@ class LiftedModule(Encoder):
         """Return the module for one policy at a time, and for `vmap`."""
         try:
             pattern = copy.deepcopy(with_own_parts(self._pattern, nn.Linear, nn.Tanh))
-        except Exception as error:  # whatever the user's attributes say
+        except Exception as error:  # user attributes may raise anything
             raise ConfigError(
                 f"{self._key} cannot be copied ({type(error).__name__}: {error}), and each process "
                 "and caller needs a copy; keep locks, files and the like outside of it"
@@ -257,7 +257,7 @@ class LiftedModule(Encoder):
                 zeros = torch.zeros(2, 2, *self._shape)
                 state = (zeros.new_zeros(2, 2, self.memory),) if self.memory else ()
                 vmap(partial(self._call, self._liftable))(two, zeros, *state)
-        except Exception as error:  # whatever torch finds that it cannot lift
+        except Exception as error:  # torch may raise anything
             log.warning(
                 "%s: torch.func.vmap cannot lift it (%s), so its policies are brought through it "
                 "one after another",
@@ -288,7 +288,7 @@ def _shape(made: object) -> object:
 
 
 def _takes_shape(factory: Callable[..., Any]) -> bool:
-    """Return whether it has a required positional parameter."""
+    """Return whether a factory has a required positional parameter."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):
@@ -298,16 +298,16 @@ def _takes_shape(factory: Callable[..., Any]) -> bool:
 
 
 class PerPolicyModules:
-    """A copy of a module for each policy that acts: `vmap` costs a millisecond, a call far less.
+    """A copy of a module for each acting policy: `vmap` costs a millisecond, a call far less.
 
-    A copy computes with the current content of the policy's weights. It is found by their address,
-    and keeps them alive, so that other weights are never taken for them.
+    A copy uses the current content of the policy's weights. It is found by their address and keeps
+    them alive, so that no other weights can get this address.
     """
 
     def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
         """Start without copies; `names` are the parameters and buffers that each policy owns."""
         self._pattern, self._names = pattern, tuple(names)
-        self._modules: dict[int, _Bound] = {}  # by the address of the first of its weights
+        self._modules: dict[int, _Bound] = {}  # by the address of the first weight
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_modules": {}}
@@ -321,7 +321,7 @@ class PerPolicyModules:
                 self._modules[key] = _Bound(self._pattern, own)
 
     def of(self, weights: Mapping[str, Tensor]) -> list[_Bound] | None:
-        """Return the modules of K policies with these weights; None: there are none."""
+        """Return the modules of K policies with these weights; None: not bound."""
         if not self._modules:
             return None
         first = weights[self._names[0]]
@@ -346,9 +346,9 @@ class _Bound:
                 self._buffers.append((copied, name, kept))
 
     def __call__(self, *given: Tensor) -> Any:
-        """Apply it to observations [B, *shape], and a state where it is recurrent."""
+        """Apply the module to observations [B, *shape], and to a state if recurrent."""
         found = self._module(*given)
-        for part, name, own in self._buffers:  # what it keeps in a buffer is for one call
+        for part, name, own in self._buffers:  # reset buffers that the call replaced
             if getattr(part, name) is not own:
                 setattr(part, name, own)
         return found

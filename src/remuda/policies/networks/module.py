@@ -10,7 +10,7 @@ from remuda.policies.stack import Parameters
 
 
 class PolicyModule(nn.Module):
-    """The network of one policy with its own weights, named as they are saved.
+    """The network of one policy, with weights named as in saved files.
 
     Noisy layers use their means. Gradients flow to all parameters that acting needs.
     """
@@ -24,7 +24,7 @@ class PolicyModule(nn.Module):
     def forward(
         self, observations: Tensor, recurrent_state: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return outputs [B, O] to choose actions by, and a recurrent network's next state.
+        """Return outputs [B, O] for action selection, and a recurrent network's next state.
 
         A Q-learner returns action values; PPO returns logits, or means and log standard deviations.
         `observations` are [B, *shape], or with stacked frames [B, n_frames, *shape], the oldest
@@ -38,9 +38,9 @@ class PolicyModule(nn.Module):
         return outputs[0], after[0]
 
     def state_values(self, observations: Tensor, recurrent_state: Tensor | None = None) -> Tensor:
-        """Return PPO's estimates [B] of the discounted sum of rewards from each state on.
+        """Return PPO's state values [B], estimates of the discounted return.
 
-        Values are in rewards as the policy is trained on them: times its `reward_scale`, and with
+        Values have the scale of training rewards: multiplied by `reward_scale`, and with
         `ppo.normalise_rewards` divided by the scale of returns. Arguments are as in `forward`.
         Raises UsageError for a Q-learner, which has action values instead.
         """
@@ -70,7 +70,7 @@ class PolicyModule(nn.Module):
 
 
 def place(module: nn.Module, name: str, values: Tensor, learned: bool) -> None:
-    """Register a parameter or buffer under this name, in submodules where it has dots."""
+    """Register a parameter or buffer under this name; dots lead into submodules."""
     *path, last = name.split(".")
     for step in path:
         if not hasattr(module, step):

@@ -1,4 +1,4 @@
-"""The base class of networks for K policies; parameters are passed to them."""
+"""The base class of networks for K policies, which take their parameters as arguments."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ GATES = ("gates_in", "gates_memory")  # the linear layers of a gated recurrent l
 class Network(ABC):
     """A map from observations of K policies to outputs."""
 
-    shapes: Shapes  # everything published of one policy: learned parameters and buffers
-    buffers: frozenset[str] = frozenset()  # names of what is published and not learned by gradients
+    shapes: Shapes  # everything published for one policy: learned parameters and buffers
+    buffers: frozenset[str] = frozenset()  # names of parameters that are published but not learned
     memory: int = 0  # size of the recurrent state; 0: not recurrent
     layers: tuple[str, ...]  # names of the linear layers in order; the last is the head
-    plain_layers: tuple[str, ...] = ()  # those of `outputs` if it is a plain perceptron
+    plain_layers: tuple[str, ...] = ()  # the layers of `outputs` if it is a plain perceptron
 
     def __init__(
         self,
         num_inputs: int,
         config: NetworkConfig,
-        encoder: Encoder | None = None,  # what comes before its linear layers
+        encoder: Encoder | None = None,  # precedes its linear layers
         scale: Scale = 1.0,  # multiplies inputs
     ) -> None:
         self.num_inputs, self.config = num_inputs, config
         self.encoder, self.input_scale = encoder, scale
         self._gates = GATES if config.recurrent else ()
-        # a key: networks of one class with equal shapes and settings act alike
+        # networks of one class with equal shapes and settings are equivalent
         self.settings: tuple[str, ...] = (config.model_dump_json(exclude={"shared"}),)
 
     def _tower_shapes(
         self, tower: str, layers: Sequence[str], noisy: bool = False
     ) -> tuple[dict[str, tuple[int, ...]], int]:
-        """Return the parameters of the encoder and hidden layers of a tower, and its width."""
+        """Return the parameter shapes of a tower's encoder and hidden layers, and its width."""
         shapes, width = {}, self.num_inputs
         if self.encoder is not None:
             shapes, width = self.encoder.shapes(tower), self.encoder.width
@@ -60,7 +60,7 @@ class Network(ABC):
         return shapes, width
 
     def _taken(self, parameters: Parameters, tower: str, layers: Sequence[str]) -> Weights:
-        """Return the parameters of some layers, and of the encoder of a tower."""
+        """Return the parameters of some layers and of a tower's encoder."""
         names = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
         if self.encoder is not None:
             names += self.encoder.shapes(tower)
@@ -68,7 +68,7 @@ class Network(ABC):
 
     @property
     def widest(self) -> int:
-        """Return the largest number of activations of a sample between two layers."""
+        """Return the maximum number of activations per sample between two layers."""
         encoded = self.encoder.width if self.encoder is not None else 1
         return max(*self.config.hidden, encoded, 1)
 
@@ -87,11 +87,11 @@ class Network(ABC):
 
     @abstractmethod
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
-        """Return all that acting needs of one version, computed once."""
+        """Return the weights for acting, computed once per version."""
 
     @abstractmethod
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        """Return outputs [K, B, O] of inputs [K, B, num_inputs], by weights of `acting`."""
+        """Return outputs [K, B, O] for inputs [K, B, num_inputs] and weights of `acting`."""
 
     def state_values(
         self,
@@ -103,12 +103,12 @@ class Network(ABC):
         return None
 
     def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
-        """Return a compiled `outputs` that reads both arguments in place; None: there is none."""
+        """Return a compiled `outputs` that reads both arguments in place; None: unsupported."""
         layers = self.compiled_layers(weights)
         return None if layers is None else CompiledPass(layers, inputs)
 
     def gathered_pass(self, weights: Weights) -> GatheredPass | None:
-        """Return the same for streams gathered by policy."""
+        """Return a compiled `outputs` for streams gathered by policy; None: unsupported."""
         layers = self.compiled_layers(weights)
         return None if layers is None else GatheredPass(layers)
 
@@ -136,7 +136,7 @@ def apply_hidden(
 
 
 def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
-    """Return the parameters of a gated recurrent layer of so many units."""
+    """Return the parameter shapes of a gated recurrent layer."""
     found = linear_shapes(GATES[0], inputs, 3 * units)
     return found | linear_shapes(GATES[1], units, 3 * units)
 

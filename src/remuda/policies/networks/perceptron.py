@@ -1,6 +1,6 @@
 """Linear layers with activations, for K policies: forward and backward.
 
-On the CPU they use `products.py`, and one autograd step for all layers; elsewhere torch.
+On the CPU they use `products.py` and one autograd step for all layers, elsewhere torch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def through(x: Tensor, layers: Layers, activation: str) -> Tensor:
     if not layers:
         return x
     tensors = [part for layer in layers for part in layer]
-    if not suits(x, *tensors) or not _fit(x, layers):  # torch reports what does not fit
+    if not suits(x, *tensors) or not _fit(x, layers):  # torch reports wrong shapes
         return _by_torch(activation, x, tensors)
     if torch.is_grad_enabled() and (x.requires_grad or any(t.requires_grad for t in tensors)):
         found: Tensor = _Through.apply(activation, x, *tensors)  # type: ignore[no-untyped-call]
@@ -50,7 +50,7 @@ def _fit(x: Tensor, layers: Layers) -> bool:
 def _by_torch(activation: str, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
         x = torch.baddbmm(bias, x, weight)
-        if activation:  # in place, as no caller needs what was before
+        if activation:  # in place: no caller needs the pre-activations
             x = x.tanh_() if activation == "tanh" else x.relu_()
     return x
 
@@ -74,7 +74,7 @@ class _Through(torch.autograd.Function):
     def forward(ctx: Any, activation: str, x: Tensor, *tensors: Tensor) -> Tensor:
         found = _forward(activation, x, tensors)
         ctx.activation, ctx.count = activation, len(tensors)
-        # What nothing follows is not needed on the way back, so others may change it in place.
+        # The backward pass does not need a linear last output, so callers may change it in place.
         ctx.save_for_backward(x, *tensors, *(found if activation else found[:-1]))
         return found[-1]
 
@@ -83,8 +83,8 @@ class _Through(torch.autograd.Function):
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
         needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
-        if torch.is_grad_enabled():  # this gradient is to be differentiated itself
-            own = [x.view_as(x) for x in (inputs, *tensors)]  # or what led to them counts twice
+        if torch.is_grad_enabled():  # this gradient will be differentiated again
+            own = [x.view_as(x) for x in (inputs, *tensors)]  # or earlier steps count twice
             out = _by_torch(ctx.activation, own[0], own[1:])
             return None, *gradients_of(out, own, needed, errors)
         gradients: list[Tensor | None] = [None] * (1 + ctx.count)
@@ -115,7 +115,7 @@ class _Through(torch.autograd.Function):
 def gradients_of(
     out: Tensor, inputs: Sequence[Tensor], needed: Sequence[bool], errors: Tensor
 ) -> list[Tensor | None]:
-    """Return torch's gradient by each input, which can be differentiated again."""
+    """Return torch's differentiable gradient for each input."""
     wanted = [x for x, need in zip(inputs, needed, strict=True) if need]
     found = iter(torch.autograd.grad(out, wanted, errors, create_graph=True))
     return [next(found) if need else None for need in needed]

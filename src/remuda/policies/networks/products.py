@@ -15,20 +15,20 @@ from remuda.kernels import njit
 from remuda.policies.networks.tiles import LANES, ROWS, most_vectors, tile
 from remuda.types import Integers
 
-# terms of a sum added in one go, so that what is read again for each tile stays in a cache
+# terms of a sum added together, so that factors reused by each tile stay in the cache
 TERMS = 256
 
 
-PLAIN = (Tensor, nn.Parameter)  # other classes may have no memory, or mean something else
+PLAIN = (Tensor, nn.Parameter)  # other classes may have no memory or other semantics
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Return whether to multiply these tensors here, not by torch (for threads, transforms)."""
+    """Return whether to multiply these tensors here; torch handles threads and transforms."""
     if (
-        torch.compiler.is_compiling()  # for a graph that leaves this program: checked first
+        torch.compiler.is_compiling()  # for an exported graph: checked first
         or torch.get_num_threads() > 1
         or in_transform()
-        or torch._C._len_torch_dispatch_stack() > 0  # observers see operations of torch alone
+        or torch._C._len_torch_dispatch_stack() > 0  # observers see only torch operations
         or torch._C._is_tracing()
         or torch.is_autocast_enabled("cpu")
         or forward_ad._current_level >= 0
@@ -41,7 +41,7 @@ def suits(*tensors: Tensor) -> bool:
 
 
 def in_transform() -> bool:
-    """Return whether a `torch.func` transform is active: its tensors have no memory to read."""
+    """Return whether a `torch.func` transform is active, whose tensors have no readable memory."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
@@ -101,7 +101,7 @@ def gemm(
     b: int,  # [terms, columns]
     b_next: int,
     b_sum: int,
-    start: int,  # [rows, columns], may be `out`; 0: sums begin with 0
+    start: int,  # [rows, columns], may be `out`; 0: sums start at 0
     start_next: int,
     start_row: int,  # 0: one row for all
     out: int,  # [rows, columns]
@@ -110,9 +110,9 @@ def gemm(
 ) -> None:
     """Write products: out[i, m, n] = start[i, m, n] + sum over k of a[i, m, k] * b[i, k, n].
 
-    Matrices are addresses of 32-bit floats, because code for arrays is compiled once for each
-    memory layout; columns are contiguous. `_next`, `_row` and `_sum` are distances in floats to the
-    next matrix, row and term of a sum.
+    Matrices are addresses of 32-bit floats, because array code is compiled for each memory layout.
+    Columns are contiguous. `_next`, `_row` and `_sum` are distances in floats to the next matrix,
+    row and term of a sum.
     """
     for i in range(count):
         at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next
@@ -125,7 +125,7 @@ def gemm(
                 from_, from_row = at_start, start_row
                 if start == 0:
                     fresh, from_, from_row = 1, at_out, out_row
-            for part in range(2):  # as many whole tiles as there are, and then what is left
+            for part in range(2):  # full tiles, then the remaining rows
                 begin, end = (0, whole) if part == 0 else (whole, rows)
                 height = ROWS if part == 0 else rows - whole
                 if begin == end:
@@ -162,7 +162,7 @@ MOST: Integers = np.array([0, *(most_vectors(rows) for rows in range(1, ROWS + 1
 
 @njit(cache=True)
 def vectors_of(rows: int, columns: int) -> int:
-    """Return the vectors of the widest tile of so many rows without empty vectors."""
+    """Return the vectors of the widest tile of `rows` rows without empty vectors."""
     vectors = int(MOST[rows])
     while (vectors - 1) * LANES >= columns:
         vectors //= 2

@@ -32,12 +32,12 @@ TOWER = "hidden"  # the name of its only tower, for encoders
 
 
 class QNetwork(Network):
-    """Action values, for K policies at once: observations become features, and features values."""
+    """A map from observations to features, and from features to action values, for K policies."""
 
     def __init__(
         self,
         num_inputs: int,
-        num_actions: int,  # values of a state: one for each action or possibility
+        num_actions: int,  # outputs: one for each action or possibility
         config: NetworkConfig,
         encoder: Encoder | None = None,
         scale: Scale = 1.0,  # multiplies inputs
@@ -87,7 +87,7 @@ class QNetwork(Network):
 
     @abstractmethod
     def values_of(self, weights: Weights, features: Tensor) -> Tensor:
-        """Return action values [K, B, A] of features [K, B, F], by weights from `acting`."""
+        """Return action values [K, B, A] for features [K, B, F] and weights from `acting`."""
 
     def before(self, weights: Weights, encoded: Tensor) -> Tensor:  # noqa: ARG002
         """Apply the layers before the recurrent one to the encoder's output."""

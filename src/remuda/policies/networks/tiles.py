@@ -1,8 +1,8 @@
 """The innermost loop of matrix products, in vector instructions.
 
-A tile, some rows times some vectors of columns, stays in registers while all of its sums are
-computed, which takes half the time of a compiled scalar loop. Each sum adds its products in order,
-so results are the same for tiles of any size.
+A tile of some rows and some vectors of columns stays in registers while its sums are computed. This
+takes half the time of a compiled scalar loop. Each sum adds its products in order, so results do
+not depend on the tile size.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -34,7 +34,7 @@ LANES = 16 if _WIDE else 8 if _FEATURES.get("avx") else 4  # numbers in a vector
 MANY = _WIDE or platform.machine() in ("arm64", "aarch64")
 ROWS = 14 if MANY else 6  # rows of the largest tile
 
-# (rows up to, most vectors that fit into the registers beside their factors)
+# (maximum rows, maximum vectors that fit into the registers with their factors)
 VECTORS = ((3, 8), (6, 4), (14, 2)) if MANY else ((2, 4), (6, 2))
 
 FLOAT, WORD, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
@@ -42,11 +42,11 @@ VECTOR = ir.VectorType(FLOAT, LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
 NUMBERS = ir.VectorType(WORD, LANES)
 POINTER, VECTOR_POINTER = FLOAT.as_pointer(), VECTOR.as_pointer()
-FUSED = ("contract",)  # multiply-add is one instruction where the CPU has it
+FUSED = ("contract",)  # fused multiply-add if the CPU supports it
 
 
 def most_vectors(rows: int) -> int:
-    """Return the most vectors of a tile of so many rows."""
+    """Return the maximum vectors of a tile of `rows` rows."""
     return next(vectors for most, vectors in VECTORS if rows <= most)
 
 
@@ -66,7 +66,7 @@ def _tile(
     b_sum: Any,
     start: Any,  # [rows, columns]
     start_row: Any,  # 0: one row for all
-    fresh: Any,  # 1: sums begin with 0
+    fresh: Any,  # 1: sums start at 0
     out: Any,  # [rows, columns]
     out_row: Any,
     terms: Any,  # of each run
@@ -224,7 +224,7 @@ class _Tile:
 
 
 def _follow(phis: list[Any], block: Any, values: list[Any]) -> None:
-    """Set the values of phis when coming from a block."""
+    """Set the values of phi nodes for a predecessor block."""
     for phi, value in zip(phis, values, strict=True):
         phi.add_incoming(value, block)
 

@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
-# inputs of `exp` are clamped here; from 88.37 on the result is infinity
+# inputs of `exp` are clamped to these bounds; above 88.37 the result is infinity
 LEAST, MOST = np.float32(-87.0), np.float32(89.0)
 LOG2_E = np.float32(1.44269504088896341)
 # log(2) in two parts, the first with few digits, so that its multiples are exact
@@ -42,7 +42,7 @@ bits_of: Callable[..., Any] = intrinsic(_bits_of)
 @njit(inline="always")
 def exp(x: np.float32) -> Any:
     """Return the exponential, to within 2 units in the last place (Cephes' expf)."""
-    v = LEAST if x < LEAST else x  # what is no number stays none
+    v = LEAST if x < LEAST else x  # NaN stays NaN
     v = MOST if v > MOST else v
     n = np.floor(v * LOG2_E + HALF)
     r = (v - n * LOG_2) - n * LOG_2_REST

@@ -19,10 +19,10 @@ LSTMState = tuple[Tensor, Tensor]  # the output and the cell's state, each [B, H
 
 
 def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
-    """Return a module whose parts of these classes (keys of `OWN`) compute through this file.
+    """Return a copy of a module whose parts of these classes (keys of `OWN`) use this file.
 
-    The module itself is unchanged, and returned where it has no such part. Subclasses, and parts
-    with their own `forward`, are left alone: they may compute something else.
+    The module is unchanged, and returned if it has no such part. Subclasses, and parts with a
+    replaced `forward`, are skipped: they may compute something else.
     """
     if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
@@ -40,7 +40,7 @@ def _is_plain(part: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
 def linear(layer: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
     """Apply a linear layer to [..., I], which may be one of K policies in `vmap`: [..., O]."""
     weight, bias = layer.weight, layer.bias
-    if torch.compiler.is_compiling():  # for a graph that leaves this program
+    if torch.compiler.is_compiling():  # for an exported graph
         return functional.linear(input, weight, bias)
     if in_transform():
         found: Tensor = _Linear.apply(input, weight, bias)  # type: ignore[no-untyped-call]
@@ -58,7 +58,7 @@ def _products(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """`torch.nn.functional.linear`, which in `vmap` is a product for each policy."""
+    """`torch.nn.functional.linear`, which becomes one product per policy in `vmap`."""
 
     @staticmethod
     def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -177,7 +177,7 @@ def _tangent(layer: nn.Tanh, input: Tensor) -> Tensor:  # noqa: A002, ARG001
     return tanh(input)
 
 
-# by class, a replacement of its `forward`, whose arguments have torch's names
+# by class, a replacement of its `forward`; arguments have torch's names
 OWN: dict[type[nn.Module], Callable[..., Any]] = {
     nn.LSTMCell: lstm_step,
     nn.Linear: linear,
