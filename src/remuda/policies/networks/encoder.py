@@ -11,7 +11,7 @@ from torch import Tensor
 
 from remuda.policies.stack import Parameters
 
-Weights = dict[str, Tensor]  # plain weights of one pass by name, each [K, ...]
+Weights = dict[str, Tensor]  # named plain weights of one pass, each [K, ...]
 # maps inputs [K, G, ...] and states [K, G, S] to features and next states
 Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
