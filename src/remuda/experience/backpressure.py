@@ -1,12 +1,12 @@
 """Backpressure: when, and for how long, an actor waits for learners.
 
 An actor waits only for experience with `on_full: wait`, and only for learners that make progress. A
-learner publishes its progress in words that it owns in each of its rings. The actor reads these and
-keeps the rest, such as since when a learner is late, to itself. So it misses nothing while it is
-stopped or asleep, and a process that dies leaves nothing here to repair.
+learner publishes its progress in words that it owns in each of its rings. All other state, such as
+since when a learner is late, is private to the actor. So the actor misses nothing while it is
+stopped or asleep, and a dead process leaves nothing to repair.
 
-A learner's first update may take long: it is waited for as long as threads of its process compute.
-Supervision ends one that hangs meanwhile, or that waits for a child process such as a compiler.
+A learner's first update may take long: actors wait while threads of its process compute.
+Supervision ends a learner that hangs then, or that waits for a child process such as a compiler.
 """
 
 from __future__ import annotations
@@ -33,44 +33,43 @@ from remuda.memory.atomic import fence_full, load, store
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers
 
-LEAST = 0.2  # least seconds to wait, unless the user's limit is less
+LEAST = 0.2  # minimum seconds to wait, unless the user's limit is lower
 LOOK = 0.1  # seconds between two checks whether a process in its first update computes
 
-# the activity of the process with an id and start time; None: it is gone
+# returns the activity of the process with an id and start time; None if it has ended
 Look = Callable[[int, int], Activity | None]
 
 
 class Backpressure:
     """The check whether an actor may write another turn to a ring, with `on_full: wait`.
 
-    It may while all actors together are within `capacity` steps of an off-policy learner, or while
-    there is no whole rollout yet for an on-policy learner to take; two, where seats are dealt. It
-    may also, overwriting the oldest steps, once the learner has been waited for as long as `limit`
-    and has taken nothing: until it takes something again.
+    It may write while all actors together are within `capacity` steps of an off-policy learner. For
+    an on-policy learner it may while no whole rollout waits to be taken, or two if seats are dealt.
+    If the learner takes nothing for `limit` seconds, the actor overwrites the oldest steps until
+    the learner takes something again.
     """
 
     def __init__(self, experience: Experience, actor: int) -> None:
-        self.wakeup = experience.actors[actor]  # rings its process once it may continue
+        self.wakeup = experience.actors[actor]  # rung once the actor may continue
         self.config, self.learner = experience.config, experience.learner
         self.process = LearnerProcess([self])
-        # when it was found without room, or the learner last took something after that
+        # when room ran out, or when the learner last took something after that
         self.late_since: float | None = None
-        self.left_behind = False  # whether its learner is no longer waited for
+        self.left_behind = False  # whether the actor no longer waits for this learner
         self._rollout = experience.ahead * experience.rollout
         self._all, self._counters = experience.counters, experience.rings[actor].counters
         ring = experience.rings[actor]
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
         self._likely = ring.likely
         self._progress = self._process_progress = 0
-        # whether to excuse what was written before it began, or without a learner; not where the
-        # order of updates and turns is fixed, since a successor must wait where its predecessor
-        # would
+        # whether to excuse steps written before it started, or without a learner; not if the order
+        # of updates and turns is fixed, because a successor must wait where its predecessor would
         self.excuses = True
         # steps written before this actor first checked; None: it has not checked yet
         self._excused: int | None = None
 
     def has_room(self) -> bool:
-        """Return whether the actor may write another turn; if not, it will be rung once it may."""
+        """Return whether the actor may write another turn; if not, it is rung once it may."""
         if self.left_behind or self.process.stands_still:
             if self.progress() == self._progress:
                 return True
@@ -87,7 +86,7 @@ class Backpressure:
             self.late_since, self._progress = time.monotonic(), self.progress()
             self._process_progress = self.process.progress()
         if self._rollout:
-            self.learner.ring()  # it may be asleep, waiting for more than there is place for
+            self.learner.ring()  # it may wait for more steps than the ring can hold
         return False
 
     def progress(self) -> int:
@@ -112,7 +111,7 @@ class Backpressure:
     def leave_behind(self) -> None:
         """Stop waiting for the learner until it takes something.
 
-        If no other policy of its process made progress either, none of them is waited for.
+        If no other policy of its process made progress either, stop waiting for all of them.
         """
         if self.process.progress() == self._process_progress:
             self.process.stand_still()
@@ -141,21 +140,20 @@ class Backpressure:
 
 
 class LearnerProcess:
-    """An actor's rooms whose learners share a process."""
+    """The backpressure of one actor for all policies of a learner process."""
 
     def __init__(self, rooms: list[Backpressure]) -> None:
         self.rooms = rooms
-        # whether it took nothing of any policy for as long as one of them was waited for
+        # whether it took nothing of any policy until the wait for one of them ended
         self.stands_still = False
         self.computed_at = -math.inf  # when it last computed during a first update
         self._computed: dict[ProcessId, float] = {}  # CPU seconds at the last check, by process
 
     def look(self, look: Look) -> bool:
-        """Note whether it computes or is runnable; return whether it makes a first update.
+        """Record whether it computes or is runnable; return whether it is in a first update.
 
-        Several processes may have published that: one that died during such an update is still
-        named, until its successor comes to that policy. An id means the process that had it when
-        first seen.
+        Several process ids may be published: one that died during a first update stays until its
+        successor comes to that policy. A process id is paired with the start time first seen.
         """
         ids = {room.at_first_update for room in self.rooms} - {0}
         known = {pid: (pid, began) for pid, began in self._computed}
@@ -163,7 +161,7 @@ class LearnerProcess:
         before = self._computed
         self._computed = {process: before.get(process, 0.0) for process in processes}
         for process in processes:
-            activity = look(*process) if process[1] else None  # else it was gone already
+            activity = look(*process) if process[1] else None  # else it had already ended
             if activity and (activity.runnable or activity.cpu > self._computed[process]):
                 self.computed_at = time.monotonic()
                 self._computed[process] = activity.cpu
@@ -173,19 +171,19 @@ class LearnerProcess:
         return sum(room.progress() for room in self.rooms)
 
     def stand_still(self) -> None:
-        """Wait for none of its policies, until it takes something of one."""
+        """Stop waiting for all of its policies until it takes something of one."""
         self.stands_still = True
         for room in self.rooms:
             room.mark()
 
 
 class ActorBackpressure:
-    """All rooms of one actor."""
+    """The backpressure of one actor, over all of its rings."""
 
     def __init__(
         self, rooms: Sequence[Backpressure], exact: bool = False, look: Look = Activity.of
     ) -> None:
-        """Group rooms by learner process; an `exact` run excuses nothing."""
+        """Group `rooms` by learner process; an `exact` run excuses nothing."""
         self._rooms, self._look = tuple(rooms), look
         processes: dict[Wakeup, LearnerProcess] = {}
         for room in self._rooms:
@@ -195,7 +193,7 @@ class ActorBackpressure:
         self._processes = tuple(processes.values())
 
     def warm_up(self) -> None:
-        """Compile what is called only once there is no room."""
+        """Compile the kernels that are otherwise first called when room runs out."""
         for room in self._rooms:
             room.has_room()
         for process in self._processes:
@@ -205,17 +203,17 @@ class ActorBackpressure:
         return all(room.has_room() for room in self._rooms)
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> int | None:
-        """Sleep until there is room everywhere, for `timeout` seconds at most.
+        """Sleep until all rings have room, for `timeout` seconds at most.
 
-        Returns how many learners are no longer waited for; None: there was none to wait for.
+        Returns the number of learners that the actor stopped waiting for; None if none was late.
         """
-        late = self._late()  # of all of them, so that the time of each begins now
+        late = self._late()  # checks all rings, so the wait for each starts now
         if not late:
             return None
         until = time.monotonic() + timeout
         while True:
             processes = {room.process for room, _ in late}
-            looks = sum(process.look(self._look) for process in processes) > 0  # at each of them
+            looks = sum(process.look(self._look) for process in processes) > 0  # no short cut
             now = time.monotonic()
             ends = [until, *(_end(room, since) for room, since in late)]
             if looks:
@@ -239,7 +237,7 @@ class ActorBackpressure:
 
 
 def _end(room: Backpressure, since: float) -> float:
-    """Return until when to wait for a learner that has taken nothing since a time."""
+    """Return the time until which to wait for a learner that has taken nothing `since`."""
     return max(since, room.process.computed_at) + room.limit
 
 

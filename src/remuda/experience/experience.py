@@ -1,8 +1,8 @@
-"""One policy's experience: a ring for each actor, and the waiting of learner and actors.
+"""One policy's experience: a ring for each actor, and how learner and actors wait.
 
 Each ring has one writer. Counters of all rings are in one shared array: the learner sleeps until
-there is enough in all of them together, and an actor with `wait` looks at all of them too. So an
-actor that dies takes only its own share along: the others make up for it.
+all rings together hold enough, and an actor with `wait` checks all of them too. If an actor dies,
+the others make up for its share.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from remuda.memory.shared import Arena
 from remuda.memory.waiting import Wakeup
 from remuda.types import Integers, State
 
-NEVER = 2**62  # more segments, and more steps, than there will ever be
-# closed segments before their mean length is known: in all, and for each stream
+NEVER = 2**62  # a number of segments or steps that no run reaches
+# minimum closed segments for an estimate of their mean length: in total, and per stream
 FEWEST, FEWEST_OF_STREAM = 100, 4
-UPDATES = 2.0  # a learner is waited for as long as its mean update takes, times this
+UPDATES = 2.0  # actors wait for a learner at most this many times its mean update duration
 KEPT = 0.8  # weight of past updates in the running mean of an update's duration
-# most steps of a stream that a turn commits: the previous one, and one that ends here
+# maximum steps of a stream that a turn commits: the previous one, and one that ends an episode
 STEPS_PER_TURN = 2
 
 
 class Experience:
     """One policy's experience: an `ExperienceStore` in shared memory.
 
-    A process that dies, at any instruction, leaves counters that the others can continue with.
+    A process that dies, at any instruction, leaves counters from which the others can continue.
     """
 
     def __init__(
@@ -44,30 +44,30 @@ class Experience:
         shape: StreamShape,
         config: ExperienceConfig,
         num_streams: Sequence[int],  # copies and seats that the policy plays at once, by actor
-        learner: Wakeup,  # rings its process
-        actors: Sequence[Wakeup],  # each rings its process
+        learner: Wakeup,  # of the learner's process
+        actors: Sequence[Wakeup],  # of each actor's process
         rollout: int = 0,  # steps that a learner takes at once; 0: it samples
-        block: Block | None = None,  # None: a new one, of its rings alone
+        block: Block | None = None,  # None: a new one, only for its rings
         index: int = 0,  # of its ring in the block
         likely: Sequence[int] | None = None,  # usual open segments by actor; None: all streams
         ahead: int = 1,  # rollouts that an actor plays before it waits
-        keeps: bool = False,  # keep the capacity besides what rollouts need
+        keeps: bool = False,  # keep the capacity in addition to the room for rollouts
         arena: Arena | None = None,
     ) -> None:
         self.shape, self.config, self.rollout = shape, config, rollout
         self.num_streams = sum(num_streams)
         self.learner, self.actors = learner, tuple(actors)
-        # The learner's own: when the update began that it is at, and what one takes as a rule.
+        # Used only by the learner: start of the current update, mean duration of an update.
         self._began: float | None = None
         self._usual: float | None = None
-        self._excused: int | None = None  # the value in `EXCUSED`; None: it has just begun
+        self._excused: int | None = None  # the value in `EXCUSED`; None: not stored yet
         if block is None:
             segments = ring_segments(config, num_streams, rollout, keeps)
             block = Block(shape, 1, config.segment_length, segments, arena)
         self.block, self.index, self.ahead = block, index, ahead
         self._keeps = keeps or not rollout
-        # steps that a resumed run counts and that it restored neither closed nor open; set before
-        # any role starts, and the same for all of them
+        # steps that a resumed run counts but restored in no segment; set before any role starts,
+        # and the same for all of them
         self._unclosed = 0
         self._row = block.row(index)
         sparse, each = arena is not None and arena.sparse, likely or num_streams
@@ -102,10 +102,9 @@ class Experience:
 
     @property
     def held(self) -> HeldSteps | None:
-        """Return how many steps fit, by the mean length of segments; None: not yet known.
+        """Return how many steps fit, by the mean length of segments; None if not yet known.
 
-        The first segments that close are the shortest of those that the streams opened, so each
-        stream must have closed several.
+        Short segments close first and would bias the mean, so each stream must have closed several.
         """
         closed = total(self.counters, word.CLOSED)
         if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
@@ -121,7 +120,7 @@ class Experience:
         found = []
         if self._keeps:
             found.append(fits(segments, self.config.capacity, False))
-        if self.rollout:  # it is taken before the next turn may overwrite it (`is_tight`)
+        if self.rollout:  # a rollout is taken before a turn may overwrite it (`is_tight`)
             segments -= 3 * sum(ring.likely for ring in self.rings)
             found.append(fits(segments, self.rollout, True))
         return min(found, key=lambda held: held.share)
@@ -162,10 +161,10 @@ class Experience:
         return found
 
     def has_rollout(self, early: bool = False) -> bool:
-        """Return whether there is a rollout to take; if not, the learner will be rung for it.
+        """Return whether a rollout can be taken; if not, the learner is rung once it can.
 
-        A writer without room rings too. With `early`, the learner is rung before places run out,
-        because no writer checks; see `_reachable`.
+        A writer without room rings too. With `early` and `on_full: overwrite`, a smaller rollout
+        is enough before actors overwrite segments (`_reachable`).
         """
         self._end_update()
         wanted = total(self.counters, word.TAKEN_STEPS) + (
@@ -182,17 +181,17 @@ class Experience:
         moved = self._excuse(steps)
         for ring in self.rings:
             store(ring.counters, word.CONSUMED, steps)
-        # Where the excused steps changed, so did the marks that sleeping actors wait for.
+        # If the excused steps changed, so did the thresholds that sleeping actors wait for.
         self._let_in(NEVER if moved else steps)
 
     def _excuse(self, steps: int) -> bool:
-        """Before publishing `steps` consumed, excuse what was written while no actor waited.
+        """Before publishing `steps` consumed, excuse steps written while no actor waited.
 
         Actors that wait are never ahead by more than their last turn. If they are further ahead,
-        one of them did not wait: there was no learner, or it took nothing. All of that is excused
-        until the learner has caught up. The learner publishes it for all actors alike, because an
-        actor may have been asleep or stopped. A learner that dies leaves the word; its successor
-        states it again.
+        one did not wait: there was no learner, or it took nothing. These steps are excused until
+        the learner has caught up. The learner publishes them for all actors, because an actor may
+        have been asleep or stopped. The word of a dead learner stays; its successor stores it
+        again.
         """
         ahead = self.written - self.config.capacity - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
@@ -203,7 +202,7 @@ class Experience:
         return self._excused != before
 
     def take(self, actor: int, segments: int, steps: int) -> None:
-        """Publish to an actor that its first closed segments, and their steps, are copied."""
+        """Publish to an actor that the learner has copied its first closed segments."""
         if self.may_wait:
             self._begin_update()
         self._pass(actor, segments, steps)
@@ -220,18 +219,18 @@ class Experience:
         self.consume(NEVER)
 
     def skip(self, closed: Sequence[int] | None = None) -> None:
-        """Take all that is closed, unread; `closed`: by ring, only so many segments."""
+        """Skip all closed segments, or the first `closed` of each ring."""
         for ring, segments in zip(self.rings, closed or self.closed, strict=True):
             self._pass(ring.actor, *ring.ends_at(segments))
 
     def take_up(self) -> None:
-        """As a new learner, restate what its predecessor may have left half published.
+        """As a new learner, store again the words that a predecessor may have left half published.
 
-        It may have died between two words that belong together, or after it took no more. Steps of
-        segments that it had taken, and had not yet published, would be waited for forever.
+        It may have died between two words that belong together, or after `release`. Actors would
+        wait forever for steps of segments that it had taken but not yet published.
         """
         if any(load(ring.counters, word.TAKEN) == NEVER for ring in self.rings):
-            self.skip()  # from now on it takes what is closed
+            self.skip()  # start with segments that close from now on
         for ring in self.rings:
             if load(ring.counters, word.CONSUMED) == NEVER:
                 store(ring.counters, word.CONSUMED, self.written)
@@ -240,7 +239,7 @@ class Experience:
             if segments == taken:
                 store(ring.counters, word.TAKEN_STEPS, steps)
             elif load(ring.counters, word.TAKEN_STEPS) > steps:
-                self._pass(ring.actor, segments, steps)  # it died while it began to take again
+                self._pass(ring.actor, segments, steps)  # died while leaving `release`
 
     def _begin_update(self) -> None:
         self._began = time.monotonic()
@@ -249,10 +248,10 @@ class Experience:
                 store(ring.counters, word.UPDATE_TIME, -os.getpid())
 
     def _end_update(self) -> None:
-        """Add the duration of the update that ends to the mean that bounds waiting."""
+        """Add the duration of the finished update to the mean that limits waiting."""
         if self._began is None:
             return
-        # A learner that was stopped in the middle of an update must not be waited for longer after.
+        # A learner that was stopped during an update must not make actors wait longer afterwards.
         took = min(time.monotonic() - self._began, self.config.wait_limit / UPDATES)
         self._began = None
         self._usual = took if self._usual is None else KEPT * self._usual + (1.0 - KEPT) * took
@@ -260,14 +259,14 @@ class Experience:
             store(ring.counters, word.UPDATE_TIME, max(int(self._usual * 1e6), 1))
 
     def _reachable(self) -> int:
-        """Return the steps of a rollout, or fewer before actors overwrite segments."""
+        """Return the steps of a rollout, or fewer if actors would overwrite segments before."""
         return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
     def let_in(self) -> None:
         self._let_in(NEVER)
 
     def _let_in(self, steps: int) -> None:
-        """Ring every actor that wanted to be rung at `steps` or fewer."""
+        """Ring every actor that waits for at most `steps` consumed steps."""
         fence_full()
         for ring, wakeup in zip(self.rings, self.actors, strict=True):
             wanted = load(ring.counters, word.ROOM_WANTED)
@@ -285,9 +284,9 @@ class Experience:
             raise CheckpointError(
                 f"the checkpoint holds the experience of {actors}, and actor.processes makes "
                 f"{len(self.rings)} now; resume with --schedule async --actor.processes "
-                f"{len(state)}, or collect afresh with --checkpoint.replay false"
+                f"{len(state)}, or start with empty rings by --checkpoint.replay false"
             )
-        # Steps written before those that the rings hold are counted in the first.
+        # Steps written before those in the rings are counted in the first ring.
         for actor in reversed(range(len(self.rings))):
             saved = None if state is None else branch(state, str(actor))
             ring = self.rings[actor]
@@ -296,7 +295,7 @@ class Experience:
         closed = total(self.counters, word.CLOSED_STEPS)
         closed += sum(ring.open_steps for ring in self.rings)
         self._unclosed = max(self.written - closed, 0)
-        # Until its learner publishes its progress, which an actor then excuses.
+        # Until its learner publishes its progress; an actor then excuses the difference.
         for ring in self.rings:
             store(ring.counters, word.CONSUMED, self.written)
 
@@ -306,8 +305,8 @@ def ring_segments(
 ) -> list[int]:
     """Return the segments of each actor's ring for fixed seats; arguments as in `Experience`.
 
-    Every stream keeps one segment open; as many again can be read, or an actor's share of two
-    rollouts: so rings grow with the streams, and not with the actors.
+    Every stream keeps one segment open. At least as many more can be read, plus an actor's share of
+    rollouts. So rings grow with the number of streams, not with that of actors.
     """
     found, total = [], sum(num_streams)
     for streams in num_streams:
@@ -319,7 +318,7 @@ def ring_segments(
 
 
 def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:
-    """Return the segments of a ring for so many kept steps, or rollouts, and open segments."""
+    """Return the number of segments of a ring for these kept steps, open segments and rollouts."""
     kept = -(-steps // length)
     if rollout:
         return kept + most_open + 3 * likely + 3 * -(-rollout // length)

@@ -1,8 +1,8 @@
 """Proportional prioritisation of replayed steps (Schaul et al. 2016, sections 3.3 and 3.4).
 
-Step i is drawn with the probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the size of
-its last temporal-difference error; a new step has the greatest priority so far. Importance weights
-(N P(i))^-beta correct the bias, N being the number of steps.
+Step i is drawn with probability P(i) = p_i^alpha / sum_k p_k^alpha, where p_i is the absolute value
+of its last temporal-difference error. A new step gets the largest priority so far. Importance
+weights (N P(i))^-beta correct the bias, where N is the number of steps.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from remuda.kernels import njit
 from remuda.memory.atomic import load
 from remuda.types import Bools, Floats, Integers, State
 
-LEAST = 1e-6  # added to the size of each error, so that every step may be drawn again (section 3.3)
+LEAST = 1e-6  # added to each absolute error, so every step can be drawn again (section 3.3)
 
 
 @dataclass(frozen=True)
 class Drawn:
     """The items drawn for a batch, [B] each."""
 
-    leaves: Integers  # leaf of its priority
-    sequences: Integers  # sequence of its segment
+    leaves: Integers  # leaf of the item's priority
+    sequences: Integers  # sequence of the item's segment
     shares: np.ndarray  # N P(i), 1 if all are equally likely
 
     @staticmethod
@@ -38,7 +38,7 @@ class Drawn:
         return Drawn(np.zeros(size, np.int64), np.zeros(size, np.int64), np.ones(size))
 
     def weights(self, beta: float) -> Floats:
-        """Return importance weights, scaled so that the greatest is 1."""
+        """Return importance weights, scaled so the largest is 1."""
         weights = self.shares**-beta
         found: Floats = (weights / weights.max()).astype(np.float32)
         return found
@@ -47,15 +47,15 @@ class Drawn:
 class Priorities:
     """The priorities of all steps that a policy learns from, in a sum tree.
 
-    The leaves are p^alpha, a place for each step of each segment; each node is the sum of the two
-    below it. Nothing of it is shared. A segment's sequence shows that it was overwritten: then the
-    priorities of its old steps are forgotten.
+    The leaves are p^alpha, one leaf for each step of each segment; each node is the sum of its two
+    children. The tree is private to the learner. A changed `sequence` shows that a segment was
+    overwritten: the priorities of its old steps are then removed.
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
         self._alpha, self._length = alpha, length
         self._half = leaves_for(segments * length)
-        # node 1 is the sum of all, node n is above 2 n and 2 n + 1, the leaves are last
+        # node 1 is the total, node n is the parent of 2 n and 2 n + 1, the leaves are last
         self._sums = np.zeros(2 * self._half)
         self._sequences: Integers = np.zeros(segments, np.int64)
         self._committed: Integers = np.zeros(segments, np.int64)
@@ -69,13 +69,14 @@ class Priorities:
         return self._sums[self._half :][: math.prod(shape)].reshape(shape)
 
     def follow(self, sequences: Integers, ends: Integers) -> None:
-        """Update to new and overwritten steps; `ends` [S] index the list of all steps."""
+        """Update the tree for new and overwritten steps; `ends` [S] index the list of all steps."""
         _follow(*self._arrays, sequences, ends, self._length, self._greatest)
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
-        """Draw a step for each of `todo` [B] into `out`; return their numbers among all steps, [B].
+        """Draw a step for each of `todo` [B] into `out`; return their indices among all steps, [B].
 
-        Each is drawn from an equal part of the sum, at positions `uniforms` [B] from 0 to 1.
+        Sampling is stratified: each step comes from an equal part of the sum, at positions
+        `uniforms` [B] from 0 to 1.
         """
         picks: Integers = np.zeros(len(uniforms), np.int64)
         found = (out.leaves, out.sequences, out.shares, picks)
@@ -83,7 +84,7 @@ class Priorities:
         return picks
 
     def learn(self, drawn: Drawn, errors: Floats) -> None:
-        """Update the priorities of what was drawn from its errors [B], if not overwritten since."""
+        """Set the priorities of drawn steps from their errors [B], unless overwritten since."""
         last = (drawn.leaves, drawn.sequences, errors)
         self._greatest = _learn(*self._arrays, *last, self._alpha, self._length, self._greatest)
 
@@ -102,11 +103,11 @@ class Priorities:
         }
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned; if segments or alpha differ, forget everything."""
+        """Restore what `state` returned; if segments or alpha differ, reset all priorities."""
         self.forget()
         if real(state, "alpha") != self._alpha or state["leaves"].shape != self.leaves.shape:
             return
-        most = Range(0.0, FINITE_64.high / max(self.leaves.size, 1))  # their sum is finite, too
+        most = Range(0.0, FINITE_64.high / max(self.leaves.size, 1))  # keeps their sum finite
         found = fitting_all(
             state,
             {
@@ -117,7 +118,7 @@ class Priorities:
         )
         beyond = np.arange(self._length) >= found["committed"][:, None]
         is_known = not found["leaves"][beyond].any()
-        require(state, "leaves", is_known, "a step that is not there has no priority")
+        require(state, "leaves", is_known, "a missing step has no priority")
         self.leaves[...] = found["leaves"]
         _sum_up(self._sums)
         self._sequences[:], self._committed[:] = found["sequences"], found["committed"]
@@ -125,12 +126,12 @@ class Priorities:
 
 
 def leaves_for(steps: int) -> int:
-    """Return the leaves of a tree for so many steps: a power of two."""
+    """Return the number of leaves of a tree for `steps` steps: a power of two."""
     return 1 << (max(steps, 2) - 1).bit_length()
 
 
 def tree_size(segments: int, length: int) -> int:
-    """Return the bytes of the priorities of so many segments."""
+    """Return the bytes of the priorities of `segments` segments."""
     return 8 * (2 * leaves_for(segments * length) + 2 * segments)
 
 
@@ -163,7 +164,7 @@ def _follow(
     for segment in range(sequences.size):
         count, first = ends[segment] - begin, sums.size // 2 + segment * length
         begin = ends[segment]
-        # Fewer steps than before: the writer is about to begin it again.
+        # Fewer steps than before: the writer is about to reuse the segment.
         if seen[segment] != sequences[segment] or count < committed[segment]:
             for t in range(committed[segment]):
                 _set(sums, first + t, 0.0)
@@ -194,7 +195,7 @@ def _draw(
         node = 1
         while node < half:
             node *= 2
-            # Rounding may leave over more than there is: what has no priority is not drawn.
+            # Rounding may leave a rest beyond the last priority: never enter an empty branch.
             if rest >= sums[node] and sums[node + 1] > 0.0:
                 rest -= sums[node]
                 node += 1
@@ -229,7 +230,7 @@ def _learn(
 
 
 class Prioritised(Replay[B]):
-    """Replay of items in proportion to their last errors."""
+    """Replay of items with probability proportional to their priorities."""
 
     def __init__(
         self,
@@ -245,13 +246,13 @@ class Prioritised(Replay[B]):
         items = 1 if self.draws_segments else self.experience.config.segment_length
         self._priorities = Priorities(alpha, segments, items)
         self._drawn = Drawn.empty(1)
-        # On nothing: this compiles the kernels.
+        # Compile the kernels by calls without work.
         self._follow()
         self._priorities.draw(np.zeros(1), self._ends(), np.zeros(1, np.bool_), self._drawn)
         self.learn(np.full(1, np.nan, np.float32))
 
     def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:
-        """Draw so many samples into row `policy` of a batch, with importance weights."""
+        """Draw `size` samples into row `policy` of a batch, with importance weights."""
         todo: Bools = np.ones(size, np.bool_)
         left, self._drawn = size, Drawn.empty(size)
         while left:
@@ -276,11 +277,11 @@ class Prioritised(Replay[B]):
         return super().state() | {"priorities": known}
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned; priorities only if the same steps are there."""
+        """Restore what `state` returned; priorities only if the rings hold the same steps."""
         super().restore(state)
         known = state.get("priorities")
         if known is None or not np.array_equal(known["lost"], self._lost()):
-            self.forget()  # their segments would bear the same numbers
+            self.forget()  # the segments have the same numbers but other steps
         else:
             self._priorities.restore(known)
 
@@ -289,7 +290,7 @@ class Prioritised(Replay[B]):
         self._priorities.follow(np.concatenate(sequences), self._ends())
 
     def _ends(self) -> Integers:
-        """Return where each segment's items end in the list of all items of all rings."""
+        """Return the end of each segment's items in the list of all items of all rings."""
         ends, base = [], 0
         for held in self._held:
             ends.append(held.ends + base)
@@ -298,7 +299,7 @@ class Prioritised(Replay[B]):
         return found
 
     def _lost(self) -> Integers:
-        """Return, by ring, the steps before those that it holds."""
+        """Return, by ring, its counter `LOST`."""
         rings = [held.ring for held in self._held]
         found: Integers = np.array([load(r.counters, LOST) for r in rings], np.int64)
         return found
@@ -309,4 +310,4 @@ class PrioritisedReplay(Prioritised[Batch], TransitionReplay):
 
 
 class PrioritisedSequences(Prioritised[SequenceBatch], SequenceReplay):
-    """Prioritised replay of segments, whatever their length."""
+    """Prioritised replay of whole segments."""

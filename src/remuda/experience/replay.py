@@ -1,4 +1,4 @@
-"""The learner's end of experience for replay: repeated draws of steps, or of n-step transitions."""
+"""The learner's side of replay: sampling of steps or n-step transitions."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class SurveyedRing:
     """A ring, and its content at the last survey."""
 
     ring: ExperienceRing
-    own: bool  # whether it is the policy's own
+    own: bool  # whether the policy itself played these steps
     sequences: Integers  # by segment
-    ends: Integers  # end of each segment's items in the list of all of its items
+    ends: Integers  # end of each segment's items in the list of the ring's items
 
 
 class Replay(ABC, Generic[B]):
-    """Draws items, steps or segments, from a policy's own experience and its group's, uniformly.
+    """Uniform replay of steps or segments from a policy's own experience and its group's.
 
-    Nothing is waited for; what a writer overtakes is drawn again.
+    It never waits; an item that a writer overwrites during the copy is drawn again.
     """
 
     draws_segments: ClassVar[bool] = False  # items are whole segments, not steps
@@ -55,7 +55,7 @@ class Replay(ABC, Generic[B]):
         rng: np.random.Generator,
         check_sequence: bool = True,
     ) -> None:
-        """Draw from these; the policy's own experience comes first."""
+        """Draw from `sources`; the policy's own experience comes first."""
         self.experience = experience = sources[0]
         experience.warm_up()
         self.redrawn = 0  # draws repeated because a writer overtook them
@@ -74,13 +74,13 @@ class Replay(ABC, Generic[B]):
             for ring in found.rings
         )
         self._survey()
-        # Nothing to do: this compiles the kernels.
+        # Compile the kernels by a call without work.
         nothing: Bools = np.zeros(1, np.bool_)
         self._draw(np.zeros(1, np.int64), nothing, self.empty(1, 1), 0)
 
     @abstractmethod
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> B:
-        """Allocate so many items of each of K policies, with weights if `weighed`."""
+        """Allocate `size` items of each of K policies, with weights if `weighed`."""
 
     def sample(self, out: B, policy: int, size: int, beta: float = 1.0) -> bool:  # noqa: ARG002
         """Draw items into row `policy` of a batch; return False if there are none."""
@@ -95,10 +95,10 @@ class Replay(ABC, Generic[B]):
         return True
 
     def learn(self, errors: Floats) -> None:
-        """Use the errors [B] of the last draw; uniform replay does not."""
+        """Use the errors [B] of the last draw; uniform replay ignores them."""
 
     def forget(self) -> None:
-        """Forget priorities: another policy learns."""
+        """Reset priorities when another policy takes over."""
 
     def state(self, whole: bool = False) -> State:  # noqa: ARG002
         return {"random": rng_state(self._rng), "redrawn": self.redrawn}
@@ -133,7 +133,7 @@ class Replay(ABC, Generic[B]):
 def _survey(
     sequence: Integers, committed: Integers, sequences: Integers, ends: Integers, by_segment: bool
 ) -> int:
-    """Note each segment's sequence, and where its items end in the list of all: steps, or one."""
+    """Record each segment's sequence and the end of its items, which are its steps or itself."""
     total = 0
     for slot in range(sequence.size):
         sequences[slot] = load(sequence, slot)
@@ -148,28 +148,28 @@ def _survey(
 class Batch:
     """Transitions of K policies by time index: an action at t - 1 leads to the observation at t.
 
-    An n-step transition sums the rewards of up to n steps, fewer where the segment ends.
+    An n-step transition sums the rewards of up to n steps, fewer at a segment's end.
     """
 
     s_tm1: Floats  # [K, B, n_frames * size] stacked observation
-    # [K, B] action; of several choices the number of their combination, the last changing fastest,
-    # or 0 if branching
+    # [K, B] action; for several choices, the index of their combination (the last choice varies
+    # fastest), or 0 if branching
     a_tm1: Integers
     choices_tm1: Integers  # [K, B, C] choices if branching, else [K, B, 0]
     r_t: Floats  # [K, B] discounted sum of the following rewards
-    # [K, B] factor of the value of s_t: discount ** n, or 0 where the episode terminated
+    # [K, B] factor of the value of s_t: discount ** n, or 0 if the episode terminated
     discount_t: Floats
     s_t: Floats  # [K, B, n_frames * size] stacked observation n steps later
     versions: Integers  # [K, B] version of the weights that chose a_tm1, or `OTHERS`
     allowed_tm1: Bools  # [K, B, A] actions that s_tm1 allowed; [K, B, 0]: any, as in `allowed_t`
-    # [K, B, A] actions that s_t allows; all where the episode terminated, or of a choice without
-    # any because the agent will not act
+    # [K, B, A] actions that s_t allows; all if the episode terminated. A choice without an allowed
+    # option counts as unmasked: the agent will not act.
     allowed_t: Bools
     weights: Floats  # [K, B] importance weights, or [K, 0]
 
     @staticmethod
     def empty(experience: Experience, num_policies: int, size: int, weighed: bool = False) -> Batch:
-        """Allocate so many samples of each policy, with weights if `weighed`."""
+        """Allocate `size` samples of each policy, with weights if `weighed`."""
         at = (num_policies, size)
         width = experience.shape.n_frames * experience.shape.size
         return Batch(
@@ -190,7 +190,7 @@ class Batch:
 def allow(
     masks: Bools, slot: int, t: int, sizes: Integers, branching: bool, allowed: Bools, b: int
 ) -> None:
-    """Write which combinations, or choices if `branching`, a mask allows; all if none is."""
+    """Write which combinations, or choices if `branching`, a mask allows; all if it allows none."""
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
     end, stride = masks.shape[2], 1
@@ -212,7 +212,7 @@ def allow(
 def n_step_return(
     rewards: Floats, discounts: Floats, slot: int, t: int, end: int, discount: float
 ) -> tuple[float, float]:
-    """Return the discounted sum of rewards from step t on, before `end`, and the final factor."""
+    """Return the discounted sum of rewards of steps t to `end` - 1, and the final factor."""
     total = 0.0
     factor = 1.0
     for i in range(t, end):
@@ -225,7 +225,7 @@ def n_step_return(
 def write_action(
     actions: Array, slot: int, t: int, sizes: Integers, b: int, numbers: Integers, choices: Integers
 ) -> None:
-    """Write the number of a combination of choices, or the choices if there is room for them."""
+    """Write the index of the combination of choices, or the choices themselves if branching."""
     if choices.shape[1]:
         choices[b] = actions[slot, t]
         return
@@ -286,7 +286,7 @@ def _gather(
         if allowed_t.shape[1]:
             branching = choices_tm1.shape[1] > 0
             allow(masks, slot, t, sizes, branching, allowed_tm1, b)
-            if discounts[slot, t + steps - 1] == 0.0:  # nothing is to come
+            if discounts[slot, t + steps - 1] == 0.0:  # the episode terminated
                 allowed_t[b] = True
             else:
                 allow(masks, slot, t + steps, sizes, branching, allowed_t, b)
@@ -303,7 +303,7 @@ MASKS = ("allowed_tm1", "allowed_t")
 
 
 class TransitionReplay(Replay[Batch]):
-    """Draws steps from a policy's own experience and its group's, uniformly."""
+    """Uniform replay of steps from a policy's own experience and its group's."""
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> Batch:
         return Batch.empty(self.experience, num_policies, size, weighed)

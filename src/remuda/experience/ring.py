@@ -1,17 +1,16 @@
 """The ring of segments: one policy's experience with one actor, in shared memory.
 
-A ring has S segments of at most T steps. The observation of step t is the frames in rows t to t +
-n_frames - 1, the newest last; the rows of step t + 1 followed it. So a segment has T + n_frames
-rows: the frames before its first step, its T observations, and the observation after its last step.
-At an episode's start the frames before the first step are zeros; where a long episode continues in
-another segment they are copied from the segment before. For learners of action values, masks have a
-row for the final observation, too.
+A ring has S segments of at most T steps. The stacked observation of step t is rows t to t +
+n_frames - 1, the newest last. So a segment has T + n_frames rows: the frames before its first step,
+its T observations, and the observation after its last step. At an episode's start the frames before
+the first step are zeros; if a long episode continues in another segment, they are copied from the
+previous segment. For value-based learners, masks have a row for the final observation, too.
 
-A segment that is full, or whose episode is over, is *closed*, and its place is added to a queue. An
-off-policy learner samples committed steps of any segment; an on-policy learner takes closed
+A segment that is full, or whose episode has ended, is *closed*, and its slot is added to a queue.
+An off-policy learner samples committed steps of any segment; an on-policy learner takes closed
 segments whole, once, in the order of the queue.
 
-Everything here belongs to the writer (the actor), except the words `WANTED`, `CONSUMED`, `EXCUSED`,
+The writer (the actor) owns everything here, except the words `WANTED`, `CONSUMED`, `EXCUSED`,
 `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
 `remuda.experience.experience` and `backpressure` define the protocol of learner and actors by these
 words.
@@ -19,15 +18,14 @@ words.
 - A segment's `sequence` is odd while the writer prepares it for other steps and even otherwise.
 - Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
   release and loaded with acquire ordering, so a reader that sees a step counted sees all of it.
-- A reader notes `sequence`, copies, and checks again; if it changed, the copy is discarded.
-- A segment's `closed_as` is the number of segments closed with it, from its closing until it is
-  begun again. Its queue entry may be gone before it is: with short episodes, as many segments are
-  closed after it as there are places, some of which were open when it was closed.
+- A reader reads `sequence`, copies, and reads it again; if it changed, the copy is discarded.
+- A segment's `closed_as` is the value of `CLOSED` after its closing, until the slot is reused. Its
+  queue entry may be overwritten earlier: with short episodes, S more segments can close before the
+  slot is reused, because some were open when it closed.
 - A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
-  (`ExperienceWriter`) makes it even again, and begins at the segment after. It also closes what was
-  left open.
-- A learner publishes that it took segments before it trains on them, so one that dies takes them
-  along.
+  (`BlockWriter`) makes it even again, and continues with the next segment. It also closes open
+  segments of its predecessor.
+- A learner publishes that it took segments before it trains on them, so they are lost if it dies.
 """
 
 from __future__ import annotations
@@ -46,45 +44,43 @@ from remuda.memory.atomic import fence_acquire, fence_full, load, store
 from remuda.memory.shared import Fields
 from remuda.types import Array, Integers, State
 
-# Words of `counters`; each has its own cache line, so that processes do not contend.
+# Words of `counters`; each has its own cache line, to avoid false sharing.
 STRIDE = 8
-WRITTEN = 0 * STRIDE  # steps committed since the run began
+WRITTEN = 0 * STRIDE  # steps committed since the run started
 OVERWRITTEN = 1 * STRIDE  # committed steps that newer ones replaced
-HEAD = 2 * STRIDE  # segments begun since the run began; the next takes place HEAD modulo S
+HEAD = 2 * STRIDE  # segments started since the run started; the next uses slot HEAD modulo S
 WANTED = 3 * STRIDE  # steps at which the learner wants to be woken; 0: it is awake
 CONSUMED = 4 * STRIDE  # steps that the learner has trained its share on, by the replay ratio
 ROOM_WANTED = 5 * STRIDE  # steps consumed at which the actor wants to be woken; 0: it is awake
-# steps committed before a resumed run that were not restored, or by another policy that had this
-# place before
+# steps committed before a resumed run that were not restored, or by a previous policy of this ring
 LOST = 6 * STRIDE
-CLOSED = 7 * STRIDE  # segments closed since the run began
+CLOSED = 7 * STRIDE  # segments closed since the run started
 CLOSED_STEPS = 8 * STRIDE  # steps in them
 # closed segments that an on-policy learner has taken, or skipped because they were lost
 TAKEN = 9 * STRIDE
 TAKEN_STEPS = 10 * STRIDE  # steps in them
-# mean microseconds of a learner's update; 0: none yet; negative: minus the id of its process,
-# during its first
+# mean microseconds of a learner's update; 0: none yet; during the first: minus its process id
 UPDATE_TIME = 11 * STRIDE
-# steps that an off-policy learner may be further behind than the capacity, because they were
-# written while no actor waited for it
+# steps by which an off-policy learner may be behind beyond the capacity, because they were written
+# while no actor waited for it
 EXCUSED = 12 * STRIDE
-# `OVERWRITTEN` after the segment that is now begun; stored before that is touched, for the
-# successor of a writer that dies meanwhile
+# the value of `OVERWRITTEN` after the current start of a segment; stored before the segment
+# changes, for the successor of a writer that dies in between
 NEXT_OVERWRITTEN = 13 * STRIDE
 COUNTERS = 14 * STRIDE
 
 # arrays of the steps
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
-SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays of segments, besides `closed_as`
-# arrays of the order in which segments were closed
+SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays of segments, except `closed_as`
+# arrays for the order in which segments were closed
 QUEUE = ("queue", "queue_sequence", "queue_steps")
 NOTHING = -1  # sequence of a queue entry without a segment
 OPEN = 0  # `closed_as` of a segment that is not closed
 
-OTHERS = -1  # version of a step that another policy chose, for a learner
+OTHERS = -1  # in batches: version of a step whose action another policy chose
 
-# Fresh integers consist of this byte and fresh floats are NaN: what was never written cannot pass
-# for data. Fresh booleans are false, as only 0 and 1 are valid.
+# Fresh integers consist of this byte and fresh floats are NaN, so unwritten entries cannot pass for
+# data. Fresh booleans are false, because only 0 and 1 are valid.
 POISON = 0xA5
 
 
@@ -99,11 +95,11 @@ class StreamShape:
     action_dtype: npt.DTypeLike = np.int64  # integers, or float32 for continuous actions
     mask_size: int = 0  # entries of an action mask; 0: no masks
     memory: int = 0  # size of the recurrent state
-    # whether the mask after a segment's last step is kept too, for learners of action values
+    # whether the mask after a segment's last step is kept too, for value-based learners
     keeps_last_mask: bool = False
-    # possibilities of each choice in an action; empty: one choice, or continuous
+    # number of options of each choice in an action; empty: one choice, or continuous
     choices: tuple[int, ...] = ()
-    branching: bool = False  # whether each choice has its own values, rather than each combination
+    branching: bool = False  # one action value per option of each choice, not per combination
 
     @property
     def size(self) -> int:
@@ -111,12 +107,12 @@ class StreamShape:
 
     @property
     def num_valued(self) -> int:
-        """Return a sample's mask entries: one for each value of a network; 0: no masks."""
+        """Return the mask entries of a sample: one per action value; 0: no masks."""
         combined = self.choices and self.mask_size and not self.branching
         return math.prod(self.choices) if combined else self.mask_size
 
     def empty_choices(self, samples: tuple[int, ...]) -> Integers:
-        """Allocate choices of samples, [*samples, C]; [*samples, 0] unless `branching`."""
+        """Allocate the choices of samples, [*samples, C]; [*samples, 0] unless `branching`."""
         return np.zeros((*samples, len(self.choices) if self.branching else 0), np.int64)
 
 
@@ -140,9 +136,9 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "sequence": ((segments,), np.int64),
         "committed": ((segments,), np.int64),
         "recurrent_states": ((segments, shape.memory), np.float32),  # before the first step
-        "numbers": ((segments,), np.int64),  # HEAD when it was begun
+        "numbers": ((segments,), np.int64),  # HEAD when it was started
         "streams": ((segments,), np.int64),
-        "closed_as": ((segments,), np.int64),  # CLOSED once it was closed, or OPEN
+        "closed_as": ((segments,), np.int64),  # CLOSED after its closing, or OPEN
         "queue": ((segments,), np.int64),
         "queue_sequence": ((segments,), np.int64),
         "queue_steps": ((segments,), np.int64),
@@ -154,7 +150,7 @@ class ExperienceRing:
 
     1. A step is read whole or not at all.
     2. No reader ever makes the writer wait.
-    3. A writer that dies, at any instruction, leaves a ring that the others can continue with.
+    3. A writer that dies, at any instruction, leaves a ring that others can continue to use.
     """
 
     def __init__(
@@ -181,18 +177,18 @@ class ExperienceRing:
 
     @property
     def tight(self) -> bool:
-        """Return whether a turn might overwrite untaken segments, as where episodes are short."""
+        """Return whether a turn might overwrite untaken segments, as with short episodes."""
         shared = self.shared
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
     @property
     def open_steps(self) -> int:
-        """Return the committed steps of segments that are not closed, while nothing is written."""
+        """Return the committed steps of open segments; only while no writer is active."""
         return int(self.shared["committed"][self.shared["closed_as"] == OPEN].sum())
 
     @property
     def reachable(self) -> int:
-        """Return the usual steps in closed segments before their places are needed again."""
+        """Estimate the steps that closed segments can hold before the writer reuses their slots."""
         closed, ends = load(self.counters, CLOSED), self.shared["queue_steps"]
         places = self.num_segments - 3 * self.likely
         known = min(closed - 1, self.num_segments // 2)
@@ -202,10 +198,10 @@ class ExperienceRing:
         return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def ends_at(self, segments: int) -> tuple[int, int]:
-        """Return so many closed segments, or the oldest known number, and the steps in them."""
+        """Return `segments`, or the oldest number still in the queue, and their total steps."""
         ends = self.shared["queue_steps"]
         while True:
-            # The writer may be at the entry that is the oldest by `CLOSED`.
+            # The writer may be replacing the oldest entry by `CLOSED`.
             known = max(segments, load(self.counters, CLOSED) - ends.size + 2)
             steps = int(ends[(known - 1) % ends.size]) if known else 0
             fence_acquire()
@@ -215,12 +211,12 @@ class ExperienceRing:
     def state(self) -> State:
         """Return a copy of all committed steps, while the writer may continue.
 
-        The learner calls it, so what was taken does not change meanwhile. The queue is copied
-        before the segments: a queued segment then has all of its steps. Changes by the writer
+        The learner calls it, so `TAKEN` does not change during the copy. The queue is copied before
+        the segments, so a queued segment has all of its steps. Segments that the writer changes
         during the copy are left out, and counts are those of the copied entries.
         """
         shared, words = self.shared, self.counters
-        # Each before what it can never be more than.
+        # Load each counter before its upper bound.
         taken_steps, taken = load(words, TAKEN_STEPS), load(words, TAKEN)
         closed = load(words, CLOSED)
         saved: State = {name: shared[name].copy() for name in QUEUE}
@@ -235,7 +231,7 @@ class ExperienceRing:
         fence_acquire()
         torn = (before % 2 == 1) | (shared["sequence"] != before)
         committed[torn] = 0
-        # One that was closed after those that count is still open.
+        # A segment that was closed after `closed` was read counts as open.
         closed_as[torn | (closed_as > closed)] = OPEN
         counters = {
             "head": load(words, HEAD),
@@ -245,7 +241,7 @@ class ExperienceRing:
             "lost": load(words, LOST),
         }
         _settle_queue(saved, counters, overwritten)
-        # No entry of the queue leads to a segment that is left out.
+        # With another sequence, no entry of the queue refers to a segment that is left out.
         sequence = np.where(torn, before - before % 2 + 2, before)
         saved |= {"committed": committed, "sequence": sequence, "closed_as": closed_as}
         return saved | {"counters": counters}
@@ -285,18 +281,18 @@ class ExperienceRing:
         """Return the arrays and counts of a state; raise CheckpointError if they do not agree."""
         arrays, words = fitting_all(state, self._table()), state["counters"]
         counts = {name: whole(words, name) for name in ("head", "closed", "lost")}
-        # A learner that takes nothing any more has set these two to `NEVER`.
+        # After `release` these two are `NEVER`.
         counts |= {name: whole(words, name, ANY_COUNT) for name in ("taken", "taken_steps")}
         counts["closed_steps"] = whole(words, "closed_steps")
         latest = int(arrays["closed_as"].max(initial=OPEN))
         require(words, "closed", latest <= counts["closed"], f"segment {latest} is closed")
         odd = (arrays["sequence"] % 2 == 1) & (arrays["committed"] > 0)
-        require(state, "sequence", not odd.any(), "a segment that is begun has no steps")
+        require(state, "sequence", not odd.any(), "a segment that is being started has no steps")
         self.check_actions(state, arrays["actions"], arrays["committed"])
         return arrays, counts
 
     def check_actions(self, state: State, actions: Array, steps: Integers) -> None:
-        """Raise CheckpointError where one of the first `steps` actions is out of range."""
+        """Raise CheckpointError if one of the first `steps` actions is out of range."""
         choices = self.shape.choices
         if not choices or not np.issubdtype(actions.dtype, np.integer):
             return
@@ -319,9 +315,9 @@ SAVED_COUNTERS = {
 
 
 def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> None:
-    """Make a copied queue and its counts agree.
+    """Make a copied queue and its counts consistent.
 
-    `counters` hold `closed` from before the copy, `taken` and `taken_steps` from before that;
+    In `counters`, `closed` was read before the copy, `taken` and `taken_steps` before `closed`.
     `overwritten` is the last entry that may have changed during the copy.
     """
     queue, sequence, steps = (saved[name] for name in QUEUE)
@@ -329,12 +325,12 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
     first = max(overwritten + 1, closed - segments, 0)
     if taken <= closed and taken > first:
         counters["taken_steps"] = int(steps[(taken - 1) % segments])
-    if overwritten + segments > closed:  # else the only entry in doubt is one that is not read
+    if overwritten + segments > closed:  # else the only uncertain entry is never read
         for entry in range(max(closed - segments, 0), min(first, closed)):
             at = entry % segments
             queue[at], sequence[at], steps[at] = 0, NOTHING, counters["taken_steps"]
     counters["closed_steps"] = int(steps[(closed - 1) % segments]) if closed else 0
-    if taken > closed:  # by a learner that takes nothing any more
+    if taken > closed:  # after `release`
         return
     if taken == closed or counters["taken_steps"] >= counters["closed_steps"]:
         counters["taken"], counters["taken_steps"] = closed, counters["closed_steps"]
@@ -342,7 +338,10 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
 
 @njit(cache=True)
 def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
-    """Return whether a turn, which skips and begins `likely` segments, might hit an untaken one."""
+    """Return whether a turn might overwrite an untaken segment.
+
+    A turn starts up to `likely` segments and skips as many open ones.
+    """
     segments = queue.size
     head, closed = load(counters, HEAD), load(counters, CLOSED)
     for i in range(max(load(counters, TAKEN), closed - segments), closed):
@@ -369,18 +368,18 @@ def total(counters: Integers, word: int) -> int:
 
 @njit(cache=True)
 def untaken(counters: Integers) -> int:
-    """Return the steps that were closed and not taken."""
+    """Return the steps in segments that are closed and not taken."""
     return total(counters, CLOSED_STEPS) - total(counters, TAKEN_STEPS)
 
 
 @njit(cache=True)
 def has_steps(counters: Integers, word: int, steps: int) -> bool:
-    """Return whether the rings have so many steps together; if not, a writer will ring.
+    """Return whether the rings hold `steps` steps in total; if not, a writer will ring.
 
-    Each writer is to ring once its ring has grown by an equal share of what is missing: one must,
-    before there is enough. The wish is stated before the check, and a writer commits before it
-    looks for a wish, so one always sees the other. Where a ring passed its share before its writer
-    could see the wish, the wishes are stated again.
+    Each writer rings once its ring has grown by an equal share of the missing steps: at least one
+    must do so before there are enough. The request is stored before the check, and a writer commits
+    before it looks for a request, so one always sees the other. If a ring passed its share before
+    its writer could see the request, the requests are stored again.
     """
     actors = counters.shape[0]
     grown = np.zeros(actors, np.int64)

@@ -1,4 +1,4 @@
-"""Adjacent rings of several policies, written in one call, and tuples of their arrays for it."""
+"""Adjacent rings of several policies, and the tuples of their arrays for the write kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from remuda.types import Array, Bools, Floats, Integers
 class Block:
     """Adjacent rings of several policies whose steps have the same shape.
 
-    An actor writes the streams of all of them in one call. Each actor has its own arrays, and each
-    ring is a row of them, independent of the others. The counters of a policy's rings are adjacent,
-    actor by actor, as `Experience` reads them.
+    An actor writes the streams of all these policies in one call. Each actor has its own arrays,
+    and each ring is one row of them. The counters of a policy's rings are adjacent, actor by actor,
+    as `Experience` reads them.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Block:
         """Allocate `rings` for each actor; `segments` are those of a ring, by actor."""
         counts = (segments,) if isinstance(segments, int) else tuple(segments)
         self.num_actors, self._rings = len(counts), rings
-        # With room behind the last words, so that `words_of` of every actor ends inside.
+        # Padded at the end, so the slice of `words_of` fits for every actor.
         words = (rings * len(counts) + len(counts) - 1) * COUNTERS
         self._shared = []
         for actor, count in enumerate(counts):
@@ -54,7 +54,7 @@ class Block:
         return found.reshape(self.num_actors, COUNTERS)
 
     def words_of(self, actor: int) -> Integers:
-        """Return an actor's words, [rings, COUNTERS and others'], contiguous for atomic loads."""
+        """Return an actor's words first in each row, [rings, COUNTERS * actors], contiguous."""
         size, begin = self.num_actors * COUNTERS, actor * COUNTERS
         found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
         return found.reshape(self._rings, size)
@@ -94,7 +94,7 @@ class Segments(NamedTuple):
 
 
 class Beginnings(NamedTuple):
-    """The arrays that are written when a segment is begun."""
+    """The arrays that are written at the start of a segment."""
 
     recurrent_states: Floats
     numbers: Integers

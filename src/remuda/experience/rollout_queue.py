@@ -1,4 +1,4 @@
-"""The learner's end of experience for rollouts: each segment once, in order of closing."""
+"""The learner's side of rollouts: each segment once, in order of closing."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def _take(
     check: bool,
     leave: int,
 ) -> tuple[int, int, int, int, int, int]:
-    """Copy segments until `wanted` steps are there, or none is left.
+    """Copy segments until `wanted` steps are copied, or none is left.
 
-    It skips all before the newest that have `leave` steps, what was overwritten, and versions
-    before `oldest`. Returns rows, steps and segments copied, the ring's segments and steps up to
-    there, and steps skipped.
+    It skips segments before the newest `leave` steps, overwritten ones, and those of versions
+    before `oldest`. Returns rows, steps and segments copied, the new `TAKEN` and `TAKEN_STEPS`,
+    and the steps skipped.
     """
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
@@ -48,7 +48,7 @@ def _take(
     reached = load(closed.counters, TAKEN_STEPS)
     i = max(taken, count - num_segments)
     first = i
-    # Entries that the writer overwrites meanwhile only change where it begins.
+    # Entries that the writer overwrites during this loop only change the start.
     for later in range(count - 1, first, -1):
         newest = closed.queue_steps[(count - 1) % num_segments]
         if newest - closed.queue_steps[(later - 1) % num_segments] >= leave:
@@ -61,12 +61,12 @@ def _take(
         fence_acquire()
         i += 1
         if check and load(closed.counters, CLOSED) - (i - 1) >= num_segments:
-            continue  # the writer may be at this very entry: what it held is long overwritten
+            continue  # the writer may be replacing this entry: its segment is already overwritten
         length = closed.committed[slot]
         fresh = i > first and (load(closed.sequence, slot) == expected or not check)
         if fresh and steps >= wanted:
-            break  # it waits for the next rollout, and so do those after it
-        # A writer that died may have left a segment closed before its first step: it is no rollout.
+            break  # leave this and later segments for the next rollout
+        # A dead writer may have left a segment that was closed before its first step: skip it.
         fresh = fresh and length > 0 and ring.versions[slot, 0] >= oldest
         if fresh:
             out.recurrent_states[segment + copied] = ring.recurrent_states[slot]
@@ -92,7 +92,7 @@ def _there(closed: Segments) -> int:
     if count <= load(closed.counters, TAKEN):
         return 0
     end = closed.queue_steps[(count - 1) % num_segments]
-    # A segment that is written again leaves an entry behind, until as many were closed after it.
+    # Entries of reused segments stay in the queue until newer entries replace them.
     for i in range(max(load(closed.counters, TAKEN), count - num_segments), count):
         at = i % num_segments
         if load(closed.sequence, closed.queue[at]) == closed.queue_sequence[at]:
@@ -103,10 +103,10 @@ def _there(closed: Segments) -> int:
 
 
 class RolloutQueue:
-    """Takes the rollouts of one policy, each segment at most once; joins them with replayed ones.
+    """The rollouts of one policy, each segment at most once, with replayed segments if set.
 
-    A segment that was overwritten before it was taken is skipped and counted, and so is one whose
-    first step was chosen by weights that are too old.
+    A segment is skipped and counted if it was overwritten before it was taken, or if the weights
+    of its first step are too old.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class RolloutQueue:
         experience: Experience,
         max_staleness: int | None = None,  # in versions
         check_sequence: bool = True,
-        past: SegmentReplay | None = None,  # joins replayed segments
-        newest: bool = False,  # skip all but the newest rollout once actors are far ahead
+        past: SegmentReplay | None = None,  # adds replayed segments
+        newest: bool = False,  # skip all but the newest rollout if actors are far ahead
     ) -> None:
         self.experience, self.past, self._newest = experience, past, newest
         self.lost = 0  # closed steps that were skipped
@@ -125,11 +125,11 @@ class RolloutQueue:
         experience.warm_up()
         one = Rollout.empty(experience, 1)
         for ring in experience.rings:
-            _there(closed_of(ring))  # called for one that is late only, and compiled by then
-            self._take(ring, one, 0, 0, 0, NEVER)  # nothing wanted: this compiles the kernel
+            _there(closed_of(ring))  # compile it now: it is otherwise first called when late
+            self._take(ring, one, 0, 0, 0, NEVER)  # takes nothing: compiles the kernel
 
     def ready(self) -> bool:
-        """Return whether there is a rollout to take; if not, the learner is rung when there is."""
+        """Return whether a rollout can be taken; if not, the learner is rung once it can."""
         return self.experience.has_rollout(self._newest) and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
@@ -137,7 +137,7 @@ class RolloutQueue:
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
         out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         rings, leaves = self.experience.rings, self._leaves()
-        # Remaining steps wait for the next rollout; each time they are another actor's.
+        # Remaining steps wait for the next rollout; rotate which actor they belong to.
         for i in range(len(rings)):
             ring = rings[(self._taken + i) % len(rings)]
             wanted = self.experience.rollout - int(out.num_steps[policy])
@@ -169,14 +169,14 @@ class RolloutQueue:
         return found
 
     def _leaves(self) -> list[int]:
-        """Return, by ring, how many of its newest steps are not skipped; `NEVER`: all are taken."""
+        """Return, by ring, how many of its newest steps to keep; `NEVER`: all."""
         experience = self.experience
         most = (experience.ahead + 1) * experience.rollout
-        if experience.may_wait:  # an actor looks before each turn, and may close all it has in it
+        if experience.may_wait:  # an actor checks before a turn, in which it may close all segments
             closing = experience.num_streams * experience.config.segment_length
             most = max(most, experience.ahead * experience.rollout + closing)
         if not self._newest or experience.untaken < most:
             return [NEVER] * len(experience.rings)
-        # Closed steps show how late the learner is; steps still there, which ring is next.
+        # Closed steps showed that the learner is late; divide by the steps still in each ring.
         there = [_there(closed_of(ring)) for ring in experience.rings]
         return [-(-experience.rollout * steps // max(sum(there), 1)) for steps in there]

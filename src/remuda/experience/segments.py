@@ -1,4 +1,4 @@
-"""Whole segments of experience, in a ring and in a rollout, and repeated draws of them."""
+"""Whole segments of experience, in a ring and in a rollout, and replay of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from remuda.kernels import njit
 from remuda.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
-AFTER = -1  # stream of a row that holds a segment's final observation and no step
+AFTER = -1  # stream of a row that holds only a segment's final observation
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """Consecutive segments for K policies: L rows for L - 1 steps and the final observation each.
+    """Segments of K policies in consecutive rows: one row per step, one for its final observation.
 
     Rows beyond `num_rows` hold old data.
     """
@@ -32,7 +32,7 @@ class Rollout:
     log_probs: Floats  # [K, R] of the actions when they were chosen
     masks: Bools  # [K, R, mask_size] allowed actions
     rewards: Floats  # [K, R]
-    discounts: Floats  # [K, R] 0 where the episode terminated, else 1
+    discounts: Floats  # [K, R] 0 if the episode terminated, else 1
     versions: Integers  # [K, R] of the acting weights, or `OTHERS`
     streams: Integers  # [K, R] copy and seat of the step, or `AFTER`
     recurrent_states: Floats  # [K, G, memory] before the first step of each segment
@@ -40,8 +40,7 @@ class Rollout:
     num_rows: Integers  # [K]
     num_segments: Integers  # [K]
     num_steps: Integers  # [K]
-    # [K] steps played since the last rollout; with learning mode `off_policy` not part of the
-    # others
+    # [K] steps played since the last rollout; with learning mode `off_policy` not in `num_steps`
     num_taken: Integers
 
     @staticmethod
@@ -68,9 +67,9 @@ class Rollout:
 
 
 def rows_for(experience: Experience, replays: float = 0.0) -> int:
-    """Return the rows of the largest rollout of such experience, with replayed segments."""
+    """Return the rows of the largest rollout of this experience, with replayed segments."""
     length = experience.config.segment_length
-    # A rollout passes its number of steps by less than one segment; each has a row more.
+    # A rollout exceeds its number of steps by less than a segment; each segment has an extra row.
     places = sum(ring.num_segments for ring in experience.rings)
     rows = min(2 * (experience.rollout + length), places * (length + 1))
     return rows + (2 * (math.ceil(rows * replays) + length) if replays else 0)
@@ -94,7 +93,7 @@ class Steps(NamedTuple):
 def copy_segment(
     ring: Steps, slot: int, length: int, out: Steps, row: int, n_frames: int, first_stream: int
 ) -> None:
-    """Copy a segment of so many steps to the rows from `row` on."""
+    """Copy a segment of `length` steps to the rows from `row` on."""
     size = ring.observations.shape[2]
     for t in range(length + 1):
         at = row + t
@@ -130,7 +129,7 @@ def row_of(out: Rollout, policy: int) -> Steps:
     return Steps(*(getattr(out, name)[policy] for name in Steps._fields))
 
 
-TRIES = 100  # draws in a row that bring nothing before giving up
+TRIES = 100  # consecutive draws without a step before giving up
 
 
 @njit(cache=True)
@@ -148,19 +147,19 @@ def _draw(
     own: bool,
     check: bool,
 ) -> tuple[int, int, int]:
-    """Copy segments from these places of a ring's queue, when `count` had been closed.
+    """Copy the segments at these `places` of a ring's queue; `count` was `CLOSED` at the draw.
 
-    Those overwritten, or begun by versions before `oldest`, are left out. Returns rows, steps,
-    segments.
+    Segments that were overwritten, or started by versions before `oldest`, are left out. Returns
+    rows, steps, segments.
     """
     num_segments = closed.sequence.size
     rows, steps, copied = 0, 0, 0
     for at in places:
-        i = count - 1 - (count - 1 - at) % num_segments  # the newest entry in this place
+        i = count - 1 - (count - 1 - at) % num_segments  # the newest entry at this place
         slot, expected = closed.queue[at], closed.queue_sequence[at]
         fence_acquire()
         if check and load(closed.counters, CLOSED) - i >= num_segments:
-            continue  # the writer may be at this very entry
+            continue  # the writer may be replacing this entry
         length = closed.committed[slot]
         if length == 0 or (check and load(closed.sequence, slot) != expected):
             continue
@@ -180,7 +179,7 @@ def _draw(
 
 
 def _held(ring: ExperienceRing) -> tuple[int, Integers]:
-    """Return how many segments were closed, and queue places still valid, to be checked again."""
+    """Return `CLOSED` and the valid places of the queue, which the kernel checks again."""
     shared, count = ring.shared, load(ring.counters, CLOSED)
     entries = min(count, ring.num_segments)
     queue = shared["queue"][:entries]
@@ -188,7 +187,7 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """Return the version that began the newest closed segment, or a newer one; 0: none."""
+    """Return the version that started the newest closed segment, or a newer one; 0: none."""
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
         return 0
@@ -196,10 +195,10 @@ def _newest(ring: ExperienceRing) -> int:
 
 
 class SegmentReplay:
-    """Draws closed segments of a policy's own experience, and of those it shares with.
+    """Replay of closed segments from a policy's own experience and from policies it shares with.
 
-    Every kept segment is equally likely. Nothing is waited for; what a writer overtakes is drawn
-    again.
+    Every kept segment is equally likely. It never waits; a segment that a writer overwrites during
+    the copy is drawn again.
     """
 
     def __init__(
@@ -210,7 +209,7 @@ class SegmentReplay:
         alone: bool,
         check_sequence: bool = True,
     ) -> None:
-        """Draw `replays` steps per step taken; `alone` leaves out what was taken."""
+        """Draw `replays` steps per step taken; `alone` leaves out the taken steps."""
         self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
@@ -224,10 +223,10 @@ class SegmentReplay:
     def join(
         self, out: Rollout, policy: int, version: int, max_staleness: int | None = None
     ) -> None:
-        """Join what was taken into row `policy` with what is drawn.
+        """Add drawn segments to the taken ones in row `policy`.
 
-        Segments may be older than `version`, the policy's newest, by `max_staleness` versions;
-        another policy's by that from its own newest segment.
+        Own segments may be up to `max_staleness` versions older than `version`, the policy's
+        newest. Those of another policy may be as much older than its newest segment.
         """
         wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
         if self._alone:
@@ -238,7 +237,7 @@ class SegmentReplay:
             entries = sum(len(places) for _, places in held)
             if not entries:
                 return
-            # No more at a time than all are needed, so that none is favoured by the order of rings.
+            # Draw no more than are surely needed, so the order of rings favours none.
             picks = self._rng.integers(0, entries, max(wanted // self._length, 1))
             steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
             wanted -= steps

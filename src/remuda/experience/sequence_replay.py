@@ -17,30 +17,31 @@ from remuda.types import Array, Bools, Floats, Integers
 class SequenceBatch(NamedTuple):
     """Sequences of K policies: each is a segment of up to T steps; see `Batch` for single steps.
 
-    Those steps are learned from that `valid` selects: all but the burn-in. The rest is 0.
+    Training uses the steps that `valid` selects: all but the burn-in. Entries beyond `lengths` are
+    padding.
     """
 
     inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, with the final one
     states: Floats  # [K, G, memory] the actor's state before the first step
-    # [K, G, T] actions; of several choices, the number of their combination, or zeros if branching
+    # [K, G, T] actions; for several choices, the index of their combination, or 0 if branching
     a_tm1: Integers
     choices_tm1: Integers  # [K, G, T, C] choices if branching, else [K, G, T, 0]
     r_t: Floats  # [K, G, T] discounted sum of the following rewards
     discount_t: Floats  # [K, G, T] factor of the value of s_t
     after: Integers  # [K, G, T] input index of s_t: n steps later, or the final one
     versions: Integers  # [K, G, T] of the acting weights, or `OTHERS`
-    # [K, G, T + 1, A] actions that each input allows, all where the episode terminated; [K, G, T +
-    # 1, 0]: any
+    # [K, G, T + 1, A] actions that each input allows, all if the episode terminated; A = 0: no
+    # masks
     allowed: Bools
     lengths: Integers  # [K, G] steps of each sequence
-    burn_in: Integers  # [K, G] steps that are not learned from
+    burn_in: Integers  # [K, G] steps that only update the recurrent state
     weights: Floats  # [K, G] importance weights, or [K, 0]
 
     @staticmethod
     def empty(
         experience: Experience, num_policies: int, sequences: int, weighed: bool = False
     ) -> SequenceBatch:
-        """Allocate sequences for such experience, with weights if `weighed`."""
+        """Allocate sequences of this experience's shape, with weights if `weighed`."""
         shape, steps = experience.shape, experience.config.segment_length
         some, at = (num_policies, sequences), (num_policies, sequences, steps)
         rows = (*some, steps + 1)
@@ -60,7 +61,7 @@ class SequenceBatch(NamedTuple):
         )
 
     def valid(self, policies: slice, sequences: int) -> Bools:
-        """Return which steps are learned from: [k, sequences, T]."""
+        """Return the mask of steps to train on: [k, sequences, T]."""
         t = np.arange(self.a_tm1.shape[2])
         lengths, burn_in = (x[policies, :sequences, None] for x in (self.lengths, self.burn_in))
         found: Bools = (burn_in <= t) & (t < lengths)
@@ -68,7 +69,7 @@ class SequenceBatch(NamedTuple):
 
 
 class _Ring(NamedTuple):
-    """The arrays of a ring that sequences are made of."""
+    """The arrays of a ring from which sequences are copied."""
 
     observations: Array
     actions: Array
@@ -82,9 +83,9 @@ class _Ring(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """The options of how sequences are made."""
+    """The options for copying sequences."""
 
-    sizes: Integers  # possibilities of each choice
+    sizes: Integers  # number of options of each choice
     n_frames: int
     n_steps: int
     discount: float
@@ -98,7 +99,7 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, 
     for j in range(ring.recurrent_states.shape[1]):
         out.states[b, j] = ring.recurrent_states[slot, j]
         began &= ring.recurrent_states[slot, j] == 0.0
-    # Where an episode begins there is nothing to bring up to date.
+    # At an episode's start (a zero state) no burn-in is needed.
     out.burn_in[b] = 0 if began else min(kind.burn_in, length - 1)
     out.lengths[b] = length
     for t in range(length + 1):
@@ -106,7 +107,7 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, 
             for j in range(size):
                 out.inputs[b, t, frame * size + j] = ring.observations[slot, t + frame, j]
         if out.allowed.shape[2]:
-            if t == length and ring.discounts[slot, t - 1] == 0.0:  # nothing is to come
+            if t == length and ring.discounts[slot, t - 1] == 0.0:  # the episode terminated
                 out.allowed[b, t] = True
             else:
                 branching = out.choices_tm1.shape[2] > 0
@@ -117,8 +118,8 @@ def _copy(ring: _Ring, slot: int, length: int, kind: _Kind, out: SequenceBatch, 
         out.r_t[b, t], out.discount_t[b, t] = found
         write_action(ring.actions, slot, t, kind.sizes, t, out.a_tm1[b], out.choices_tm1[b])
         out.after[b, t] = end
-    # Its network is given nothing there that the game never gave: what it makes of zeros may be no
-    # number, and that would spoil the gradient of the steps that count.
+    # Pad with a real observation: a network may return NaN for zeros, which would spoil the
+    # gradient of the valid steps.
     for t in range(length + 1, out.inputs.shape[1]):
         out.inputs[b, t] = out.inputs[b, length]
     out.allowed[b, length + 1 :] = True
@@ -161,17 +162,17 @@ def _gather(
 
 
 class SequenceReplay(Replay[SequenceBatch]):
-    """Draws segments with all their committed steps from a policy's own experience, uniformly.
+    """Uniform replay of segments with all their committed steps.
 
-    A segment comes with the actor's recurrent state before its first step ("stored state",
-    Kapturowski et al. 2019, section 3); its first `experience.burn_in` steps bring it up to date
+    A segment includes the actor's recurrent state before its first step ("stored state",
+    Kapturowski et al. 2019, section 3). Its first `experience.burn_in` steps recompute that state
     with newer weights.
     """
 
     draws_segments = True
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> SequenceBatch:
-        """Allocate so many of each of K policies, with weights if `weighed`."""
+        """Allocate `size` sequences of each of K policies, with weights if `weighed`."""
         return SequenceBatch.empty(self.experience, num_policies, size, weighed)
 
     def _copy(

@@ -1,7 +1,7 @@
-"""`ExperienceStore`: one policy's experience, for its learner and the coordinator.
+"""The interface of one policy's experience, for its learner and the coordinator.
 
-`Experience` is in shared memory; actors' writers and learners' readers are beside it. Another store
-has its own ends, and passes the same contract: `tests/contracts/test_experience_store.py`.
+`Experience` implements it in shared memory; actors' writers and learners' readers are separate
+classes. Any other store must pass `tests/contracts/test_experience_store.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from remuda.types import State
 
 @dataclass(frozen=True)
 class HeldSteps:
-    """The steps that fit into a policy's segments, by the mean length of closed ones."""
+    """The number of steps that fit into a policy's segments, by the mean length of closed ones."""
 
     steps: int
     wanted: int  # steps of the capacity, or of a rollout
     is_rollout: bool  # whether `wanted` is a rollout; short segments then end it early
     mean_length: float  # mean steps in a segment
-    segment_length: int  # most steps in a segment
+    segment_length: int  # maximum steps in a segment
     advised: int  # a `segment_length` with which more fits
 
     @property
@@ -33,7 +33,7 @@ class HeldSteps:
 class ExperienceStore(Protocol):
     """One policy's experience: written by one or more actors, read by one learner.
 
-    1. A learner that asks for steps or a rollout is woken once they are there, from any writer.
+    1. A learner that waits for steps or a rollout is woken once they are there, from any writer.
     2. An actor waits only with `on_full: wait`, and only for a learner that makes progress.
     3. A segment is returned to an on-policy learner at most once, and every step is counted.
     """
@@ -44,7 +44,7 @@ class ExperienceStore(Protocol):
 
     @property
     def written(self) -> int:
-        """Return the steps committed since the run began."""
+        """Return the steps committed since the run started."""
 
     @property
     def lost(self) -> int:
@@ -56,7 +56,7 @@ class ExperienceStore(Protocol):
 
     @property
     def held(self) -> HeldSteps | None:
-        """Return how many steps fit, by the mean length of segments; None: not yet known."""
+        """Return how many steps fit, by the mean length of segments; None if not yet known."""
 
     @property
     def untaken(self) -> int:
@@ -64,31 +64,31 @@ class ExperienceStore(Protocol):
 
     @property
     def passed(self) -> int | None:
-        """Return steps that no longer wait for the learner, trained on or not; None: released."""
+        """Return the steps that the learner has trained on or skipped; None after `release`."""
 
     @property
     def closed(self) -> list[int]:
-        """Return, by actor, the segments closed since the run began."""
+        """Return, by actor, the segments closed since the run started."""
 
     @property
     def is_urgent(self) -> bool:
-        """Return whether an actor with `wait` is now waiting for a rollout to be taken."""
+        """Return whether an actor with `wait` is waiting until the learner takes a rollout."""
 
     @property
     def may_wait(self) -> bool:
         """Return whether actors may wait for the learner."""
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Return whether so many steps were committed; if not, the learner is rung for it."""
+        """Return whether `steps` steps are committed; if not, ring the learner once they are."""
 
     def consume(self, steps: int) -> None:
         """Publish to waiting actors that the learner has used the first `steps` steps."""
 
     def skip(self, closed: Sequence[int] | None = None) -> None:
-        """Take what is closed unread: all of it, or so many segments by actor."""
+        """Skip all closed segments, or the first `closed` of each actor."""
 
     def release(self) -> None:
-        """Take nothing any more, so that no actor ever waits for this learner."""
+        """Stop taking experience, so no actor ever waits for this learner."""
 
     def state(self) -> State:
         """Return a copy of all committed steps, while actors may continue."""

@@ -1,12 +1,12 @@
 """The compiled kernels that write decisions and outcomes into rings.
 
-`decide` and `outcome` process all streams of all rings of a block in one call. Numba takes separate
-array arguments much faster than a tuple of them, so these two, which run in every turn, gather
-theirs into tuples (`remuda.experience.ring_block`) first. An array of a block is [rings, ...].
+`decide` and `outcome` process all streams of all rings of a block in one call, in every turn. Numba
+receives separate array arguments much faster than a tuple of them, so these two build the tuples of
+`remuda.experience.ring_block` inside. An array of a block is [rings, ...].
 
-No reference counts are kept, by `_nrt=False`: Numba would count at each access of a field of a
-tuple, in atomic operations, which took half of the time of playing. So nothing here may create an
-array, or assign a slice of one.
+`_nrt=False` turns reference counting off: Numba would count at each access of a field of a tuple,
+in atomic operations, which took half of the playing time. So no function here may create an array,
+or assign a slice of one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers
 
-NOWHERE = -1  # the place of a stream without an open segment
+NOWHERE = -1  # the slot of a stream without an open segment
 
 
 @njit(cache=True, inline="always", _nrt=False)
@@ -54,7 +54,7 @@ def _of_ring(block: Segments, ring: int) -> Segments:
 
 @njit(cache=True, _nrt=False)
 def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, stream: int) -> int:
-    """Begin the oldest segment that is not open; its sequence stays odd for frames to come."""
+    """Reuse the oldest segment that is not open; its `sequence` stays odd for the first frames."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     head = load(counters, HEAD)
     while True:
@@ -82,15 +82,15 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
 def _close_segment(segments: Segments, slot: int) -> None:
     """Add a segment to the queue; its steps are all committed.
 
-    The entry is complete, and the segment has its number, before `CLOSED` counts it. A writer that
-    dies before that leaves the segment open: its successor resets the number in `repair`, and
-    closes it. One that dies after it leaves it closed, and `repair` takes `CLOSED_STEPS` from the
-    entry. A successor relies on the number: with short episodes the entry is another segment's
-    while this one is held.
+    The entry and the segment's `closed_as` are complete before `CLOSED` counts them. If a writer
+    dies before that, the segment is open: its successor resets `closed_as` in `repair`, and closes
+    it. If it dies after that, the segment is closed, and `repair` takes `CLOSED_STEPS` from the
+    entry. A successor relies on `closed_as`, because with short episodes the entry may already
+    belong to another segment.
 
-    A reader of the entry that was here before detects by `CLOSED`, loaded again, that it was
-    overtaken. So a reader that sees any of the new entry must also see the last stored `CLOSED`;
-    without the fence a CPU other than x86, or the compiler, may make the entry visible first.
+    A reader of the previous entry detects by loading `CLOSED` again that it was overtaken. So a
+    reader that sees any part of the new entry must also see the last stored `CLOSED`. Without the
+    fence a CPU other than x86, or the compiler, may make the entry visible first.
     """
     counters = segments.counters
     closed = counters[CLOSED]
@@ -107,7 +107,7 @@ def _close_segment(segments: Segments, slot: int) -> None:
 
 @njit(cache=True, _nrt=False)
 def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
-    """Copy `source[row]` to `target[slot, t]` by element: slices count references."""
+    """Copy `source[row]` to `target[slot, t]` by element, because slices count references."""
     for i in range(source.shape[1]):
         target[slot, t, i] = source[row, i]
 
@@ -123,11 +123,11 @@ def _decide_stream(
     place: int,
     version: int,
 ) -> int:
-    """Write what a stream observes and does, which completes the step before; count complete steps.
+    """Write a stream's observation and action, which completes its previous step; count that step.
 
-    Rewards of this turn before the decision belong to the step before. The reward of this step
-    starts below zero by as much, because `_end_stream` will add all rewards of the turn. `place` is
-    the number of the stream among those of the ring.
+    Rewards of this turn before the decision belong to the previous step. This step's reward starts
+    at minus that amount, because `_end_stream` adds all rewards of the turn. `place` is the index
+    of the stream among those of the ring.
     """
     length = steps.actions.shape[1]
     n_frames = steps.observations.shape[1] - length
@@ -146,7 +146,7 @@ def _decide_stream(
         store(segments.sequence, slot, segments.sequence[slot] + 1)
         t = 0
     else:
-        # This observation and mask belong to the step before, too: written before that counts.
+        # The previous step needs this observation and mask too: write them before committing it.
         _copy(choices.observations, stream, steps.observations, slot, n_frames - 1 + t)
         if t < steps.masks.shape[1]:
             _copy(choices.masks, stream, steps.masks, slot, t)
@@ -176,7 +176,7 @@ def _decide_stream(
 
 @njit(cache=True, _nrt=False)
 def _count(counters: Integers, fresh: int, word: int) -> bool:
-    """Count committed steps; return whether to ring the learner, for what `word` counts."""
+    """Count committed steps; return whether to ring the learner, which waits for counter `word`."""
     store(counters, WRITTEN, counters[WRITTEN] + fresh)
     fence_full()
     wanted = load(counters, WANTED)
@@ -216,13 +216,13 @@ def _end_stream(
     stream: int,
     place: int,
 ) -> int:
-    """Write the outcome of a stream's last decision; return the steps that are complete now."""
+    """Write the outcome of a stream's last decision; return the steps that it completes."""
     slot = places.slots[place]
     if slot == NOWHERE:
         return 0
     if results.acted[stream]:
         places.lengths[place] += 1
-    # Rewards without an own turn also belong to the last decision.
+    # Rewards in turns without a decision also belong to the last decision.
     t = places.lengths[place] - 1
     terminated = results.terminated[stream]
     steps.rewards[slot, t] += results.rewards[stream]
@@ -232,7 +232,7 @@ def _end_stream(
     n_frames = steps.observations.shape[1] - steps.rewards.shape[1]
     _copy(results.final_observations, stream, steps.observations, slot, n_frames + t)
     if t + 1 < steps.masks.shape[1]:
-        # After a termination nothing follows: anything is allowed.
+        # After a termination every action counts as allowed.
         for i in range(results.final_masks.shape[1]):
             steps.masks[slot, t + 1, i] = terminated or results.final_masks[stream, i]
     store(segments.committed, slot, t + 1)
@@ -276,11 +276,11 @@ def decide(
     new_versions: Integers,
     rewards_before: Floats,
 ) -> int:
-    """Write what each active stream observes and does; return how many learners to ring.
+    """Write the observation and action of each active stream; return how many learners to ring.
 
-    In order: `Decisions`, `Segments`, `Beginnings`, `OpenSegments` of a block; each ring's row in
-    the plan and first stream, the counter that learners wait for, and where to mark those that are
-    due; `StreamPlan`; `Choices`.
+    Arguments in order: `Decisions`, `Segments`, `Beginnings`, `OpenSegments` of a block; each
+    ring's row in the plan and first stream, the counter that learners wait for, and the output
+    `due`, which marks the learners to ring; `StreamPlan`; `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     plan = StreamPlan(begins, streams)
@@ -338,8 +338,8 @@ def outcome(
 ) -> int:
     """Write the outcome of each stream's last decision; return how many learners to ring.
 
-    In order: `Outcomes`, `Segments`, `OpenSegments` of a block; four of the rings as in `decide`;
-    `StreamPlan`; `TurnOutcomes`.
+    Arguments in order: `Outcomes`, `Segments`, `OpenSegments` of a block; `rows` to `due` as in
+    `decide`; `StreamPlan`; `TurnOutcomes`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     results = TurnOutcomes(
@@ -360,11 +360,11 @@ def outcome(
 
 @njit(cache=True, _nrt=False)
 def repair(segments: Segments) -> None:
-    """Empty the segment that a previous writer may have left half begun.
+    """Empty the segment that a dead writer may have started only half, and correct the counters.
 
-    It may also have died between a change and its count. Every committed step is held or was
-    overwritten; so what the ring holds is counted again, and what was written follows. A segment
-    whose closing was not counted is open, before anything else is closed under its number.
+    The writer may also have died between a change and its count. Every committed step is either
+    held or overwritten, so the held steps are counted again to correct `WRITTEN`. A segment whose
+    closing was not counted is marked open, before another one is closed under its number.
     """
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     closed_as, queue_steps = segments.closed_as, segments.queue_steps
@@ -373,7 +373,7 @@ def repair(segments: Segments) -> None:
         if closed_as[slot] > counters[CLOSED]:
             closed_as[slot] = OPEN
         if sequence[slot] % 2 == 1:
-            if committed[slot] > 0:  # these are overwritten, and may not be counted as such
+            if committed[slot] > 0:  # overwritten, but maybe not counted yet
                 store(counters, OVERWRITTEN, counters[NEXT_OVERWRITTEN])
             store(committed, slot, 0)
             store(sequence, slot, sequence[slot] + 1)
@@ -386,7 +386,7 @@ def repair(segments: Segments) -> None:
 
 @njit(cache=True, _nrt=False)
 def clear_ring(segments: Segments) -> None:
-    """Empty every segment; none is open. Concurrent readers discard what they copied."""
+    """Empty every segment; none may be open. Concurrent readers discard their copies."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     for slot in range(sequence.size):
         store(sequence, slot, sequence[slot] + 1)

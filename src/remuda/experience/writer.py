@@ -1,7 +1,7 @@
-"""The actor's end of rings: it writes decisions and outcomes for many streams at once.
+"""The actor's side of rings: it writes decisions and outcomes of many streams at once.
 
-A stream is an agent of a copy of the environment. One writer writes the streams of all policies
-whose rings are in a block in one call of a compiled kernel. A single ring is a block of one.
+A stream is an agent in one environment copy. One writer writes the streams of all policies whose
+rings are in a block, in one call of a compiled kernel. A single ring is a block of one.
 """
 
 from __future__ import annotations
@@ -31,29 +31,30 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class BlockWriter:
-    """Writes the streams of several policies into the rings of a block, or those of a single ring.
+    """The writer of the streams of several policies into the rings of a block.
 
-    In each turn `decide` comes first and `outcome` after; a step is committed once the observation
-    that followed it is written. Its reward sums what the agent received until then; rewards before
-    its first decision of an episode belong to no step.
+    In each turn `decide` comes first, then `outcome`. A step is committed once the observation
+    after it is written. Its reward sums the agent's rewards until then; rewards before the first
+    decision of an episode belong to no step.
 
-    A `StreamPlan` has the streams, over all seats and copies, of every row of a stack of networks.
-    Where seats are dealt, a stream's policy changes at an episode's start: no segment ever holds
-    steps of two policies.
+    A `StreamPlan` lists the streams, over all seats and copies, of every row of a stack of
+    networks. If seats are dealt, a stream's policy changes only at an episode's start, so no
+    segment holds steps of two policies.
     """
 
     def __init__(
         self, policies: Sequence[tuple[Experience, int]], actor: int = 0, own_streams: int = 0
     ) -> None:
-        """Begin with policies whose rings are neighbours in one block, or with a single ring.
+        """Write for policies whose rings are adjacent in one block.
 
         `policies` pairs their experience with their row in the stack. If each policy has its own
-        streams, those of row k are numbered from `k * own_streams` on; 0: any may play any.
+        streams, those of row k are numbered from `k * own_streams` on; 0: any policy may play any
+        stream.
         """
         experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
         arrays = _arrays_of(experiences, actor)
         self.ring = ring = experiences[0].rings[actor]
-        # where it may have to wait; empty with `on_full: overwrite`
+        # empty with `on_full: overwrite`
         self.backpressure: list[Backpressure] = [
             Backpressure(e, actor) for e in experiences if e.may_wait
         ]
@@ -66,7 +67,7 @@ class BlockWriter:
         self._due: Bools = np.zeros(len(rows), np.bool_)
         self._slots: Integers = np.full((len(rows), ring.num_streams), NOWHERE, np.int64)
         self._lengths: Integers = np.zeros((len(rows), ring.num_streams), np.int64)
-        # The kernels, with what every call of them begins with.
+        # The kernels, with the first arguments of every call bound.
         segments = Segments(*(arrays[name] for name in Segments._fields))
         places = OpenSegments(self._slots, self._lengths)
         watched = CLOSED_STEPS if experiences[0].rollout else WRITTEN
@@ -85,7 +86,7 @@ class BlockWriter:
         self._compile()
 
     def close_orphans(self) -> None:
-        """Close what a dead predecessor had open; not for a writer that will be restored."""
+        """Close the open segments of a dead predecessor; not for a writer that is restored next."""
         for segments in self._segments:
             kernels.close_orphans(segments)
 
@@ -93,10 +94,10 @@ class BlockWriter:
         return {str(row): self.state_of(row) for row in self.rings}
 
     def state_of(self, row: int) -> State:
-        """Return the segments that the streams of one row have open, and their current steps.
+        """Return the open segments of one row's streams, and their current steps.
 
-        Readers of the ring do not see that step yet, and on another node it does not exist;
-        committed steps belong to the learner's part of a checkpoint.
+        Readers of the ring do not see current steps yet, and other nodes do not have them.
+        Committed steps belong to the learner's part of a checkpoint.
         """
         ring = self._ring_of(row)
         found: State = {name: array[ring].copy() for name, array in self._places.items()}
@@ -107,14 +108,14 @@ class BlockWriter:
         return all(self.holds_of(row, branch(state, str(row))) for row in self.rings)
 
     def holds_of(self, row: int, state: State) -> bool:
-        """Return whether the ring has the segments of a saved state, not if experience is new."""
+        """Return whether the ring has the segments of a saved state; False if the ring is new."""
         ring = self._ring_of(row)
         like = {name: array[ring] for name, array in self._places.items()}
         slots = check_places(state, self.ring, like)["slots"]
         return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned; the rings must hold what was committed then."""
+        """Restore what `state` returned; the rings must hold the steps committed then."""
         for row in self.rings:
             self.restore_of(row, branch(state, str(row)))
 
@@ -156,7 +157,7 @@ class BlockWriter:
             self._learners[p].ring()
 
     def results(self, results: TurnOutcomes) -> TurnOutcomes:
-        """Return results as this writer takes them: final masks only if `keeps_last_mask`."""
+        """Return results in this writer's form: final masks only if `keeps_last_mask`."""
         if self.keeps_last_mask:
             return results
         return results._replace(final_masks=np.ones((self.ring.num_streams, 0), np.bool_))
@@ -170,9 +171,9 @@ class BlockWriter:
             self._wake_learners()
 
     def clear(self, row: int) -> bool:
-        """Empty the ring of this row, while no stream plays it; return False if it is elsewhere.
+        """Empty the ring of this row, which no stream plays; return False if it has no ring here.
 
-        If the actor dies meanwhile, some segments are empty; its successor clears the ring again.
+        If the actor dies halfway, its successor clears the ring again.
         """
         for p in np.flatnonzero(self._rows == row):
             kernels.clear_ring(self._segments[p])
@@ -205,7 +206,7 @@ class BlockWriter:
         self.outcome(
             plan, self.results(TurnOutcomes(none, numbers, none, none, observations, masks))
         )
-        # Called only after an actor died, or a policy was replaced.
+        # Otherwise first called after an actor died, or a policy was replaced.
         *arrays, counters = self._segments[0]
         empty = Segments._make([*(array[:0] for array in arrays), np.zeros_like(counters)])
         kernels.close_orphans(empty)
@@ -224,7 +225,7 @@ def _arrays_of(experiences: Sequence[Experience], actor: int) -> dict[str, Array
 def check_places(
     state: State, ring: ExperienceRing, like: Mapping[str, Integers]
 ) -> dict[str, Array]:
-    """Return the saved `slots` and `lengths`; raise CheckpointError where they do not fit."""
+    """Return the saved `slots` and `lengths`; raise CheckpointError if they do not fit."""
     segments, steps = Range(NOWHERE, ring.num_segments - 1), Range(0, ring.segment_length)
     table = {"slots": (like["slots"], segments), "lengths": (like["lengths"], steps)}
     return fitting_all(state, table)
@@ -237,6 +238,6 @@ def check_open(state: State, ring: ExperienceRing, slots: Integers, lengths: Int
     require(state, "slots", fits, "streams have different segments, and one is free")
     shared = ring.shared
     fits = bool((shared["closed_as"][open_] == OPEN).all() and (steps >= 1).all())
-    require(state, "slots", fits, "a segment that is written is open, and has a step")
+    require(state, "slots", fits, "a segment in progress is open, and has a step")
     fits = bool((shared["committed"][open_] <= steps).all())
     require(state, "lengths", fits, "no more steps are committed")
