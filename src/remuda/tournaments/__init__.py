@@ -1,1 +1,1 @@
-"""Tournaments: all against all on every seat, with recorded matches."""
+"""Tournaments: all entrants against all others in every seat, with recorded matches."""

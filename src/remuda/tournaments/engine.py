@@ -1,8 +1,8 @@
-"""Play the matches of a tournament: many copies of the game at once, in batched passes.
+"""Play the matches of a tournament: many environment copies at once, in batched passes.
 
 One actor (`remuda.actor.actor`) plays all copies. Each copy takes the next match, in the order of
-their numbers, as soon as its last one is over, so that all seatings are played equally often at any
-time. An interrupted tournament starts no more matches and finishes those under way; so means over
+their numbers, as soon as its previous match ends. So all seatings are played equally often at any
+time. An interrupted tournament starts no more matches and finishes those in progress, so means over
 finished matches favour neither short nor long ones.
 """
 
@@ -27,9 +27,9 @@ from remuda.tournaments.schedule import Schedule
 from remuda.tournaments.workers import Workers, play_here, useful_processes
 from remuda.types import AgentSpec, Integers, Numbers
 
-COPIES = 1024  # most copies of one of Remuda's own games, whose worlds are arrays
-OBJECTS = 100  # most copies of any other game, which may have an object for each
-OBSERVATIONS = 1 << 29  # most bytes of all agents' observations, about
+COPIES = 1024  # most copies of one of Remuda's own games, whose states are arrays
+OBJECTS = 100  # most copies of any other game, which may have one object per copy
+OBSERVATIONS = 1 << 29  # approximate limit of all agents' observations, in bytes
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,15 @@ def play(
     copies: int | None = None,
     processes: int | None = 1,
 ) -> Played:
-    """Play all matches that are not over yet.
+    """Play all unfinished matches.
 
-    - `episodes`: matches of each seating: one agent of the row among those of the column, on one
+    - `episodes`: matches of each seating: one agent of the row among those of the column, in one
       seat.
     - `directory`: of the record, to resume from; None: no record.
     - `asked`: plain data to keep there, with which the tournament can be repeated.
-    - `copies`: most copies of the game in a process; None: chosen.
-    - `processes`: that play; 1: this one; None: as many as are useful, up to its cores.
+    - `copies`: most environment copies in a process; None: chosen automatically.
+    - `processes`: number of processes that play; 1: only this one; None: as many as are useful, at
+      most its cores.
     """
     limits = limits or Limits()
     with open_tournament(setup, episodes, directory, asked, processes=processes) as opened:
@@ -86,7 +87,7 @@ class OpenTournament:
     def play(
         self, numbers: Integers, limits: Limits, wanted: int, copies: int | None = None
     ) -> str:
-        """Play matches that are not over yet; return the reason for missing ones, or nothing."""
+        """Play unfinished matches; return the reason for missing ones, or an empty string."""
         if not len(numbers):
             return ""
         number = copies or copies_for(self.game, self.agents, self.schedule.players)
@@ -133,7 +134,7 @@ def open_tournament(
 ) -> Iterator[OpenTournament]:
     """Prepare a tournament; see `play`.
 
-    `more`: plain data that distinguishes it from other tournaments of this setup.
+    `more`: plain data that distinguishes it from other tournaments with this setup.
     """
     game = find_game(setup.game)
     env = make_env(setup.game, 1, **setup.options)
@@ -151,10 +152,12 @@ def open_tournament(
         closing(results),
         libraries_kept(),
         threads(1),
-    ):  # as actors play; more of them fight on a busy machine
+    ):  # as in actors; more threads compete on a busy machine
         if directory is not None:
-            who = [player.snapshot for player in schedule.players if isinstance(player, Player)]
-            keep_weights(directory, who)
+            snapshots = [
+                player.snapshot for player in schedule.players if isinstance(player, Player)
+            ]
+            keep_weights(directory, snapshots)
         opened = OpenTournament(
             setup, game, tuple(env.agents), schedule, results, processes, ExitStack()
         )
@@ -163,10 +166,10 @@ def open_tournament(
 
 
 def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entrant]) -> int:
-    """Return the number of copies to play at once."""
+    """Return the number of environment copies to play at once."""
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
     numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has its own inputs
     most = COPIES if game.name in GAMES else OBJECTS
-    seen = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
-    return max(1, min(most, OBSERVATIONS // max(4 * numbers * seen, 1)))
+    size = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
+    return max(1, min(most, OBSERVATIONS // max(4 * numbers * size, 1)))

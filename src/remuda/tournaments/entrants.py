@@ -23,10 +23,10 @@ class Player:
 
     spec: PolicySpec
     snapshot: Snapshot
-    agent: AgentSpec  # the agent that it was trained as, or one like it
+    agent: AgentSpec  # the agent that it was trained as, or an equivalent one
 
 
-Entrant = Player | str  # a trained policy, or the name of a scripted one
+Entrant = Player | str  # a trained policy, or the name of a scripted policy
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class TournamentSetup:
     options: Mapping[str, Any]
     participants: tuple[Participant, ...]
     seed: int = 0
-    sampled: bool = False  # explore with the final exploration rate; else greedy
+    sampled: bool = False  # explore with the final exploration rate; otherwise greedy
     check: bool = True  # validate the environment's output
-    taken: Mapping[str, str] = field(default_factory=dict)  # by agent, its seat's scripted policy
+    taken: Mapping[str, str] = field(default_factory=dict)  # by agent, the seat's scripted policy
 
     def taken_seats(self, agents: Sequence[str]) -> dict[int, str]:
         """Return the scripted policy of each reserved seat."""
@@ -109,10 +109,10 @@ def of_entrants(
 def of_snapshots(
     config: Config, agents: Sequence[AgentSpec], entrants: Mapping[str, Mapping[str, Snapshot]]
 ) -> tuple[Participant, ...]:
-    """Return entrants that are all policies of a run at one time, such as a checkpoint.
+    """Return entrants that each consist of all policies of a run at one time, such as a checkpoint.
 
-    With a policy for each agent, each plays its own; policies of a population take turns on all
-    seats that they may take. Seats that `env.scripted` takes have no member.
+    If each agent has its own policy, that policy plays its seat. Policies of a population take
+    turns in all seats that they may take. Seats in `env.scripted` have no member.
     """
     specs = {spec.name: spec for spec in policy_specs(config, agents)}
     allowed = Roster.of(config, agents).seats
@@ -140,19 +140,19 @@ def of_snapshots(
 
 
 def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
-    """Raise a `UsageError` if an entrant's spaces are not an agent's."""
+    """Raise a `UsageError` if an entrant's spaces differ from an agent's."""
     if isinstance(entrant, str):
         find_game(game).policy(entrant)
         return
     was = entrant.agent
-    for what, trained, there in (
+    for what, trained, wanted in (
         ("sees", was.observation_space, agent.observation_space),
         ("does", was.action_space, agent.action_space),
     ):
-        if trained != there:
+        if trained != wanted:
             raise UsageError(
                 f"{name} cannot play {agent.name} of {game}: it {what} {trained}, and {agent.name} "
-                f"{what} {there}"
+                f"{what} {wanted}"
             )
     if was.masked != agent.masked:
         has = "tells" if agent.masked else "does not tell"
@@ -162,7 +162,7 @@ def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None
 
 
 def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Participant, ...]:
-    """Return the policy with its final exploration rate, or greedy."""
+    """Return the participants with their final exploration rates, or greedy."""
     made: dict[int, Entrant] = {}
 
     def rated(who: Entrant) -> Entrant:
@@ -186,7 +186,7 @@ def stand_in(agent: AgentSpec) -> PolicySpec:
 
 
 def is_of_remuda(game: Game, name: str) -> bool:
-    """Return whether a scripted policy is built in: those draw by a known set of calls."""
+    """Return whether a scripted policy is built in: only these draw by `MatchRandom`."""
     return name == RANDOM or (":" not in name and not game.is_own)
 
 

@@ -1,11 +1,11 @@
 """Choose the members that play each match so that all pairs meet equally often.
 
 An entrant with several policies, such as a population's checkpoint, has a list of members for each
-seat. Each match of a seating takes the members whose meetings, seat by seat, were the fewest so
-far. For two seats each pair then meets equally often within one after any number of matches. For
-more seats that may be impossible: six members on each of four seats would need two orthogonal Latin
-squares of order six, and there are none (Tarry 1900, "Le probleme des 36 officiers"); then the
-search gets as close as it can.
+seat. Each match of a seating takes the members whose pairs have met least so far. With two seats,
+each pair then meets equally often, within one, after any number of matches. With more seats that
+may be impossible: six members in each of four seats would need two orthogonal Latin squares of
+order six, and none exist (Tarry 1900, "Le probleme des 36 officiers"). Then the search gets as
+close as it can.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from remuda.kernels import njit
 from remuda.types import Bools, Integers
 
-TRIES = 20_000  # most choices of a member tried for one match
+TRIES = 20_000  # most member choices tried for one match
 FAR = 1 << 40  # the cost of avoidably seating a policy twice in one match
-STEEP = 6  # a pair that is one meeting further ahead costs 2**STEEP times as much
+STEEP = 6  # a pair that is one more meeting ahead costs 2**STEEP times as much
 
 
 class MemberTurns:
@@ -27,9 +27,9 @@ class MemberTurns:
 
     Guarantees:
 
-    1. The members of a match follow from its number alone, whatever was computed before.
-    2. Every pair of members of two seats meets equally often within one after any number of
-       matches; where both seats have the same members, every pair of two different ones.
+    1. The members of a match follow only from its number, whatever was computed before.
+    2. Every pair of members of two seats meets equally often, within one, after any number of
+       matches. If both seats have the same members, this holds for every pair of different ones.
     3. No policy has two seats of a match if all seats that share members have as many of them as
        there are such seats.
     """
@@ -42,14 +42,14 @@ class MemberTurns:
             members[seat, : len(each)] = each
         self._lengths = lengths
         sets = [set(each) for each in seats]
-        together = [sum(bool(one & other) for other in sets) for one in sets]
+        together = [sum(bool(first & second) for second in sets) for first in sets]
         self._apart = all(lengths[s] >= together[s] or together[s] == 1 for s in range(count))
         allowed: Bools = np.zeros((count, count, *[members.shape[1]] * 2), np.bool_)
         for s in range(count):
             for t in range(count):
-                one, other = members[s][:, None], members[t][None, :]
-                fits = (one >= 0) & (other >= 0)
-                allowed[s, t] = fits & ((one != other) | (not self._apart))
+                first, second = members[s][:, None], members[t][None, :]
+                fits = (first >= 0) & (second >= 0)
+                allowed[s, t] = fits & ((first != second) | (not self._apart))
         self._allowed = allowed
         self._met: Integers = np.zeros(allowed.shape, np.int64)
         self._sat: Integers = np.zeros(members.shape, np.int64)
@@ -63,7 +63,7 @@ class MemberTurns:
         return found
 
     def _find(self, count: int) -> None:
-        """Choose the members of the first so many matches."""
+        """Choose the members of the first `count` matches."""
         if count <= self._known:
             return
         size = max(count, 2 * self._known, 64)
@@ -92,26 +92,26 @@ def _make_ready(
     order: Integers,
     least: Integers,
 ) -> None:
-    """Find the order in which to try members, and the fewest meetings of each two seats.
+    """Find the order in which to try members, and the fewest meetings of each pair of seats.
 
-    - `lengths`: [S] members by seat.
-    - `allowed`: [S, S, L, L] whether two may sit together.
+    - `lengths`: [S] number of members by seat.
+    - `allowed`: [S, S, L, L] whether two members may sit together.
     - `met`: [S, S, L, L] how often they did.
-    - `sat`: [S, L] matches of a member on a seat.
+    - `sat`: [S, L] matches of a member in a seat.
     - `order`: [S, L] members in the order to try; written.
     - `least`: [S, S] the fewest meetings of an allowed pair; written.
     """
     seats = len(lengths)
     for s in range(seats):
-        # Those who sat least come first; of these a different one from match to match.
+        # Members with the fewest matches come first; ties rotate from match to match.
         shift = (match + s) % lengths[s]
         for j in range(lengths[s]):
-            who = (shift + j) % lengths[s]
+            member = (shift + j) % lengths[s]
             at = j
-            while at > 0 and sat[s, order[s, at - 1]] > sat[s, who]:
+            while at > 0 and sat[s, order[s, at - 1]] > sat[s, member]:
                 order[s, at] = order[s, at - 1]
                 at -= 1
-            order[s, at] = who
+            order[s, at] = member
         for t in range(seats):
             low = FAR
             for i in range(lengths[s]):
@@ -133,8 +133,8 @@ def _choose(
 ) -> None:
     """Choose members for the matches from `begin` to `end`, by branch and bound.
 
-    `turns`: [matches, S] the members' indices, written; `met` and `sat` are updated; others as for
-    `_make_ready`.
+    `turns`: [matches, S] the members' indices, written; `met` and `sat` are updated; other
+    arguments as for `_make_ready`.
     """
     seats, most = sat.shape
     order = np.zeros((seats, most), np.int64)
@@ -150,18 +150,18 @@ def _choose(
             if position[depth] == lengths[depth] or (tries > TRIES and found < FAR):
                 depth -= 1
                 continue
-            who = order[depth, position[depth]]
+            member = order[depth, position[depth]]
             position[depth] += 1
             cost = costs[depth]
             for t in range(depth):
-                ahead = met[t, depth, chosen[t], who] - least[t, depth]
-                if not allowed[t, depth, chosen[t], who]:
+                ahead = met[t, depth, chosen[t], member] - least[t, depth]
+                if not allowed[t, depth, chosen[t], member]:
                     cost += FAR
                 elif ahead > 0:
                     cost += np.int64(1) << (STEEP * min(ahead - 1, 5))
             if cost >= found:
                 continue
-            chosen[depth], costs[depth + 1] = who, cost
+            chosen[depth], costs[depth + 1] = member, cost
             if depth == seats - 1:
                 found = cost
                 best[:] = chosen

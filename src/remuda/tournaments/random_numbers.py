@@ -1,8 +1,8 @@
-"""Random numbers that depend on the match alone, whichever copy of the game plays it.
+"""Random numbers that depend only on the match, whichever environment copy plays it.
 
-Each is computed from the seed, the number of the match, the turn, the seat and the numbers drawn
-before, by the finalizer of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom
-number generators", figure 17), so that an interrupted match is replayed exactly.
+Each number is computed from the seed, the match number, the turn, the seat and the count of earlier
+draws, by the finalizer of SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom
+number generators", figure 17). So an interrupted match is replayed exactly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.types import Integers
 
 Keys = npt.NDArray[np.uint64]
 GOLDEN = 0x9E3779B97F4A7C15
-CALL, TURN = 1 << 16, 1 << 24  # strides of the counter: numbers of calls and turns differ
+CALL, TURN = 1 << 16, 1 << 24  # counter strides that keep calls and turns distinct
 
 
 @njit(cache=True)
@@ -44,7 +44,7 @@ def _uniform(keys: Keys, turns: Integers, rows: Integers, first: int, out: np.nd
 
 
 def derive(keys: Keys | int, names: Integers) -> Keys:
-    """Derive keys [M] of named numbers from parent keys."""
+    """Derive keys [M] for names from parent keys."""
     out: Keys = np.zeros(len(names), np.uint64)
     broad = np.broadcast_to(np.asarray(keys, np.uint64), out.shape)
     _derive(np.ascontiguousarray(broad), np.ascontiguousarray(names, dtype=np.int64), out)
@@ -52,21 +52,21 @@ def derive(keys: Keys | int, names: Integers) -> Keys:
 
 
 class MatchRandom(np.random.Generator):
-    """A generator of rows of numbers, each from its own match.
+    """A generator that draws each row of numbers from its own match.
 
-    It handles draws with a row for each stream, uniform or normal; all others are drawn as by any
-    generator, and depend on what was drawn before.
+    It handles uniform and normal draws with a row for each stream. All other draws work as in any
+    generator, and depend on previous draws.
     """
 
     def __init__(self, keys: Keys, turns: Integers, rest: np.random.Generator) -> None:
-        """Refer to the keys [M] and turns [M] of streams; both may change later."""
+        """Keep references to the keys [M] and turns [M] of streams; both may change later."""
         super().__init__(rest.bit_generator)
         self._keys, self._turns = keys, turns
         self._rows: Integers = np.arange(len(keys))
         self._calls = 0
 
     def aim(self, rows: Integers) -> None:
-        """Draw for these streams, in this order, from the start of a turn."""
+        """Draw for these streams, in this order, starting a turn."""
         self._rows, self._calls = rows, 0
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
@@ -105,7 +105,7 @@ class MatchRandom(np.random.Generator):
         dtype: Any = np.int64,
         endpoint: bool = False,
     ) -> Any:
-        """Draw integers; by rows if the bounds are numbers."""
+        """Draw integers; by rows if the bounds are scalars."""
         shape = _shape(size)
         if not (self._are_rows(shape) and np.ndim(low) == 0 and np.ndim(high) == 0):
             return super().integers(low, high, size, dtype, endpoint)
@@ -124,14 +124,14 @@ class MatchRandom(np.random.Generator):
 
 
 class MatchSeeds(np.random.Generator):
-    """Seeds of episodes by copy, from the matches that the copies play next."""
+    """Episode seeds by environment copy, from the matches that the copies play next."""
 
     def __init__(self, keys: Keys, rest: np.random.Generator) -> None:
-        """Refer to the keys of the copies' matches, [num_envs]."""
+        """Keep a reference to the keys of the copies' matches, [num_envs]."""
         super().__init__(rest.bit_generator)
         self._matches = keys
 
-    def integers(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - as the actor asks
+    def integers(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002 - the actor's call
         """Return seeds of 63 bits: [num_envs] int64."""
         return (self._matches >> np.uint64(1)).astype(np.int64)
 

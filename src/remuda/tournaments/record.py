@@ -1,10 +1,10 @@
 """Results of a tournament's matches, in memory and in a directory.
 
-The directory holds `tournament.json` with the entrants, `weights.npz` with their weights, and
+The directory contains `tournament.json` with the entrants, `weights.npz` with their weights, and
 `ledger.bin` with a record for each finished match (`remuda.population.ledger`), whose policies are
-the entrants. Records are appended, so that a killed process leaves all that were written;
-unfinished matches are replayed with the same seeds on resume. After a crash the file lacks the
-longest of the last matches: compute means only once it is complete.
+the entrants. Records are appended, so a killed process loses no written ones. On resume, unfinished
+matches are replayed with the same seeds. After a crash, the longest of the last matches are
+missing: compute means only once the ledger is complete.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from remuda.tournaments.schedule import Schedule
 from remuda.types import Array, Bools, Floats, Integers, Numbers
 
 DESCRIPTION, LEDGER = "tournament.json", "ledger.bin"
-FLUSHED_EVERY = 0.1  # most seconds before finished matches are appended
+FLUSHED_EVERY = 0.1  # minimum seconds between two appends of finished matches
 WEIGHTS = "weights.npz"
-KEPT_BYTES = 1 << 28  # largest size of the players' weights that are saved too
+KEPT_BYTES = 1 << 28  # save the players' weights too, up to this total size
 FREE = ("episodes", "asked")  # settings that may differ on resume
 MOST_MATCHES = 100_000_000  # most matches whose returns are kept
 
@@ -61,7 +61,7 @@ class MatchResults:
         return sum(map(len, self._numbers))
 
     def played(self) -> tuple[Integers, Floats]:
-        """Return the numbers of finished matches [M], in order, and their returns [M, S]."""
+        """Return the numbers of finished matches [M], sorted, and their returns [M, S]."""
         numbers, returns = np.concatenate(self._numbers), np.concatenate(self._parts)
         numbers, order = np.unique(numbers, return_index=True)
         self._numbers, self._parts = [numbers], [returns[order]]
@@ -72,11 +72,11 @@ class MatchResults:
         return self._schedule.by_seating(*self.played())
 
     def left(self) -> Integers:
-        """Return the numbers of unfinished matches, in order; none without a number of episodes."""
+        """Return the sorted numbers of unfinished matches; empty without a number of episodes."""
         return self.left_of(np.arange(self._schedule.num_matches))
 
     def left_of(self, numbers: Integers) -> Integers:
-        """Return those of these numbers whose matches are unfinished, in order."""
+        """Return the numbers among `numbers` whose matches are unfinished, sorted."""
         left: Integers = np.setdiff1d(numbers, self.played()[0])
         return left
 
@@ -86,15 +86,15 @@ class MatchResults:
         self._parts.append(returns.astype(np.float32))
 
     def flush(self, now: bool = True) -> None:
-        """Do nothing: memory needs no flush."""
+        """Do nothing: results in memory need no flush."""
 
     def close(self) -> None:
-        """Flush, and release what is held."""
+        """Flush, and release resources."""
         self.flush()
 
 
 class RecordedResults(MatchResults):
-    """Match results that are written to a directory, too.
+    """Match results that are also written to a directory.
 
     Guarantees:
 
@@ -148,14 +148,14 @@ class RecordedResults(MatchResults):
         records = np.zeros(len(numbers), record_type(self._seats))
         records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
         who = self._schedule.entrants_of(numbers)
-        # The taker of a reserved seat is recorded as such, and is no opponent.
+        # A reserved seat's scripted policy is recorded as such, and is not an opponent.
         records["policy"], records["version"] = who, np.where(who < self._entrants, -1, SCRIPTED)
         records["oldest"] = records["newest"] = versions
         records["returns"] = returns
         self._kept.append(records)
 
     def flush(self, now: bool = True) -> None:
-        """Append what is not written yet; `now`: without delay."""
+        """Append records not yet written; `now`: without delay."""
         begun = time.monotonic()
         if not self._kept or not (now or begun - self._flushed >= FLUSHED_EVERY):
             return
@@ -196,7 +196,7 @@ class RecordedResults(MatchResults):
         path, header = self._path / LEDGER, header_of(self._names, self._seats)
         with suppress(FileNotFoundError), open_stream(path) as file:
             begin = file.read(len(header))
-            if begin != header and header.startswith(begin):  # killed in the middle of this line
+            if begin != header and header.startswith(begin):  # killed while writing the header
                 self._ledger.rewind(0)
                 return
             if begin != header:
@@ -252,7 +252,7 @@ def keep_weights(directory: Path, snapshots: Sequence[Snapshot]) -> None:
 
 
 def kept_weights(directory: Path) -> dict[str, Floats]:
-    """Return the saved weights by digest; empty: there are none, or they are damaged."""
+    """Return the saved weights by digest; empty: no file, or a damaged one."""
     try:
         with open_stream(directory / WEIGHTS) as file, np.load(file, allow_pickle=False) as found:
             return {digest: found[digest] for digest in found.files}
@@ -261,7 +261,7 @@ def kept_weights(directory: Path) -> dict[str, Floats]:
 
 
 def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` that names the settings that differ and may not."""
+    """Raise a `UsageError` that names settings that must not differ, but do."""
     for key in {**now, **was}:
         if key in FREE or was.get(key) == now.get(key):
             continue

@@ -1,10 +1,10 @@
 """The matches of a tournament, their seatings and their means.
 
-A *seating* has an entrant for each seat. A cell of a tournament, the return of one agent of the row
-among those of the column, needs one seating for each seat that the one may have. A seating of two
-cells (in games of two seats) is played once and counts for both. A reserved seat belongs to no
-entrant, and its returns do not count. Match `k` of seating `i` has the number `k * I + i` of I
-seatings, so that matches in ascending order take all seatings in turn.
+A *seating* has an entrant for each seat. A cell of a tournament is the return of one agent of the
+row among agents of the column. It needs one seating for each seat that the row's agent may have. A
+seating of two cells (in games of two seats) is played once and counts for both. A reserved seat
+belongs to no entrant, and its returns do not count. Match `k` of seating `i` has the number
+`k * I + i` with I seatings, so matches in ascending order take all seatings in turn.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Schedule:
         self.episodes, self._seats = episodes, num_seats
         taken = dict(taken or {})
         count = len(participants)
-        # The D seats of entrants, and the number of each other seat's taker.
+        # The D seats of entrants, and the number of each reserved seat's scripted policy.
         self.dealt = tuple(seat for seat in range(num_seats) if seat not in taken)
         takers = {seat: count + number for number, seat in enumerate(taken)}
         self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
-        """[N, N, D]: the seating with the row on this seat, among the column's."""
+        """[N, N, D]: the seating with the row in this seat, among the column's."""
         numbers: dict[tuple[int, ...], int] = {}
         for row in range(count):
             for column in range(count):
@@ -54,7 +54,7 @@ class Schedule:
         self._take_members(members_of)
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
-        """Number all policies that play: their *places*."""
+        """Number all policies that play; these indices are called *places*."""
         places: dict[int, int] = {}
         players: list[Entrant] = []
         for who in (who for each in members_of for seat in each for who in seat):
@@ -62,7 +62,7 @@ class Schedule:
                 places[id(who)] = len(players)
                 players.append(who)
         self.players: tuple[Entrant, ...] = tuple(players)
-        """The policy of each place."""
+        """The policy at each index."""
         seats = np.arange(self._seats)
         longest = max(len(seat) for each in members_of for seat in each)
         self._members = np.full((len(members_of), self._seats, longest), -1, np.int64)
@@ -72,9 +72,9 @@ class Schedule:
                 self._lengths[entrant, seat] = len(members)
                 self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
         self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
-        """[I]: seatings with equal restrictions on their members have one number."""
+        """[I]: the kind of each seating; equal kinds have equal restrictions on their members."""
         self._turns: list[MemberTurns | None] = [None]
-        """The turns of each number; None: each seat has one member."""
+        """The turns of each kind; None: each seat has one member."""
         found: dict[tuple[tuple[int, ...], ...], int] = {}
         for number in np.flatnonzero((self._lengths[self.seatings, seats] > 1).any(1)).tolist():
             alike = self._members_alike(self.seatings[number])
@@ -84,7 +84,7 @@ class Schedule:
             self._kinds[number] = found[alike]
 
     def _members_alike(self, entrants: Integers) -> tuple[tuple[int, ...], ...]:
-        """Return the members that may sit on each seat, numbered by first appearance."""
+        """Return the members that may play each seat, numbered by first appearance."""
         numbers: dict[int, int] = {}
         return tuple(
             tuple(
@@ -99,19 +99,19 @@ class Schedule:
         return self.episodes * len(self.seatings)
 
     def may_sit(self, seat: int) -> list[int]:
-        """Return the places that play a seat in some match, in order."""
+        """Return the indices of the policies that play a seat in some match, sorted."""
         found = np.unique(self._members[:, seat])
         return [int(place) for place in found if place >= 0]
 
     def entrants_of(self, numbers: Integers) -> Integers:
-        """Return entrants of matches by seat, or N and on for a reserved seat's taker: [M, S]."""
+        """Return entrants by match and seat, N or more for a reserved seat's policy: [M, S]."""
         entrants: Integers = self.seatings[numbers % len(self.seatings)]
         return entrants
 
     def places_of(self, numbers: Integers) -> Integers:
-        """Return the places of matches by seat: [M, S].
+        """Return the policy index of each seat in the matches: [M, S].
 
-        The members of an entrant take turns, so that all pairs meet equally often (`MemberTurns`).
+        The members of an entrant take turns, so all pairs meet equally often (`MemberTurns`).
         """
         matches, seatings = np.divmod(numbers, len(self.seatings))
         entrants, seats = self.seatings[seatings], np.arange(self._seats)
@@ -126,7 +126,7 @@ class Schedule:
         return places
 
     def by_seating(self, numbers: Integers, returns: Floats) -> list[Numbers]:
-        """Return the returns of matches [M, S] by their seating, each [matches, S]."""
+        """Return the returns of matches [M, S] by seating, each [matches, S]."""
         seatings = numbers % len(self.seatings)
         order = np.lexsort((numbers, seatings))
         ends = np.searchsorted(seatings[order], np.arange(1, len(self.seatings)))
@@ -135,9 +135,9 @@ class Schedule:
     def means_and_errors(self, of_seating: Sequence[Numbers]) -> tuple[Numbers, Numbers, Integers]:
         """Return means, standard errors and numbers of matches by cell; each [N, N].
 
-        The mean is over seats with equal weight; differences between seats are not part of the
-        error. On the diagonal all seats come from the same matches, so the error is that of the
-        mean over the seats of a match. A seat counts by the matches in which it took part.
+        The mean gives all seats equal weight; differences between seats are not part of the error.
+        On the diagonal all seats come from the same matches, so the error is that of the mean over
+        the seats of a match. Only matches in which a seat took part count for it.
 
         `of_seating`: the returns of each seating's matches, each [matches, S]; NaN: the seat took
         no part.
@@ -164,7 +164,7 @@ class Schedule:
 
 
 def _over_seats(returns: Numbers) -> Numbers:
-    """Return each match's mean return over the seats: [M, S] to [M], without absent matches."""
+    """Return each match's mean return over the seats: [M, S] to [M]; missing returns are filled."""
     found = balanced(returns)
     means: Numbers = found.mean(1) if found.size else np.zeros(0)
     return means

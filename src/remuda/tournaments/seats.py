@@ -1,8 +1,8 @@
-"""Tournament seats: each copy of the game plays one match after another.
+"""Tournament seats: each environment copy plays one match after another.
 
-A copy takes the next match as soon as its last one is over. Policies of one layout and kind of seat
-form one stack, whatever their matches, as in training (`remuda.actor.match_seats`); no experience
-is written, and no policy learns.
+A copy takes the next match as soon as its previous one has ended. As in training
+(`remuda.actor.match_seats`), policies of one layout and kind of seat form one stack, whatever their
+matches. No experience is written, and no policy learns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from remuda.tournaments.random_numbers import Keys, MatchRandom, MatchSeeds, der
 from remuda.tournaments.schedule import Schedule
 from remuda.types import Bools, Floats, Integers, TurnResult
 
-KEPT_PASSES = 64  # passes of different shapes to keep: each holds its layers' outputs
+KEPT_PASSES = 64  # cached passes of different shapes; each holds its layers' outputs
 
 
 class Results(Protocol):
@@ -40,7 +40,7 @@ class Results(Protocol):
 
 
 class TournamentGroup(PolicyGroup):
-    """Policies with equal exploration, which act in one call with their matches' random numbers."""
+    """Policies with equal exploration, which act in one call and draw from their matches' rngs."""
 
     rng: MatchRandom
 
@@ -51,15 +51,15 @@ class TournamentGroup(PolicyGroup):
 
 
 class TournamentSeats(StreamSeats):
-    """Seats that are dealt from a list of matches, in order.
+    """Seats dealt from a list of matches, in order.
 
     Guarantees:
 
-    1. Every match of the list is started once, and stored once it is over, however long it takes.
-    2. All random draws in a match follow from the seed and its number, whatever copy plays it;
-       except those of user-made scripted policies and games.
-    3. After `end_dealing` no match is started, and those under way are finished: which ones are
-       played does not depend on their results.
+    1. Every match of the list is started once, and stored when it ends, however long it takes.
+    2. All random draws in a match follow from the seed and the match number, whatever copy plays
+       it; except those of user-made scripted policies and games.
+    3. After `end_dealing` no match is started, and matches in progress are finished: which ones
+       are played does not depend on their results.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TournamentSeats(StreamSeats):
         self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
         """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
         self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
-        """[num_envs, S]: the place of the policy on each seat."""
+        """[num_envs, S]: the index of the policy in each seat."""
         self.closed = 0  # number of finished matches
         self._left, self._next, self._dealing = left, 0, True
         self._seed = int(make_rng(seed, "tournament").integers(2**63))
@@ -102,7 +102,7 @@ class TournamentSeats(StreamSeats):
 
     @property
     def done(self) -> bool:
-        """True if no match is under way or left."""
+        """True if no match is in progress or left."""
         return bool((self.numbers < 0).all())
 
     def end_dealing(self) -> None:
@@ -110,13 +110,13 @@ class TournamentSeats(StreamSeats):
         self._dealing = False
 
     def act(self, agent: int) -> None:
-        """Apply the choices to the environment; scripted policies draw by their match."""
+        """Apply the actions to the environment; scripted policies draw from their match's rng."""
         for rng in self._match_randoms[agent]:
             rng.aim(self._copies)
         super().act(agent)
 
     def outcome(self, result: TurnResult) -> None:
-        """Reset the recurrent states of agents whose own episode is over."""
+        """Reset the recurrent states of agents whose own episode has ended."""
         self._turns += 1
         ended = result.terminated | result.truncated
         if ended.any():
@@ -130,7 +130,7 @@ class TournamentSeats(StreamSeats):
         turns: Integers,  # noqa: ARG002
         metrics: Floats,  # noqa: ARG002
     ) -> None:
-        """Store the finished matches, and deal their copies the next."""
+        """Store the finished matches, and deal the next ones to their copies."""
         copies = np.flatnonzero(over & (self.numbers >= 0))
         if len(copies):
             earned: Floats = returns[copies].astype(np.float32)
@@ -146,7 +146,7 @@ class TournamentSeats(StreamSeats):
         self._forget_copies(over)
 
     def _deal(self, copies: Integers) -> None:
-        """Give these copies the next matches; copies without one play on without counting."""
+        """Deal the next matches to these copies; copies without a match play on uncounted."""
         count = min(len(copies), len(self._left) - self._next) if self._dealing else 0
         dealt, idle = copies[:count], copies[count:]
         numbers = self._left[self._next : self._next + count]
@@ -165,7 +165,7 @@ class TournamentSeats(StreamSeats):
             self._scripted.deal(self.seated)
 
     def _streams(self, copies: Integers) -> Integers:
-        """Return the streams of these copies, agent by agent: [S, len(copies)]."""
+        """Return the stream indices of these copies, agent by agent: [S, len(copies)]."""
         agents = np.arange(self.env.num_agents)[:, None]
         streams: Integers = agents * self.env.num_envs + copies
         return streams
@@ -223,7 +223,7 @@ def _policy_groups(
 
 
 class _RandomOfKind(MatchRandom):
-    """Random draws for the streams of one kind of seats."""
+    """Random draws for the streams of one kind of seat."""
 
     def __init__(
         self, keys: Keys, turns: Integers, rest: np.random.Generator, streams: Integers
@@ -242,10 +242,10 @@ def _group(
     rng: MatchRandom,
     num_places: int,
 ) -> TournamentGroup:
-    """Return a stack of these policies, with their weights."""
+    """Return one stack of these policies, with their weights."""
     specs = [players[place].spec for place in places]
     width = -(-len(kind.observations_flat) // STEP) * STEP
-    none = [None] * len(places)  # noisy layers act on their means
+    none = [None] * len(places)  # noisy layers act with their means
     stack = ActingStack(specs[0].network(), none, width, gathered=True, cached_passes=KEPT_PASSES)
     group = TournamentGroup(kind, specs, places, stack, (), rng, num_places)
     for place in places:

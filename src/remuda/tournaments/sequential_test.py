@@ -1,13 +1,13 @@
-"""Sequential test: the confidence in an answer under repeated looks.
+"""Sequential test: the confidence in an answer that is checked repeatedly.
 
 Stopping at the first convincing look stops too often by luck. So the total error probability is
-divided among the looks in advance, and an answer counts only if its error probability is within
-that look's share: the chance of stopping at a wrong answer is at most their sum (the union bound;
-Lan and DeMets 1983, "Discrete sequential boundaries", spend it by a function of the information).
-Neither the policies' true difference nor the number of looks need be known.
+divided among the looks in advance. An answer counts only if its error probability is within that
+look's share. The probability of stopping at a wrong answer is then at most their sum (the union
+bound; Lan and DeMets 1983, "Discrete sequential boundaries", spend it by a function of the
+information). Neither the policies' true difference nor the number of looks must be known.
 
-The error probability at a look is that of a normal distribution: valid as far as sums of that many
-matches are normal, and too small for large rare returns that have not occurred yet.
+The error probability at a look assumes a normal distribution. It is valid if sums of that many
+matches are almost normal, and too small if large rare returns have not occurred yet.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from remuda.analysis.next_matches import Question
 from remuda.analysis.payoff import Payoffs
 from remuda.types import Numbers
 
-EVEN = 4  # greater values divide the error probability more evenly; see `share_of`
+EVEN = 4  # larger values divide the error probability more evenly; see `share_of`
 
 
 def share_of(look: int) -> float:
-    """Return the share of look 1, 2, ... in the error probability; all add up to 1.
+    """Return look 1, 2, ...'s share of the error probability; all shares add up to 1.
 
-    It is e / ((k + e - 1) (k + e)), whose sum over k telescopes. Shares of 6 / (pi k)^2 would leave
+    It is e / ((k + e - 1) (k + e)), whose sum over k telescopes. Shares of 6 / (pi k)^2 would give
+    the 20th look only a fifth of this.
     the 20th look a fifth of this.
     """
     return EVEN / ((look + EVEN - 1) * (look + EVEN))
@@ -37,7 +38,7 @@ class LookResult:
     """The result of a look."""
 
     words: str  # the answer
-    sure: float  # 0 to 1: the least confidence over this look and all before it
+    sure: float  # 0 to 1: a lower bound of the confidence, valid over all looks
     unsure: str  # the least certain comparison, as `a before b (71.0% sure)`
 
 
@@ -49,10 +50,11 @@ def in_words(sure: float) -> str:
 def answer_at_look(payoffs: Payoffs, question: Question, look: int) -> LookResult:
     """Return the answer from the matches, and its confidence at this look.
 
-    The error probability of the answer is at most the sum over its comparisons. (For the best of
-    several the largest would do: Gutmann and Maymin 1987, "Is the selected population the best?")
+    The error probability of the answer is at most the sum over its comparisons. (To select the best
+    policy, the maximum would suffice: Gutmann and Maymin 1987, "Is the selected population the
+    best?")
     """
-    from scipy.special import ndtr  # late, since a run that judges nothing imports this file too
+    from scipy.special import ndtr  # imported here: runs without a test import this file too
 
     own = np.eye(len(payoffs.names), dtype=np.bool_)
     matrix = np.where(own, 0.0, payoffs.matrix)
@@ -74,11 +76,11 @@ def answer_at_look(payoffs: Payoffs, question: Question, look: int) -> LookResul
 def _clear(apart: Numbers, variances: Numbers, counts: Numbers) -> Numbers:
     """Return [D]: the distance of each comparison from 0, in standard deviations under the null.
 
-    Under the null hypothesis the variance of a match is about another mean, and so greater by the
-    square of their distance, divided among pairs as the variance of the comparison is (the most
-    likely such means). So a few equal matches make nothing certain: n of one pair are at most the
-    square root of n away. Efron 1969, "Student's t-test under symmetry conditions", has bounds of
-    this ratio.
+    Under the null hypothesis a match has a different mean, so its variance about the observed mean
+    is larger by the square of their distance. This distance is divided among pairs like the
+    variance of the comparison (the most likely such means). So a few equal matches make nothing
+    certain: n matches of one pair are at most sqrt(n) away. Efron 1969, "Student's t-test under
+    symmetry conditions", has bounds of this ratio.
 
     `apart`: [D] of `Compared`; `variances`: [D, C], or [D], of `Compared`; `counts`: [C] matches of
     each pair.
@@ -86,7 +88,7 @@ def _clear(apart: Numbers, variances: Numbers, counts: Numbers) -> Numbers:
     if variances.ndim == 1:
         found = apart / np.sqrt(np.maximum((variances + apart**2) / counts, 1e-300))
     else:
-        # Where none of its matches varied, any of a comparison's pairs may be otherwise.
+        # If no match of a comparison varied, any of its pairs may have another mean.
         never = np.logical_not(variances.any(1))
         parts = np.where(never[:, None], 1.0, variances) / counts
         moved = apart[:, None] * parts / parts.sum(1, keepdims=True)

@@ -1,11 +1,11 @@
 """Play a tournament in rounds until a question is answered.
 
-Each round plays the pairs that decide the answer (`remuda.analysis.next_matches.allocate`) and
-looks again. Rounds are planned in `rounds.jsonl` before they are played, so that an interrupted
-tournament plays the same matches on resume.
+Each round plays the pairs that decide the answer (`remuda.analysis.next_matches.allocate`), then
+looks at the answer again. Rounds are planned in `rounds.jsonl` before they are played, so an
+interrupted tournament plays the same matches on resume.
 
-Repeated looks inflate the chance of a wrong answer. There are few, since the matches grow by
-`GROWTH` from one to the next, and the error probability is divided among them
+Repeated looks increase the probability of a wrong answer. There are few looks, since each round
+grows the matches by `GROWTH`, and the error probability is divided among them
 (`remuda.tournaments.sequential_test`).
 """
 
@@ -38,23 +38,23 @@ from remuda.tournaments.sequential_test import answer_at_look
 from remuda.types import AgentSpec, Integers
 
 ROUNDS = "rounds.jsonl"
-GROWTH = 0.5  # matches of a round as a share of all before it
-LOOKED_AT = 8  # least matches of each pair before the first look
+GROWTH = 0.5  # matches of a round as a share of all earlier matches
+LOOKED_AT = 8  # minimum matches of each pair before the first look
 SPENT = "the matches were spent"  # the reason for an end without an answer
 MATCHES = 1_000_000  # default limit of matches
 
 
 @dataclass(frozen=True)
 class Look:
-    """The knowledge after a round."""
+    """The answer after a round."""
 
     rounds: int
     matches: int
     words: str  # the answer
-    sure: float  # 0 to 1: the least confidence over this look and all before it
+    sure: float  # 0 to 1: a lower bound of the confidence, valid over all looks
     wanted: float  # the confidence to reach, 0 to 1
-    reached: bool  # True once it is reached; never within a round
-    unsure: str  # the least certain comparison, in words
+    reached: bool  # True if the confidence is reached at the end of a round
+    unsure: str  # the least certain comparison, as text
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data."""
@@ -90,11 +90,11 @@ def play_until(
             planned = opened.results.left_of(rounds.planned())
             done = opened.results.done
             limits.watch(done, most)
-            gone = time.monotonic() - begun
-            if limits.reached(gone):
-                cut = _why(limits, gone)
+            elapsed = time.monotonic() - begun
+            if limits.reached(elapsed):
+                cut = _why(limits, elapsed)
                 break
-            left = limits.part(0, 1, gone)
+            left = limits.part(0, 1, elapsed)
             cut = opened.play(planned, left, most, copies)
             if cut:
                 break
@@ -111,7 +111,7 @@ def play_until(
 
 
 def _first_of_each(seats: int) -> int:
-    """Return the matches of each pair before the first look, equal for its seatings."""
+    """Return the number of matches of each pair before the first look, equal for its seatings."""
     return -(-LOOKED_AT // (2 * seats)) * 2 * seats
 
 
@@ -135,7 +135,7 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
 
 
 def _why(limits: Limits, gone: float) -> str:
-    """Return the reason for the end after so many seconds."""
+    """Return the reason for the end after `gone` seconds."""
     if limits.interrupted():
         return "interrupted"
     return "the time was up" if limits.reached(gone) else SPENT
@@ -145,7 +145,7 @@ class _Rounds:
     """The past and next rounds of a tournament.
 
     1. A round is written before its first match.
-    2. It follows from the matches of earlier rounds and from the seed.
+    2. A round follows from the matches of earlier rounds and from the seed.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class _Rounds:
             self.number += 1
 
     def planned(self) -> Integers:
-        """Return the numbers of all planned matches, in order."""
+        """Return the numbers of all planned matches, sorted."""
         seatings = np.repeat(np.arange(len(self._counts)), self._counts)
         first = np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
         turns = np.arange(len(seatings)) - first
@@ -177,7 +177,7 @@ class _Rounds:
         return numbers
 
     def plan(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Plan a further round; False: no match is left, or it was stopped."""
+        """Plan another round; False: no match is left, or planning was stopped."""
         total = int(self._counts.sum())
         count = len(self._names)
         left = self._most - total
@@ -209,7 +209,7 @@ class _Rounds:
         )
 
     def may_look(self) -> bool:
-        """Return whether every two met at least twice."""
+        """Return whether every pair met at least twice."""
         freedom = self.payoffs().own_freedom
         return bool((freedom[np.triu_indices(len(freedom), 1)] > 0.0).all())
 
@@ -224,14 +224,14 @@ class _Rounds:
         return from_sums(self._names, sums, True)
 
     def _shared(self, pairs: Integers) -> Integers:
-        """Return [I] matches by seating, from those of pairs [N, N]."""
+        """Return [I] matches by seating, from the matches of pairs [N, N]."""
         found: Integers = np.zeros(len(self._counts), np.int64)
         cells = self._opened.schedule.cells
         for row, column in np.argwhere(pairs).tolist():
             seatings = np.unique([cells[row, column], cells[column, row]])
             before = self._counts[seatings]
             total = int(before.sum() + pairs[row, column])
-            # The level up to which all are filled, by those that have least.
+            # Fill the seatings with the fewest matches up to a common level.
             after = before.copy()
             while after.sum() < total:
                 low = after == after.min()
@@ -244,7 +244,7 @@ class _Rounds:
         return found
 
     def _write(self, counts: Integers) -> None:
-        """Append a round in place of any partly written one."""
+        """Append a round, replacing a partly written one."""
         if self._path is not None:
             places = np.flatnonzero(counts)
             line = {"seatings": places.tolist(), "matches": counts[places].tolist()}
@@ -260,7 +260,7 @@ class _Rounds:
 
 
 def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[str, list[int]]]:
-    """Return each written round: its seatings, and their numbers of matches."""
+    """Return each written round: its seatings and their numbers of matches."""
     if path is None or not path.exists():
         return []
     try:
@@ -268,7 +268,7 @@ def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[st
     except OSError as error:
         raise RunDirectoryError(f"cannot read {path}: {error.strerror}") from None
     found = []
-    for number, line in enumerate(lines[:-1], 1):  # the last is empty, or cut off
+    for number, line in enumerate(lines[:-1], 1):  # the last line is empty or cut off
         try:
             read = json.loads(line)
         except (ValueError, RecursionError):
@@ -297,7 +297,7 @@ def _is_round(read: object, seatings: int | None) -> bool:
 def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> Integers:
     """Return the number of each seat's side in a tournament: [seats].
 
-    If all seats of entrants are one team, each plays for itself, as no two would meet otherwise.
+    If all seats of entrants are one team, each plays for itself; otherwise no two would meet.
     """
     teams = [agent.team for agent in agents]
     several = len({agent.team for agent in agents if agent.name not in taken}) > 1
@@ -308,7 +308,7 @@ def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> I
 def missing_matches(directory: Path) -> int | None:
     """Return how many matches of a tournament's rounds are not in its ledger.
 
-    None: it is not played in rounds.
+    None: the tournament is not played in rounds.
     """
     if not (directory / ROUNDS).exists():
         return None

@@ -1,4 +1,4 @@
-"""Play matches in several processes, with one that records the results.
+"""Play matches in several processes, and record the results in one.
 
 The random numbers of a match follow from its number (`random_numbers`), so the process that plays
 it does not matter.
@@ -38,18 +38,18 @@ from remuda.tournaments.seats import TournamentSeats
 from remuda.types import Bools, Floats, Integers
 from remuda.user_code import naming_user_code
 
-GLANCE = 0.1  # most seconds between two checks of the limits, and between two messages of a process
-ENDING = 10.0  # seconds that a process has to end
+GLANCE = 0.1  # seconds: longest between limit checks, shortest between a process's messages
+ENDING = 10.0  # seconds that a process may take to end
 
 
 @dataclass(frozen=True)
 class WorkerShare:
-    """A process's first message."""
+    """The first message to a process."""
 
     setup: TournamentSetup
     episodes: int
-    part: int  # the number of the process
-    pickles: Mapping[str, bytes]  # the code that the game and its options need
+    part: int  # the index of the process
+    pickles: Mapping[str, bytes]  # pickled code of the game and its options
 
 
 class Workers:
@@ -57,10 +57,10 @@ class Workers:
 
     Guarantees:
 
-    1. The result of a match is the same in every process; except for user-made scripted policies
+    1. The result of a match is the same in every process, except for user-made scripted policies
        and games with their own random numbers.
     2. If a process is killed, the others are ended, and earlier results are kept.
-    3. They end with this process, however it dies.
+    3. The processes end with this process, however it dies.
     """
 
     def __init__(self, setup: TournamentSetup, episodes: int, count: int) -> None:
@@ -71,7 +71,7 @@ class Workers:
         self.grow(count)
 
     def grow(self, count: int) -> None:
-        """Start more of them, up to a number."""
+        """Start more processes, up to `count` in total."""
         pickles = pickles_in([self._setup.game, self._setup.options])
         for part in range(len(self._processes), count):
             ours, theirs = Pipe()
@@ -98,7 +98,7 @@ class Workers:
     def play(
         self, numbers: Integers, results: MatchResults, limits: Limits, wanted: int, copies: int
     ) -> str:
-        """Play matches; return the reason for missing ones, or nothing."""
+        """Play matches; return the reason for missing ones, or an empty string."""
         count = len(self._connections)
         for part, connection in enumerate(self._connections):
             self._send(connection, (numbers[part::count], copies))
@@ -123,7 +123,7 @@ class Workers:
         return cut if missing else ""
 
     def close(self) -> None:
-        """End all of them."""
+        """End all processes."""
         for connection in self._connections:
             connection.close()
         for process in self._processes:
@@ -172,11 +172,11 @@ class _Sent(MatchResults):
         self._sent = time.monotonic()
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
-        """Keep them for the next message."""
+        """Keep results for the next message."""
         self._kept.append((numbers, versions, returns, truncated))
 
     def flush(self, now: bool = True) -> None:
-        """Send what is kept, at most every `GLANCE` seconds."""
+        """Send the kept results, at most every `GLANCE` seconds."""
         if self._kept and (now or time.monotonic() - self._sent >= GLANCE):
             parts = zip(*self._kept, strict=True)
             self._connection.send(tuple(np.concatenate(part) for part in parts))
@@ -184,7 +184,7 @@ class _Sent(MatchResults):
 
 
 def work(connection: Connection, share: WorkerShare) -> None:
-    """Run a process: play the matches that it is sent."""
+    """Run a worker process: play the matches that it receives."""
     ignore_held_signals()
     setup = share.setup
     with threads(1):
@@ -198,17 +198,17 @@ def work(connection: Connection, share: WorkerShare) -> None:
             schedule = Schedule(participants, env.num_agents, share.episodes, taken)
             while True:
                 message = connection.recv()
-                if message is not None:  # else it came too late to end anything
+                if message is not None:  # None: a stop that came after the last match
                     numbers, copies = message
                     results = _Sent(connection)
                     with naming_user_code():
-                        # Any message meanwhile ends the dealing.
+                        # Any message during play stops dealing.
                         whole = (setup, schedule, numbers, results, copies)
                         play_here(*whole, partial(_received, connection), part=share.part)
                     results.flush()
                     connection.send(None)
         except (EOFError, ConnectionError):
-            return  # the tournament is over
+            return  # the tournament has ended
         except RemudaError as error:
             _tell(connection, str(error))
         except Exception as error:
@@ -221,7 +221,7 @@ def work(connection: Connection, share: WorkerShare) -> None:
 
 
 def _tell(connection: Connection, words: str) -> None:
-    """Report a failure, unless the tournament has ended meanwhile."""
+    """Report a failure, unless the tournament has already ended."""
     with suppress(OSError):
         connection.send(words)
 
@@ -242,8 +242,8 @@ def play_here(
 ) -> int:
     """Play matches in this process, and return how many were finished.
 
-    - `copies`: most copies of the game.
-    - `stopped`: called before each turn; after True no match is started.
+    - `copies`: most environment copies.
+    - `stopped`: called before each turn; after it returns True no match is started.
     - `watch`: called after each turn with the number of finished matches.
     - `part`: distinguishes the draws of user-made scripted policies in several processes.
     """
@@ -268,16 +268,16 @@ def play_here(
     return seats.closed
 
 
-ROUNDS_EACH = 4  # least matches of each copy that make a process worth its start
+ROUNDS_EACH = 4  # minimum matches of each copy that make another process worthwhile
 
 
 def useful_processes(matches: int, copies: int) -> int:
-    """Return the number of worthwhile processes: one a core, if all have much to play."""
+    """Return the number of worthwhile processes: one per core, if each has enough matches."""
     return max(1, min(available_cores(), matches // (ROUNDS_EACH * copies)))
 
 
 def available_cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
