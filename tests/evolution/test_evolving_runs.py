@@ -198,7 +198,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "fitness": "game/height"}},
-            "fitness is game/height, and of its episodes treasure_hunt tells",
+            "fitness is game/height, but the episode metrics of treasure_hunt are",
         ),
         (
             {"evolution": {"every": 9, "fitness": ["return", "rating"]}},

@@ -147,7 +147,7 @@ class RecentPayoffs:
     2. If one of two learns, all meetings of the newest read count, and older ones as at most
        `RECENT`.
     3. A newborn starts from zero; the previous policy of its name is forgotten.
-    4. A ledger that became shorter, or another one, is read from its beginning.
+    4. A ledger that became shorter, or another one, is read from its start.
     """
 
     def __init__(self, path: Path, sides: npt.ArrayLike) -> None:

@@ -27,7 +27,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest value of a learner's count; None before a learner has begun."""
+    """The newest value of a learner's count; None before a learner has started."""
 
     of: Learn
 

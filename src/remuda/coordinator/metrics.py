@@ -313,7 +313,7 @@ class View(Protocol):
     """Displays a run."""
 
     def start(self, goal: Goal) -> None:
-        """The run is about to begin."""
+        """The run is about to start."""
 
     def show(self, record: Record) -> None:
         """A new record, up to a few times a second."""

@@ -103,7 +103,7 @@ def frame(events: Iterable[bytes]) -> bytes:
 
 
 def openings(resumed_at: int | None) -> list[bytes]:
-    """Return the events at the beginning of a new file."""
+    """Return the events at the start of a new file."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
     events = [Event(wall_time=time.time(), file_version="brain.Event:2")]
@@ -162,7 +162,7 @@ class MetricsLog:
         self.work = Pieces()
 
     def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:
-        """Begin to append a record to both, after completing the previous one."""
+        """Start to append a record to both, after completing the previous one."""
         self.work.finish()
         texts = (len(frozen), frozen.text()) if frozen and not record.is_whole else None
         self.work.begin(self._writing(record, texts))

@@ -35,7 +35,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
 from remuda.types import Floats
 
-NEEDED = 8 * 2**20  # bytes that must be free for a run to begin: weights, metrics, plots
+NEEDED = 8 * 2**20  # bytes that must be free for a run to start: weights, metrics, plots
 
 
 SUMMARY: Kinds = {
@@ -389,7 +389,7 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
 
 
 def begin_anew(run: RunDirectory) -> str:
-    """Return how to begin a new run with a run's configuration, as a clause."""
+    """Return how to start a new run with a run's configuration, as a clause."""
     config = shlex.quote(str(run.config))
     return f"begin a new run: remuda train --config {config} --run.directory NEW"
 

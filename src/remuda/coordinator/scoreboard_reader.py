@@ -82,7 +82,7 @@ class Reading:
     episode_totals: Row
     mark: float  # the interval in which it was read...
     begun: float
-    """...and the time of the reading that began it."""
+    """...and the time of the reading that started it."""
     traffic: tuple[int, int] | None  # bytes and messages between nodes so far; None with one node
 
 
@@ -127,7 +127,7 @@ class ScoreboardReader:
         )
 
     def mark(self, reading: Reading) -> None:
-        """Begin an interval of return extremes with the newest reading."""
+        """Start an interval of return extremes with the newest reading."""
         self.scoreboard.mark_interval()
         self._begun = reading.time
 

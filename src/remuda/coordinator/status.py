@@ -68,7 +68,7 @@ class StatusFile:
         return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
 
     def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
-        """Begin a status, replacing an unwritten one."""
+        """Start a status, replacing an unwritten one."""
         self._begun = time.monotonic()
         self.look(record)
         self.work.begin(self._writing(record, roles, ended))

@@ -1,14 +1,14 @@
-"""PB2: a bandit that suggests hyperparameters from all earlier trials.
+"""PB2: a bandit that suggests hyperparameters from earlier trials.
 
 Parker-Holder et al. 2020, "Provably efficient online hyperparameter optimization with
-population-based bandits": the gain of fitness between two decisions is a function of
-hyperparameters that changes with time. A Gaussian process models it (Bogunovic et al. 2016,
-"Time-varying Gaussian process bandit optimization", section 2), and the suggestions have the
-greatest upper confidence bound.
+population-based bandits": the gain in fitness between two decisions is a function of the
+hyperparameters and time. A Gaussian process models it (Bogunovic et al. 2016, "Time-varying
+Gaussian process bandit optimization", section 2). A suggestion maximises the upper confidence
+bound.
 
-Matrix products and factors are written out here for a hundred observations. Libraries use threads
-for such small matrices, which on cores busy with playing and training wait a hundred times longer
-than they compute.
+The linear algebra is written out here, for up to a hundred observations. Libraries use threads even
+for such small matrices. On cores that are busy with playing and training, these threads wait a
+hundred times longer than they compute.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Kernel:
     k((x, t), (x', t')) = variance * exp(-|x - x'|^2 / (2 length^2)) * (1 - epsilon)^(|t - t'| / 2)
     """
 
-    variance: float = 1.0  # of the function, in squares of its unit
-    length: float = 0.4  # over which it varies in space
+    variance: float = 1.0  # of the function
+    length: float = 0.4  # length scale in hyperparameter space
     epsilon: float = 0.05  # the share forgotten in one unit of time, 0 to 1
-    noise: float = 0.1  # variance of one observation around it
+    noise: float = 0.1  # variance of one observation around the function
 
     def between(
         self, points: Numbers, times: Numbers, others: Numbers, other_times: Numbers
@@ -52,7 +52,7 @@ class Kernel:
 
 
 class GaussianProcess:
-    """A function's posterior after N noisy observations; its prior mean is 0."""
+    """The posterior of a function after N noisy observations; the prior mean is 0."""
 
     def __init__(self, kernel: Kernel, points: Numbers, times: Numbers, values: Numbers) -> None:
         self.kernel, self.points, self.times, self.values = kernel, points, times, values
@@ -67,7 +67,7 @@ class GaussianProcess:
             self._weights = (inverse * whitened[:, None]).sum(0)
 
     def predict(self, points: Numbers, time: float) -> tuple[Numbers, Numbers]:
-        """Return mean and standard deviation, each [M], at points [M, D] and a time."""
+        """Return mean and standard deviation, each [M], at points [M, D] at one time."""
         times = np.full(len(points), time)
         if not len(self.points):
             return np.zeros(len(points)), np.full(len(points), np.sqrt(self.kernel.variance))
@@ -78,11 +78,11 @@ class GaussianProcess:
         return mean, np.sqrt(np.maximum(left, 0.0))
 
     def with_pending(self, points: Numbers, time: float) -> GaussianProcess:
-        """Return the process as if pending points [M, D] had given the expected results.
+        """Return the process as if pending points [M, D] had given their expected results.
 
-        Means stay and deviations shrink around them: the hallucinated observations of GP-BUCB
-        (Desautels et al. 2014, "Parallelizing exploration-exploitation tradeoffs in Gaussian
-        process bandit optimization", section 4), which spread a batch.
+        Means stay, and deviations shrink near these points, which spreads a batch: the hallucinated
+        observations of GP-BUCB (Desautels et al. 2014, "Parallelizing exploration-exploitation
+        tradeoffs in Gaussian process bandit optimization", section 4).
         """
         if not len(points):
             return self
@@ -96,22 +96,19 @@ class GaussianProcess:
 
 
 _PRIOR = np.log([1.0, 0.4, -0.5 * np.log(1.0 - 0.05), 0.1])
-"""Logarithms of variance, length, rate of forgetting and noise without observations; points are in
-the unit cube, values have variance 1, and time counts decisions.
-"""
+"""Prior means of the logarithms of variance, length, rate of forgetting and noise. Points are in
+the unit cube, values have variance 1, and time counts decisions."""
 _SPREAD = np.array([0.7, 0.7, 1.5, 1.5])
-"""Prior standard deviations of these logarithms. They keep a kernel with few observations
-uncertain.
-"""
+"""Prior standard deviations of these logarithms: a kernel with few observations stays uncertain."""
 GRADIENT_STEPS = 60  # of the kernel search
 
 
 def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
-    """Return the most probable kernel for observations, with a log-normal prior.
+    """Return the kernel of maximum posterior probability, with a log-normal prior.
 
-    Resilient propagation uses the signs of the gradient alone (Igel and Hüsken 2000, "Improving the
-    Rprop learning algorithm", iRprop-; for Gaussian processes Blum and Riedmiller 2013,
-    "Optimization of Gaussian process hyperparameters using Rprop").
+    The optimiser is resilient propagation, which uses only the signs of the gradient (Igel and
+    Hüsken 2000, "Improving the Rprop learning algorithm", iRprop-; for Gaussian processes Blum and
+    Riedmiller 2013, "Optimization of Gaussian process hyperparameters using Rprop").
 
     `points`: [N, D] in the unit cube; `times`: [N]; `values`: [N] with mean 0 and variance 1.
     """
@@ -140,7 +137,7 @@ def loss_and_gradient(
     """Return a kernel's negative log posterior, up to a constant, and its gradient.
 
     Rasmussen and Williams 2006, "Gaussian processes for machine learning", equations 2.30 and 5.9,
-    with the prior of the four numbers.
+    plus the prior of the four logarithms.
 
     `logarithms`: [4]; `square`: [N, N] squared distances in space; `apart`: [N, N] distances in
     time; `values`: [N].
@@ -176,19 +173,19 @@ def solve_lower(factor: Numbers, right: Numbers) -> Numbers:
     return found
 
 
-MOST = 100  # most trials used, the newest: work grows with their third power
-CANDIDATES = 1000  # points compared for each suggestion
+MOST = 100  # maximum number of trials, the newest ones: cost grows with their third power
+CANDIDATES = 1000  # random points compared for each suggestion
 ROUNDS, AROUND = 8, 64
-"""The best point is refined in rounds, each among so many points around it, ever closer."""
+"""The best point is refined in `ROUNDS` rounds, each with `AROUND` points, ever closer to it."""
 
 
 class Trial(NamedTuple):
-    """Hyperparameters between two decisions, with their gain."""
+    """Hyperparameters used between two decisions, and their gain."""
 
     values: Mapping[str, float]
     time: float  # counted in decisions
     gain: float
-    """The rise of fitness, in any unit; non-finite counts as the least of all gains, since
+    """The increase in fitness, in any unit. A non-finite gain counts as the smallest of all, since
     hyperparameters that break a policy are not worth retrying."""
 
 
@@ -203,9 +200,9 @@ def suggest(
 ) -> dict[str, float]:
     """Suggest hyperparameters for a policy.
 
-    They are the point with the greatest mean + kappa * standard deviation (equation 4 of the
-    paper), with pending trials at their expected result. Without a finite gain they are drawn.
-    `kappa` None: sqrt(0.2 + max(0, log(0.4 N))) of N trials, as in the authors' program.
+    They maximise mean + kappa * standard deviation (equation 4 of the paper), with pending trials
+    at their expected result. Without any finite gain they are drawn at random.
+    `kappa` None: sqrt(0.2 + max(0, log(0.4 N))) for N trials, as in the authors' program.
     """
     newest = sorted(trials, key=lambda trial: trial.time)[-MOST:]
     if not any(math.isfinite(trial.gain) for trial in newest):
@@ -222,10 +219,13 @@ def suggest(
 
 
 def standardised(gains: Numbers) -> Numbers:
-    """Return gains [N] with mean 0 and deviation 1; equal ones become 0, non-finite the least."""
+    """Return gains [N] with mean 0 and deviation 1; if all are equal, 0.
+
+    Non-finite gains count as the smallest finite one.
+    """
     finite = np.isfinite(gains)
     filled = np.where(finite, gains, gains[finite].min())
-    # Divided first, so that no square of a huge gain overflows.
+    # Divided first, so that the square of a huge gain does not overflow.
     scaled = filled / max(float(np.abs(filled).max()), np.finfo(np.float64).tiny)
     away = scaled - scaled.mean()
     spread = float(away.std())

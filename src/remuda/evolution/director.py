@@ -1,4 +1,4 @@
-"""The director of evolution: replaces policies by copies of better ones during the run."""
+"""The director of evolution, which replaces policies by copies of better ones during the run."""
 
 from __future__ import annotations
 
@@ -18,40 +18,39 @@ from remuda.population.records import Member, PolicyRef, Population
 from remuda.types import State
 
 Select = Callable[[Mapping[str, FitnessEstimates], Generator], list[tuple[str, str]]]
-"""From fitness estimates to takeovers: (policy, parent)."""
+"""A function from fitness estimates to takeovers: pairs (policy, parent)."""
 
 QUORUM = 0.75
-"""The share of a kind's policies that must have played enough for a comparison; newborn policies,
-which start later, are not waited for.
-"""
+"""The share of a kind's policies that must have played enough for a comparison. It is below 1 so
+that newborn policies do not delay it."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The planned replacement of a policy by a copy of another."""
+    """A planned replacement of a policy by a copy of another."""
 
     policy: str
     parent: str
     fitness: tuple[float, float] | None
-    """The fitness of the policy and of the parent; None: they were not judged together."""
+    """The fitness of the policy and of the parent; None: they were not compared."""
     second: str | None = None  # a second parent
-    born: int | None = None  # the parent's birth, to detect a newborn in its place; None: unknown
+    born: int | None = None  # the parent's birth, to detect its replacement; None: unknown
     second_born: int | None = None  # the second parent's birth
 
 
 class Evolution:
-    """Population based training (Jaderberg et al. 2017) with a newborn for each policy that leaves.
+    """Population based training (PBT, Jaderberg et al. 2017) by births in vacated slots.
 
-    At regular numbers of matches the policies that have played enough are judged. Each loser leaves
-    its place (`Vacate`), and after its last match another is born there: a copy of a better one as
-    it is then, with other hyperparameters. So weights change within a match only by training, and
-    nothing stops for a generation.
+    Every `every` matches, the policies that have played enough are compared. Each loser leaves its
+    slot (`Vacate`). After its last match another policy is born there: a copy of a better policy's
+    current weights, with other hyperparameters. So within a match weights change only by training,
+    and the run never stops for a generation.
 
     Guarantees:
 
-    1. A vacated place gets a newborn once it is empty, also if the actor that planned it died: its
+    1. A vacated slot gets a newborn once it is empty. If the actor that planned it died, its
        successor chooses a new parent.
-    2. Decisions follow from the seed of the run and from the matches: an exact schedule repeats
+    2. Decisions depend only on the seed of the run and on the matches: an exact schedule reproduces
        them.
     """
 
@@ -68,10 +67,9 @@ class Evolution:
         self._explorers = {kind: make_explorer() for kind in dict.fromkeys(kinds.values())}
         self._last = 0
         self._before: dict[str, tuple[int, float | None, list[float]]] = {}
-        """Each policy's birth, and its fitness and numbers when it was last judged. A newborn
-        starts at its parent's fitness.
-        """
-        self._planned: dict[str, Plan] = {}  # takeovers by the policy that leaves its place
+        """Each policy's birth, and its fitness and numbers at its last evaluation. A newborn starts
+        with its parent's fitness."""
+        self._planned: dict[str, Plan] = {}  # by the policy that leaves its slot
 
     def step(
         self,
@@ -79,7 +77,7 @@ class Evolution:
         ledger: Ledger,
         versions: Mapping[str, int],  # noqa: ARG002
     ) -> list[Command]:
-        """Return the births that are due, and at regular intervals the policies that leave."""
+        """Return births in empty slots and, every `every` matches, the policies to vacate."""
         born = [self._birth(name, population) for name in population.empty if name in self._kinds]
         if population.matches - self._last < (self._config.every or 0):
             return [*born]
@@ -87,18 +85,18 @@ class Evolution:
         return [*born, *self._replace(population, ledger)]
 
     def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
-        """Judge all that have played enough, and let the losers leave."""
+        """Compare the policies that have played enough, and vacate the losers."""
         random = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []
-        # A policy that could not leave, since it is indispensable, is judged again.
+        # A policy that could not leave, since no match can be made without it, is compared again.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
         compared: dict[str, FitnessEstimates] = {}
         for kind in dict.fromkeys(self._kinds.values()):
             alike = {name: worth for name, worth in judged.items() if self._kinds[name] == kind}
             there = sum(self._kinds.get(m.ref.policy) == kind for m in population.learning)
-            # Of few, the worst need not be bad, nor the best good. What these have played counts on
-            # until others have played enough too.
+            # Among few, the worst may be good and the best bad. Their games keep counting until
+            # more policies have played enough.
             if len(alike) < max(2, math.ceil(QUORUM * there)):
                 continue
             compared |= alike
@@ -126,12 +124,12 @@ class Evolution:
     def _second(
         self, others: Sequence[str], judged: Mapping[str, FitnessEstimates], random: Generator
     ) -> str | None:
-        """Return a second parent for a newborn: the better of two others that stay."""
+        """Return a second parent for a newborn: the better of two random policies that stay."""
         drawn = random.permutation(len(others))[:2].tolist()
         return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
 
     def _judge(self, population: Population, ledger: Ledger) -> dict[str, FitnessEstimates]:
-        """Return the fitness of each policy that has played enough since it was last judged."""
+        """Return the fitness of each policy that has played enough since its last evaluation."""
         found, objectives = {}, self._config.objectives
         for member in population.learning:
             if member.ref.policy in self._kinds:
@@ -157,12 +155,12 @@ class Evolution:
         others = [member.hyperparameters for member in self._like(name, population)]
         second: PolicyRef | None = None
         if plan.second is not None and _is_there(population, plan.second, plan.second_born):
-            second = PolicyRef(plan.second)  # else it has left meanwhile
+            second = PolicyRef(plan.second)  # otherwise it has left
         numbers = population[second].hyperparameters if second is not None else None
         time, config = self._time(population), self._config
         explorer = self._explorers[self._kinds[name]]
         chosen = explorer.choose(held.hyperparameters, others, time, random, numbers)
-        # Its gain is counted from its parent's fitness, also if it does not last.
+        # The newborn's gain is measured from its parent's fitness.
         begins_at = plan.fitness[1] if plan.fitness is not None else None
         self._before[name] = population.matches, begins_at, unjudged(held)
         return Birth(
@@ -177,11 +175,11 @@ class Evolution:
         )
 
     def _time(self, population: Population) -> float:
-        """Return the number of possible looks so far: the bandit's time."""
+        """Return the number of possible decisions so far: the bandit's time."""
         return population.matches / (self._config.every or 1)
 
     def _best(self, name: str, population: Population) -> str | None:
-        """Return the best candidate as a parent."""
+        """Return the candidate parent with the highest fitness."""
         values = {}
         for member in self._like(name, population):
             worth = estimate_fitness(member, unjudged(member), self._config.objectives)
@@ -189,7 +187,7 @@ class Evolution:
         return max(values, key=values.__getitem__) if values else None
 
     def _like(self, name: str, population: Population) -> list[Member]:
-        """Return the policies that one may take over from."""
+        """Return the policies of the same kind: possible parents."""
         kinds, kind = self._kinds, self._kinds[name]
         return [m for m in population.learning if kinds.get(m.ref.policy) == kind]
 
@@ -229,6 +227,6 @@ class Evolution:
 
 
 def _is_there(population: Population, policy: str, born: int | None) -> bool:
-    """Return whether the policy born at that time still plays; None: whenever it was born."""
+    """Return whether a policy with this birth still plays; `born` None: with any birth."""
     ref = PolicyRef(policy)
     return ref in population and born in (None, population[ref].born)

@@ -1,7 +1,7 @@
-"""New hyperparameters for newborn policies: perturbed, drawn from the prior, or by a bandit.
+"""New hyperparameters for newborn policies: perturbed, resampled, or suggested by a bandit.
 
-Jaderberg et al. 2017, "Population based training of neural networks", section 4. Every number draws
-from the generator whatever the values are, so that equal seeds move all policies alike.
+Jaderberg et al. 2017, "Population based training of neural networks", section 4. The number of
+random draws does not depend on the values, so that equal seeds give equal moves.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from remuda.evolution.weights import cross_hyperparameters
 from remuda.types import State
 
 Values = Mapping[str, float]  # named hyperparameters
-FACTORS = (0.8, 1.25)  # equally likely factors that undo each other
+FACTORS = (0.8, 1.25)  # equally likely, and each other's inverse
 
 
 def perturb(
     values: Values, numbers: Sequence[Evolvable], rng: Generator, factors: Sequence[float] = FACTORS
 ) -> dict[str, float]:
-    """Multiply each evolving number by a factor drawn for it; other values stay.
+    """Multiply each evolving hyperparameter by a random factor; other values stay.
 
-    On a linear scale a value moves by log(factor) times the distance of the bounds: the same step
-    everywhere, also at 0.
+    On a linear scale a value instead moves by log(factor) times the distance of the bounds, so that
+    steps are equal everywhere, also at 0.
     """
     found = dict(values)
     for number in numbers:
@@ -48,7 +48,7 @@ def perturb(
 def resample(
     values: Values, numbers: Sequence[Evolvable], rng: Generator, probability: float = 1.0
 ) -> dict[str, float]:
-    """Draw each evolving number again with a probability; other values stay."""
+    """Resample each evolving hyperparameter with a probability; other values stay."""
     found = dict(values)
     for number in numbers:
         is_drawn, drawn = rng.random() < probability, number.draw(rng)
@@ -58,7 +58,7 @@ def resample(
 
 
 class Explorer:
-    """Chooses the evolving numbers of each newborn; all others are its parent's."""
+    """The chooser of each newborn's evolving hyperparameters; all others are its parent's."""
 
     def __init__(self, config: EvolutionConfig, numbers: Sequence[Evolvable]) -> None:
         self._config, self._numbers = config, tuple(numbers)
@@ -66,7 +66,7 @@ class Explorer:
 
     @property
     def crosses(self) -> bool:
-        """True if numbers of a second parent are taken: redrawn ones have no parent."""
+        """True if hyperparameters may come from a second parent, which needs `explore` perturb."""
         config = self._config
         return bool(self._numbers and config.crossover_numbers and config.explore == "perturb")
 
@@ -93,7 +93,7 @@ class Explorer:
         return {number.name: found[number.name] for number in numbers}
 
     def note(self, values: Values, time: float, gain: float) -> None:
-        """Record the gain of a policy's fitness with these hyperparameters."""
+        """Record a policy's gain in fitness with these hyperparameters."""
         if self._config.explore == "pb2" and self._numbers:
             own = {number.name: values[number.name] for number in self._numbers}
             self._trials = [*self._trials, Trial(own, time, gain)][-MOST:]

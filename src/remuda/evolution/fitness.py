@@ -1,4 +1,4 @@
-"""The fitness of policies in one or several objectives, with its uncertainty."""
+"""The fitness of policies in one or several objectives, with uncertainty."""
 
 from __future__ import annotations
 
@@ -24,36 +24,37 @@ from remuda.population.records import (
 )
 from remuda.types import Bools, Numbers
 
-LEAST = 10  # least returns to judge a policy by: the deviation of fewer may be 0 by chance
+LEAST = 10  # minimum number of games: the deviation of fewer returns may be 0 by chance
 
 
 @dataclass(frozen=True)
 class Fitness:
-    """Means and standard errors of P policies in D objectives; more is better."""
+    """Means and standard errors of P policies in D objectives; higher is better."""
 
     names: tuple[str, ...]
-    means: Numbers = field(repr=False)  # [P, D]; NaN: the policy is not judged
+    means: Numbers = field(repr=False)  # [P, D]; NaN: unknown
     errors: Numbers = field(repr=False)  # [P, D] of the means; 0: the mean is known
     freedom: Numbers = field(repr=False)  # [P, D] degrees of freedom; infinite: known errors
     together: Numbers | None = field(default=None, repr=False)
-    """[P, P, D] bounds of the correlation of two policies' means, 0 to 1, from common games; None:
-    independent."""
+    """[P, P, D] upper bounds of the correlation of two policies' means, 0 to 1, due to common
+    games; None: independent."""
 
     @property
     def judged(self) -> Bools:
-        """[P]: whether a policy has a mean and an error in every objective."""
+        """[P]: whether a policy's mean and error are known in every objective."""
         known = np.isfinite(self.means) & np.isfinite(self.errors) & (self.freedom > 0.0)
         return np.asarray(known.all(1))
 
     def p_value(self, better: int, worse: int, objective: int = 0) -> float:
-        """Return the one-sided p-value of `better` being better.
+        """Return the p-value of the one-sided test that `better` is better than `worse`.
 
         Welch 1947, "The generalization of Student's problem when several different population
-        variances are involved", with the degrees of freedom of Satterthwaite 1946. Of known means
-        it is 0 or 1. One's win may be the other's loss, so for means from common games the error of
-        their difference is the largest possible: as if all shared luck were opposite.
+        variances are involved", with the degrees of freedom of Satterthwaite 1946. If both means
+        are known exactly, it is 0 or 1. In common games one policy's win may be the other's loss.
+        So the error of the difference is the largest possible, as if means were negatively
+        correlated.
         """
-        from scipy import special  # late: a run in which nothing evolves imports this file too
+        from scipy import special  # late: runs without evolution import this file too
 
         pair = [better, worse]
         one, other = self.means[pair, objective].tolist()
@@ -62,7 +63,7 @@ class Fitness:
         scale = max(errors)
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
-        squares = [(error / scale) ** 2 for error in errors]  # so that none is too small a number
+        squares = [(error / scale) ** 2 for error in errors]  # scaled, so that none underflows
         shared = 0.0 if self.together is None else float(self.together[better, worse, objective])
         at_most = sum(squares) + 2.0 * shared * math.sqrt(squares[0] * squares[1])
         ratio = difference / scale / math.sqrt(at_most)
@@ -72,28 +73,28 @@ class Fitness:
         return float(special.stdtr(sum(squares) ** 2 / doubt, -ratio))
 
 
-ROUNDING = 1e-7  # the relative rounding error of returns: sums of numbers of 24 bits
+ROUNDING = 1e-7  # relative rounding error of returns, which are float32
 
 
 class FitnessEstimate(NamedTuple):
     """A policy's fitness in one objective, with its uncertainty."""
 
-    value: float  # mean return of its games or of its team in them, its rating, or its win rate
+    value: float  # mean return of the policy or its team, metric, rating, or win rate
     error: float  # standard error of the value
     freedom: float = math.inf  # degrees of freedom of the error
-    by_games: bool = True  # a mean over games, so that policies of one game may share its luck
+    by_games: bool = True  # a mean over games: results of policies in one game may be correlated
 
 
 class Meetings(NamedTuple):
-    """A policy's opponents since its birth, with which it shares luck."""
+    """A policy's meetings since its birth: results in common games may be correlated."""
 
-    place: int  # the policy's place in the population
+    place: int  # the policy's slot in the population
     games: float  # number of its seats
-    met: Numbers  # [policies] meetings by place; also with itself, if it had several seats
+    met: Numbers  # [policies] meetings by slot; with itself if it had several seats
 
     @property
     def seats(self) -> float:
-        """Its mean number of seats in a match, weighted by seats."""
+        """The policy's mean number of seats in a match, weighted by seats."""
         return 1.0 + float(self.met[self.place]) / self.games if self.games else 1.0
 
 
@@ -101,8 +102,8 @@ class FitnessEstimates(NamedTuple):
     """The fitness estimates of a policy."""
 
     objectives: tuple[FitnessEstimate, ...]
-    games: int  # games that it was judged by
-    meetings: Meetings | None = None  # its opponents; None: its games are independent of others'
+    games: int  # games that the estimates are based on
+    meetings: Meetings | None = None  # None: its games are independent of other policies' games
 
     @property
     def value(self) -> float:
@@ -112,9 +113,9 @@ class FitnessEstimates(NamedTuple):
 def estimate_fitness(
     member: Member, before: Sequence[float], objectives: Sequence[str], met: Numbers | None = None
 ) -> FitnessEstimates | None:
-    """Estimate a policy's fitness by its games since its numbers were `before`: [fields].
+    """Estimate a policy's fitness from the games since its numbers were `before` [fields].
 
-    `objectives`: as `population.evolution.fitness` names them; `met`: [policies] meetings by place.
+    `objectives`: names as in `population.evolution.fitness`; `met`: [policies] meetings by slot.
     """
     now = member.numbers.tolist()
     games = now[GAMES] - before[GAMES]
@@ -129,7 +130,7 @@ def estimate_fitness(
 
 
 def _columns(objectives: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield each objective with the column of its sum, where it has one."""
+    """Yield each objective with the column of its sum, if it has one."""
     after = len(FRESH)
     for objective in objectives:
         if episode_metrics_of([objective]):
@@ -149,10 +150,9 @@ def _estimate(
 ) -> FitnessEstimate | None:
     """Return the estimate of one objective; None: no data yet.
 
-    For a mean over games, `total` is the column of the sum, and the next that of squares. A policy
-    with several seats of a match has that match's luck on each: in the worst case, such as shared
-    rewards, they count as one game. Games are counted that way, which no correlation makes too
-    many.
+    For a mean over games, `total` is the column of the sum. The results of a policy's seats in one
+    match may be correlated, completely so with shared rewards. So they count as one game, which
+    never overstates the sample size.
     """
     matches = games / seats
     if objective == "rating":
@@ -161,7 +161,7 @@ def _estimate(
         met, won = now[MEETINGS] - before[MEETINGS], now[WINS] - before[WINS]
         if met <= 0:
             return None
-        # Two matches that went half and half are added, so that no error is 0 (Agresti, Coull).
+        # Two matches with half the wins are added, so that no error is 0 (Agresti and Coull).
         each = met / matches
         share = (won + each) / (met + 2.0 * each)
         return FitnessEstimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))
@@ -184,17 +184,17 @@ def fitness_of(worths: Mapping[str, FitnessEstimates]) -> Fitness:
 
 
 def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
-    """Return [P, P]: bounds of the correlation of two policies' means.
+    """Return upper bounds of the correlation of two policies' means: [P, P].
 
-    For sums of n and m returns with l pairs from one match it is l / sqrt(n m), counted once for
-    all seats of a policy in a match.
+    For sums of n and m returns with l pairs from one match it is l / sqrt(n m), where the seats of
+    a policy in one match count once.
     """
     known = [worth.meetings for worth in worths.values() if worth.meetings is not None]
     if len(known) < len(worths) or not worths:
         return np.zeros((len(worths), len(worths)))
     places = [each.place for each in known]
     met = np.array([each.met[places] for each in known])
-    # Meetings since both exist, scaled to the games that both are judged by.
+    # Meetings since both exist, scaled to the games that both estimates are based on.
     played = np.array([each.games for each in known])
     games = np.array([worth.games for worth in worths.values()], np.float64)
     seats = np.array([each.seats for each in known])
@@ -204,5 +204,5 @@ def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
 
 
 def unjudged(member: Member) -> list[float]:
-    """Return a policy's numbers before it played: what a newborn is judged from."""
+    """Return a newborn's numbers before its first game."""
     return [*FRESH, *[0.0] * (len(member.numbers) - len(FRESH))]

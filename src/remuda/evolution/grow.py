@@ -1,9 +1,9 @@
-"""Convert trained weights to a network of other widths or depth.
+"""Convert trained weights to a network of another width or depth.
 
-A wider or deeper network computes the same outputs, and has room to learn more (Net2Net: Chen et
-al. 2016, "Net2Net: accelerating learning via knowledge transfer"). Net2Net copies units and adds
-noise, so that copies diverge. Here new units are drawn as in any new policy, and the old ones read
-them with zero weights: outputs are exactly the same, and the first update already trains new units.
+A wider or deeper network computes the same outputs and has more capacity (Net2Net: Chen et al.
+2016, "Net2Net: accelerating learning via knowledge transfer"). Net2Net copies units and adds noise,
+so that copies diverge. Here new units are initialised at random, and old units read them with zero
+weights: outputs stay exactly the same, and the first update already trains the new units.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from remuda.policies.networks.network import GATES
 from remuda.policies.spec import PolicySpec
 from remuda.types import Array, Floats
 
-HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # a hidden layer: its tower, and its number
-IN = ("weight", "weight_sigma")  # parts of a layer that weigh its inputs
+HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # a hidden layer: its tower and number
+IN = ("weight", "weight_sigma")  # tensors of a layer that multiply its inputs
 
 
 def network_family(spec: PolicySpec) -> tuple[object, ...]:
-    """Return what networks share that differ in widths and numbers of layers alone.
+    """Return a key that is equal for networks that differ only in widths and numbers of layers.
 
-    Widths are those of hidden layers, of a recurrent layer, and of convolutions; the number of
-    hidden layers may differ, if both have at least one.
+    Widths are those of hidden layers, of a recurrent layer, and of convolutions. The numbers of
+    hidden layers may differ if both have at least one.
     """
     network, config = spec.config.network, spec.config
     rest: dict[str, Any] = network.model_dump(
         mode="json", exclude={"hidden", "recurrent", "convolutions", "shared"}
     )
-    # Features of several pictures lie one after another: more channels of one would move the next.
+    # Features of several images are concatenated: more channels of one would shift the next.
     several = bool(network.convolutions) and len(spec.pictures) > 1
     kernels = tuple(each if several else each[1:] for each in network.convolutions)
     return (
@@ -56,19 +56,19 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Grown:
-    """Weights of one network made from those of another."""
+    """The weights of one network, made from those of another."""
 
     weights: Floats  # [P] of the new network
-    taken: int  # the number of copied weights
-    exact: bool  # whether it computes the same outputs, if layers are followed by ReLU
+    taken: int  # number of copied weights
+    exact: bool  # whether it computes the same outputs, assuming ReLU activations
 
 
 def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Grown:
-    """Start a network with the weights [P_parent] of another of its family, `fresh` [P] elsewhere.
+    """Initialise a network from the weights [P_parent] of its family, with `fresh` [P] elsewhere.
 
-    Wider layers, also gated recurrent ones, keep their outputs, and so do additional hidden layers,
-    which start as the identity: exactly after ReLU, nearly after tanh. A narrower network has the
-    first units. With fewer hidden layers, the reader of the last one is newly drawn.
+    Wider layers, including gated recurrent ones, keep their outputs. Additional hidden layers start
+    as the identity: exactly with ReLU, approximately with tanh. A narrower network keeps the first
+    units. With fewer hidden layers, the layer after the last one is initialised at random.
     """
     found = warm_start(weights, parent, fresh, child)
     mine, theirs = child.tensors(found.weights), parent.shapes
@@ -84,7 +84,7 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
             _silence(mine[name], theirs[name], child.blocks(name))
     for tower, (few, many) in _depths(parent, child).items():
         if few < many:
-            # IQN's tower may be empty: what it would see is the product with the embedding.
+            # IQN's tower may be empty: its input would be the product with the embedding.
             width = theirs[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
             exact &= few > 0 or f"{GATES[0]}.weight" not in theirs
             for i in range(few, many):
@@ -102,7 +102,7 @@ def _weight_of(name: str) -> str:
 
 
 def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
-    """Zero weights from new inputs to old units: linear [in, out], convolutions [out, in, ..]."""
+    """Zero the weights from new inputs to old units: linear [in, out], conv [out, in, ..]."""
     if tensor.ndim == 4:
         tensor[: old[0], old[1] :] = 0.0
     else:
@@ -111,7 +111,7 @@ def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
 
 
 def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
-    """Make a new layer the identity on the first `width` inputs; return how many it can pass."""
+    """Make a new layer the identity on its first `width` inputs; return how many it can pass on."""
     weight, bias = tensors[f"{layer}.weight"], tensors[f"{layer}.bias"]
     kept: int = min(width, *weight.shape)
     weight[:, :kept] = np.eye(len(weight), kept, dtype=np.float32)
@@ -123,7 +123,7 @@ def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
 
 
 def _depths(parent: WeightLayout, child: WeightLayout) -> dict[str, tuple[int, int]]:
-    """Return the numbers of hidden layers of parent and child, by tower."""
+    """Return the numbers of hidden layers of the parent and the child, by tower."""
     counts = []
     for layout in (parent, child):
         towers = [match.group(1) for match in map(HIDDEN.fullmatch, layout.shapes) if match]

@@ -1,4 +1,4 @@
-"""Hyperparameters that may evolve: bounds and scale."""
+"""Hyperparameters that may evolve: their bounds and scale."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.types import Numbers
 class Evolvable:
     """A hyperparameter that may evolve.
 
-    New values are uniform between the bounds, on a logarithmic scale with `log`.
+    New values are drawn uniformly between the bounds, on a logarithmic scale if `log` is set.
     """
 
     name: str  # one of `remuda.hyperparameters`
@@ -48,7 +48,7 @@ class Evolvable:
             )
 
     def fitted(self, value: float, reflect: bool = False) -> float:
-        """Return the value within the bounds: clipped, or mirrored so that none sticks there."""
+        """Return the value clipped to the bounds, or reflected there so that it does not stick."""
         if not math.isfinite(value):
             raise UsageError(f"{self.name} is {value}; only a finite number can evolve")
         if reflect and not self.low <= value <= self.high:
@@ -56,20 +56,20 @@ class Evolvable:
         return float(min(max(value, self.low), self.high))
 
     def draw(self, rng: Generator) -> float:
-        """Draw a value between the bounds, uniform on the scale of the number."""
+        """Draw a value between the bounds, uniformly on the hyperparameter's scale."""
         low, high = self._scaled(np.array([self.low, self.high]))
         drawn = float(self._unscaled(rng.uniform(low, high)))
         return float(min(max(drawn, self.low), self.high))
 
     def to_unit(self, values: npt.ArrayLike) -> Numbers:
-        """Return where values lie between the bounds on the scale of the number, 0 to 1."""
+        """Return values as positions between the bounds on the hyperparameter's scale, 0 to 1."""
         low, high = self._scaled(np.array([self.low, self.high]))
         within = np.clip(np.asarray(values, np.float64), self.low, self.high)
         found: Numbers = (self._scaled(within) - low) / (high - low)
         return np.clip(found, 0.0, 1.0)
 
     def from_unit(self, units: npt.ArrayLike) -> Numbers:
-        """Return values by their position between the bounds, 0 to 1."""
+        """Return the values at positions between the bounds, 0 to 1."""
         low, high = self._scaled(np.array([self.low, self.high]))
         found = self._unscaled(low + np.asarray(units, np.float64) * (high - low))
         return np.clip(found, self.low, self.high)
@@ -89,7 +89,7 @@ class Evolvable:
 
 
 def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
-    """Refuse numbers that a policy's learner cannot change while it trains."""
+    """Refuse hyperparameters that a policy's learner cannot change during training."""
     known = values_of(config)
     names = [number.name for number in numbers]
     for number in numbers:
@@ -117,12 +117,12 @@ def value_of(values: Mapping[str, float], number: Evolvable) -> float:
 
 
 def to_units(numbers: Sequence[Evolvable], values: Sequence[Mapping[str, float]]) -> Numbers:
-    """Return hyperparameters of N policies as points in the unit cube: [N, D]."""
+    """Return the hyperparameters of N policies as points in the unit cube: [N, D]."""
     columns = [number.to_unit([value_of(each, number) for each in values]) for number in numbers]
     return np.stack(columns, 1) if columns else np.zeros((len(values), 0))
 
 
 def from_units(numbers: Sequence[Evolvable], units: Numbers) -> list[dict[str, float]]:
-    """Return the hyperparameters at points of the unit cube, [N, D]: one mapping for each point."""
+    """Return the hyperparameters at points [N, D] of the unit cube: one mapping per point."""
     columns = {n.name: n.from_unit(units[:, d]).tolist() for d, n in enumerate(numbers)}
     return [{name: column[i] for name, column in columns.items()} for i in range(len(units))]

@@ -1,12 +1,12 @@
-"""Selection: which policies take over from which, with a confidence against noise.
+"""Selection for PBT: the policies to replace and their parents, with confidence against noise.
 
-Every function returns takeovers that are all right at once with probability `confidence` at least,
-each time: between equally good policies one is replaced in at most one of 20 times, for 0.95. So
-the p-value of each pair is multiplied by the number of possible pairs (Bonferroni; Dunn 1961,
-"Multiple comparisons among means"), as chance makes some look extreme. With a confidence of 0 means
-alone decide. t tests are exact for normal returns, and close to it for others.
+In each call, all returned takeovers are correct with probability at least `confidence`. With 0.95,
+equally good policies are replaced in at most one of 20 calls. So the p-value of each pair is
+multiplied by the number of possible pairs (Bonferroni; Dunn 1961, "Multiple comparisons among
+means"). With confidence 0 only the means decide. t tests are exact for normal returns, and
+approximate for others.
 
-Policies without a fitness (`Fitness.judged`) neither take over nor are replaced.
+Policies without a known fitness (`Fitness.judged`) neither take over nor are replaced.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from remuda.types import Integers, Numbers
 
 
 class TakeOver(NamedTuple):
-    """The replacement of one policy by another."""
+    """A replacement of one policy by a copy of another."""
 
-    policy: str  # that is replaced
-    parent: str  # that it becomes a copy of; it is not replaced itself
-    confidence: float  # 1 less the corrected p-value of the parent's being better
+    policy: str  # the policy to replace
+    parent: str  # the policy to copy, which is not replaced itself
+    confidence: float  # 1 - the corrected p-value of the parent being better
 
 
 def truncation(
     fitness: Fitness, rng: Generator, *, fraction: float = 0.2, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Replace each of the worst fraction by one drawn from the best fraction.
+    """Replace each policy of the worst fraction by one drawn from the best fraction.
 
-    Jaderberg et al. 2017, "Population based training of neural networks", section 4.1.1. As means
-    select them, all ordered pairs count as compared.
+    Jaderberg et al. 2017, "Population based training of neural networks", section 4.1.1. Since the
+    means select the pairs, all ordered pairs count as compared.
     """
     judged = np.flatnonzero(fitness.judged)
     order = np.argsort(-fitness.means[judged, 0], kind="stable")
@@ -52,9 +52,9 @@ def truncation(
 def binary_tournament(
     fitness: Fitness, rng: Generator, *, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Pair policies at random, and let the better of each pair replace the other.
+    """Pair policies at random; the better of each pair replaces the other.
 
-    Pairs are drawn without looking at fitness, so only these count as compared, each both ways.
+    Pairs do not depend on fitness, so only these pairs count as compared, each in both directions.
     """
     judged, score = np.flatnonzero(fitness.judged), fitness.means[:, 0]
     order = rng.permutation(judged).tolist()
@@ -67,7 +67,7 @@ def binary_tournament(
 
 
 def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> list[TakeOver]:
-    """Let each policy draw a rival, which replaces it if Welch's t test finds it better.
+    """Draw a rival for each policy, which replaces it if Welch's t test finds the rival better.
 
     Jaderberg et al. 2017, section 4.1.1. There are as many tests as policies. If the rival is
     replaced too, its own parent takes over from both.
@@ -75,15 +75,15 @@ def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> lis
     judged, score = np.flatnonzero(fitness.judged), fitness.means[:, 0]
     count = len(judged)
     parents: dict[int, tuple[int, float]] = {}
-    for place, policy in enumerate(judged.tolist()):
-        rival = int(judged[(place + 1 + int(rng.integers(count - 1))) % count]) if count > 1 else -1
+    for i, policy in enumerate(judged.tolist()):
+        rival = int(judged[(i + 1 + int(rng.integers(count - 1))) % count]) if count > 1 else -1
         if rival >= 0 and score[rival] > score[policy]:
             chance = min(count * fitness.p_value(rival, policy), 1.0)
             if chance <= 1.0 - confidence:
                 parents[policy] = rival, chance
     found = []
     for policy, (rival, chance) in parents.items():
-        # Scores rise along a chain, so it ends.
+        # Scores increase along a chain, so the loop ends.
         parent, doubt = rival, chance
         while parent in parents:
             parent, more = parents[parent]
@@ -95,12 +95,12 @@ def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> lis
 def non_dominated(
     fitness: Fitness, rng: Generator, *, fraction: float = 0.2, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Replace the worst fraction by several objectives by the best that are better.
+    """Replace the worst fraction by better policies of the best fraction, by several objectives.
 
-    Policies are ordered by front, then crowding distance (NSGA-II, Deb et al. 2002, section III). A
-    policy is replaced by one drawn from the best fraction that is nowhere worse in the mean and
-    better in one objective with the confidence. All ordered pairs count as compared, in every
-    objective.
+    Policies are ordered by Pareto front, then by crowding distance (NSGA-II, Deb et al. 2002,
+    section III). A parent is drawn from those of the best fraction whose means are nowhere worse,
+    and which are better in one objective with the required confidence. All ordered pairs count as
+    compared, in every objective.
     """
     judged = np.flatnonzero(fitness.judged)
     order = judged[order_by_crowding(fitness.means[judged])]
@@ -124,7 +124,7 @@ def non_dominated(
 
 
 def order_by_crowding(means: Numbers) -> Integers:
-    """Return indices of points [P, D] from the best: by front, then the most isolated."""
+    """Return indices of points [P, D], the best first: by front, then by crowding distance."""
     if not len(means):
         return np.zeros(0, np.int64)
     flags = [True] * means.shape[1]
@@ -133,10 +133,10 @@ def order_by_crowding(means: Numbers) -> Integers:
 
 
 def _extremes(order: Integers, fraction: float) -> tuple[list[int], list[int]]:
-    """Return the worst and the best of policies that are ordered from the best to the worst."""
+    """Return the worst and the best policies of an order that starts with the best."""
     if len(order) < 2:
         return [], []
-    # Rounding may leave a fifth of ten just below two.
+    # Avoids rounding errors, such as a fifth of ten just below two.
     count = max(1, int(fraction * len(order) + 1e-9))
     return order[len(order) - count :].tolist(), order[:count].tolist()
 

@@ -1,4 +1,4 @@
-"""Build the director of evolution from a configuration, and refuse what cannot evolve."""
+"""Build the director of evolution from a configuration, and check that the run can evolve."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
     evolution = config.population.evolution
     if not evolution.on:
         return None
-    import scipy.special  # noqa: F401  now, so that the first comparison does not wait for it
+    import scipy.special  # noqa: F401  imported now, so that the first comparison is fast
 
     return Evolution(
         evolution,
@@ -43,7 +43,7 @@ def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) 
 
 
 def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[PolicySpec, ...]:
-    """Return the initial policies, with initial numbers drawn if configured."""
+    """Return the initial policies, with random initial hyperparameters if configured."""
     evolution = config.population.evolution
     if not (evolution.on and evolution.draw_first):
         return tuple(specs)
@@ -89,7 +89,7 @@ def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
 
 
 def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:
-    """Return the kind of each policy that evolves: those of one may replace each other."""
+    """Return the kind of each policy that evolves; policies of one kind may replace each other."""
     evolution = config.population.evolution
     by_seats, any_network = evolution.among == "seats", evolution.networks == "any"
     return {
@@ -107,7 +107,7 @@ def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dic
 def always_one_team(
     population: PopulationConfig, kinds: Mapping[str, Hashable], roster: Roster
 ) -> bool:
-    """Return whether policies of one kind are one team in every possible match."""
+    """Return whether policies of each kind always play for the same team."""
     if population.matchmaker != "fixed":
         return False
     sides = sides_by_agent(roster.teams or ("",) * len(roster.agents)).tolist()
@@ -163,7 +163,7 @@ def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
 
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
-    """Refuse a policy whose network differs from all of its kind, though networks may differ."""
+    """Refuse policies whose network has no other policy's network to convert weights from."""
     alone = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
     own = {spec.name: network_layout(spec) for spec in specs if spec.name in kinds}
     odd = [name for name in alone if list(own.values()).count(own[name]) == 1]
@@ -196,7 +196,7 @@ def _check_places(config: Config, roster: Roster) -> None:
 def _check_objectives(
     config: Config, kinds: Mapping[str, Hashable], roster: Roster, episode_metrics: Sequence[str]
 ) -> None:
-    """Refuse objectives that policies cannot be judged by."""
+    """Refuse objectives that cannot compare the policies."""
     key, population = "population.evolution", config.population
     objectives, select = population.evolution.objectives, population.evolution.select
     if len(objectives) > 1 and select != "non_dominated":
@@ -208,10 +208,10 @@ def _check_objectives(
         raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
     missing = [n for n in population.evolution.episode_metrics if n not in episode_metrics]
     if missing:
-        told = ", ".join(f"game/{name}" for name in episode_metrics) or "nothing"
+        known = ", ".join(f"game/{name}" for name in episode_metrics) or "none"
         raise ConfigError(
-            f"{key}.fitness is game/{missing[0]}, and of its episodes {config.game} tells {told}; "
-            f"name one of these, or one of {', '.join(OBJECTIVES)}"
+            f"{key}.fitness is game/{missing[0]}, but the episode metrics of {config.game} are "
+            f"{known}; name one of these, or one of {', '.join(OBJECTIVES)}"
         )
     if "team_return" in objectives and always_one_team(population, kinds, roster):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Operators on weights: crossover of two parents, mutation, warm starts of other layouts."""
+"""Operators on weights: crossover of two parents, mutation, warm starts in other layouts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from remuda.types import Array, Bools, Floats
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """The tensors of one policy, one after another in a vector [P] of float32."""
+    """The layout of one policy's tensors in a vector [P] of float32."""
 
     shapes: Shapes  # of the named tensors, in order
-    buffers: frozenset[str] = frozenset()  # published and not learned, such as moments
+    buffers: frozenset[str] = frozenset()  # published but not learned, such as moments
 
     @classmethod
     def of(cls, network: Network) -> WeightLayout:
@@ -39,7 +39,7 @@ class WeightLayout:
 
     @cached_property
     def learned(self) -> Bools:
-        """[P]: whether a number is learned; else it is of a buffer."""
+        """[P]: whether an element is learned; false for buffers."""
         found = np.ones(self.size, np.bool_)
         for name in self.buffers:
             found[self.slices[name]] = False
@@ -47,7 +47,7 @@ class WeightLayout:
 
     @cached_property
     def layers(self) -> Mapping[str, tuple[str, ...]]:
-        """Tensor names by layer; buffers without one belong to the first, their reader."""
+        """Tensor names by layer; layers of only buffers join the first layer, which reads them."""
         found: dict[str, list[str]] = {}
         for name in self.shapes:
             found.setdefault(name.rpartition(".")[0] or name, []).append(name)
@@ -61,11 +61,11 @@ class WeightLayout:
         return {name: weights[self.slices[name]].reshape(s) for name, s in self.shapes.items()}
 
     def blocks(self, name: str) -> int:
-        """Return the number of equal blocks in a tensor's last axis: gates of a recurrent layer."""
+        """Return the number of equal blocks in a tensor's last axis: 3 gates, or 1."""
         return 3 if name.rpartition(".")[0] in GATES else 1
 
     def checked(self, weights: Array, what: str = "weights") -> Floats:
-        """Return a vector as float32, a copy."""
+        """Return a float32 copy of a vector, after checking its size."""
         if weights.shape != (self.size,):
             raise UsageError(f"{what} are {weights.shape}; this layout has ({self.size},)")
         return np.array(weights, np.float32)
@@ -74,7 +74,7 @@ class WeightLayout:
 def cross_hyperparameters(
     one: Mapping[str, float], other: Mapping[str, float], rng: Generator, *, share: float = 0.5
 ) -> dict[str, float]:
-    """Draw each of the first parent's hyperparameters from either; `share` is the second's."""
+    """Take each hyperparameter from `one`, or with probability `share` from `other`."""
     return {
         name: other[name] if rng.random() < share and name in other else value
         for name, value in one.items()
@@ -83,16 +83,16 @@ def cross_hyperparameters(
 
 @dataclass(frozen=True)
 class Crossed:
-    """The weights of a child of two parents of one layout."""
+    """The weights of a child of two parents with the same layout."""
 
     weights: Floats  # [P]
-    layers: tuple[str, ...]  # those of the second parent
+    layers: tuple[str, ...]  # the layers from the second parent
 
 
 def cross_layers(
     one: Array, other: Array, layout: WeightLayout, rng: Generator, *, share: float = 0.5
 ) -> Crossed:
-    """Take each layer whole from either parent [P], with probability `share` the second's."""
+    """Take each layer from `one` [P], or with probability `share` from `other` [P]."""
     child = layout.checked(one, "weights of the first parent")
     theirs = layout.checked(other, "weights of the second parent")
     taken = tuple(layer for layer in layout.layers if rng.random() < share)
@@ -104,20 +104,20 @@ def cross_layers(
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Weights for a layout that were taken from another one, as far as tensors fit."""
+    """Weights for a layout, taken from another layout where tensors fit."""
 
     weights: Floats  # [P] of the new layout
-    copied: tuple[str, ...]  # tensors of one shape in both
+    copied: tuple[str, ...]  # tensors with equal shapes
     overlapping: tuple[str, ...]  # tensors whose overlapping block was copied
-    fresh: tuple[str, ...]  # newly drawn tensors
-    taken: int  # the number of the P weights that were copied
+    fresh: tuple[str, ...]  # randomly initialised tensors
+    taken: int  # number of copied weights
 
 
 def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLayout) -> WarmStart:
-    """Start a policy of another width with trained weights [P_old]; `fresh`: [P] newly drawn.
+    """Initialise a policy of another width from trained weights [P_old], `fresh` [P] elsewhere.
 
-    A tensor of the same name and shape is copied; of one with as many axes the common block, from
-    the first row and column on, gate by gate for recurrent layers; all others are newly drawn.
+    Tensors of the same name and shape are copied. If only the number of axes is equal, the common
+    leading block is copied, gate by gate for recurrent layers. All others are taken from `fresh`.
     """
     old = layout.tensors(layout.checked(weights, "weights of the parent"))
     found = new.checked(fresh, "fresh weights")
@@ -147,7 +147,7 @@ def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLa
 def add_noise_by_layer(
     weights: Array, layout: WeightLayout, strength: float, rng: Generator
 ) -> Floats:
-    """Return weights [P] with Gaussian noise in proportion to each tensor's standard deviation.
+    """Return weights [P] with Gaussian noise, scaled by each tensor's standard deviation.
 
     Buffers and constant tensors, such as initial biases of 0, do not change.
     """

@@ -35,7 +35,7 @@ class MLflowLogger(Callback):
         self._id = ""
 
     def on_start(self, run: ActiveRun) -> None:
-        """Begin an MLflow run with the configuration as its parameters, or continue it."""
+        """Start an MLflow run with the configuration as its parameters, or continue it."""
         uri = self._uri or self._mlflow.get_tracking_uri()
         try:
             self._client = client = self._mlflow.MlflowClient(tracking_uri=uri)

@@ -26,7 +26,7 @@ class WandbLogger(Callback):
         self._run: Any = None
 
     def on_start(self, run: ActiveRun) -> None:
-        """Begin a W&B run, or continue it."""
+        """Start a W&B run, or continue it."""
         wandb = self._wandb
         usual = {
             "project": os.environ.get("WANDB_PROJECT") or "remuda",

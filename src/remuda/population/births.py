@@ -1,11 +1,11 @@
-"""Births in progress: ordered by the actor, carried out by a learner, both in shared memory.
+"""Births in progress: the actor orders them in shared memory, and a learner carries them out.
 
 The actor empties a policy's ring, writes the newborn's weights, hyperparameters and training state
 into the table, and counts an order. The learner loads them, publishes, and confirms; from then on
 the actor may deal seats to the newborn. If the learner dies in between, its successor finds the
 open order and carries it out from the start; if the actor dies, its successor admits the newborn.
-This data is written while no order is open, and read while one is: an actor that dies while writing
-has ordered nothing, and its successor writes all of it again.
+The actor writes this data only while no order is open, and learners read it only while one is. An
+actor that dies while writing has ordered nothing, and its successor writes all of it again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from remuda.types import Array, Floats, State
 class Newborn:
     """The initial data of a newborn."""
 
-    weights: Floats  # [size] of the network of its place
+    weights: Floats  # [size], for the network of its slot
     parent: PolicyRef | None = None
-    training: TrainingState | None = None  # None: a fresh one
+    training: TrainingState | None = None  # None: a new training state
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
 
 
 class BirthOrders:
-    """The orders for births in the places of live policies.
+    """The orders for births in the slots of live policies.
 
-    The actor writes `ORDERED` and `ADMITTED`, the learner of the place `CONFIRMED` and `SINCE`.
+    The actor writes `ORDERED` and `ADMITTED`, the learner of the slot `CONFIRMED` and `SINCE`.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class BirthOrders:
 
     @property
     def all(self) -> Array:
-        """[policies, 4]: columns `ORDERED` and so on of each place."""
+        """[policies, 4], by slot: the columns `ORDERED`, `ADMITTED`, `CONFIRMED` and `SINCE`."""
         return self._shared["orders"]
 
     @property
     def expected(self) -> list[int]:
-        """The places with an ordered newborn that does not play yet."""
+        """The slots with an ordered newborn that does not play yet."""
         orders = self.all
         return np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
 
@@ -77,11 +77,11 @@ class BirthOrders:
         return load(self.all[place], ORDERED)
 
     def confirmed(self, place: int) -> int:
-        """Return how many of them its learner has carried out."""
+        """Return the number of births that the slot's learner has carried out."""
         return load(self.all[place], CONFIRMED)
 
     def newborn_weights(self, policy: str) -> Floats:
-        """Return the newborn's weights: [size]; valid until it is confirmed."""
+        """Return the newborn's weights: [size]; valid until the birth is confirmed."""
         return self._weights[policy]["newborn"].copy()
 
     def put_weights(self, place: int, weights: Floats) -> int:
@@ -105,7 +105,7 @@ class BirthOrders:
             rows.write(0, training)
 
     def newborn_training(self, policy: str) -> TrainingState | None:
-        """Return the newborn's training state, if any; valid until it is confirmed."""
+        """Return the newborn's training state, if any; valid until the birth is confirmed."""
         rows = self._training.get(policy)
         return rows.read(0) if rows is not None else None
 
@@ -126,11 +126,11 @@ class BirthOrders:
         store(self.all[place], ORDERED, int(self.all[place, ORDERED]) + 1)
 
     def close(self, place: int) -> None:
-        """Note that the newborn plays."""
+        """Mark the newborn as playing."""
         self.all[place, ADMITTED] = self.all[place, ORDERED]
 
     def confirm(self, place: int, version: int) -> int:
-        """Note that the newest order is carried out; returns the number of orders."""
+        """Mark the newest order as carried out; returns the number of orders."""
         ordered = self.ordered(place)
         self.all[place, SINCE] = version
         store(self.all[place], CONFIRMED, ordered)

@@ -1,4 +1,4 @@
-"""Matchmakers that use ratings and results: equals, or opponents that a policy loses to."""
+"""Matchmakers by strength: opponents of similar rating, or prioritised fictitious self-play."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from remuda.population.records import RATING, Member, Population
 from remuda.population.seating import Seating, Seatings, seat_all
 from remuda.types import Array, Bools, Integers
 
-GROUPS = 20  # groups that are drawn before the seats go to any policies that may take them
+GROUPS = 20  # groups to try before any allowed policies are seated
 
 
 class SimilarRatings(Matchmaker):
-    """Equals play: if possible, no two ratings in a match differ by more than the window.
+    """A matchmaker of equals: if possible, ratings in a match differ by at most the window.
 
-    The first policy of a match is drawn uniformly from the live ones, so each of L policies plays
+    The first policy of a match is drawn uniformly from the live ones. So each of L policies plays
     in at least 1 / L of the matches on average, regardless of its rating. The rest are drawn from
-    the policies within the window. If these are too few, the first meets the ratings closest to its
-    own. If no such group may take the seats, they go to any policies that may.
+    the policies within the window; if there are too few, the policies with the closest ratings
+    play. If no such group may take the seats, any allowed policies are drawn.
     """
 
     seats_differ = True
@@ -49,12 +49,12 @@ class SimilarRatings(Matchmaker):
             seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
             if seating:
                 return seating
-        # The seats are restricted, and no equals may take them together: draw any that may.
+        # The seats are restricted, and no group of equals may take them: draw any allowed policies.
         return draw_uniformly(self, population, rng)
 
     def _tries(self, population: Population) -> int:
         if len(population.members) <= self.num_seats:
-            return 1  # there is but one
+            return 1  # there is only one group
         seats = range(self.num_seats)
         seatings = population.view(
             "seatings of all members",
@@ -67,10 +67,10 @@ class SimilarRatings(Matchmaker):
         seats, count = self.num_seats, len(ratings)
         if count <= seats:
             return list(range(count))
-        # Every group within the window is a choice from a run of neighbours; the first chooses
-        # among the runs that it is in.
+        # Every group within the window is part of a run of neighbours; choose one of the runs that
+        # contain the first player.
         ends = np.searchsorted(ratings, ratings + self.window, side="right")
-        largest = np.diff(ends, prepend=0) > 0  # runs within other runs do not count
+        largest = np.diff(ends, prepend=0) > 0  # skip runs that are part of another run
         firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
         ends = ends[firsts]
         mine = np.flatnonzero((firsts <= one) & (one < ends))
@@ -90,7 +90,7 @@ class SimilarRatings(Matchmaker):
         return [one, *chosen.tolist(), *drawn.tolist()]
 
     def _closest(self, ratings: Array, one: int) -> list[int]:
-        """Return neighbours with the closest ratings that include the first player."""
+        """Return the group of neighbours with the closest ratings, including the first player."""
         seats = self.num_seats
         firsts = np.arange(max(one - seats + 1, 0), min(one, len(ratings) - seats) + 1)
         first = int(firsts[np.argmin(ratings[firsts + seats - 1] - ratings[firsts])])
@@ -103,16 +103,17 @@ WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {
     "capped": lambda loses: np.minimum(loses, 0.5),
     "uniform": lambda loses: np.ones(len(loses)),
 }
-"""Weightings of 1 - x, the probability to lose. The first three are `squared`, `variance` and
-`linear_capped` in the supplement of Vinyals et al. 2019; the last is fictitious self-play."""
+"""Weightings of the loss probability 1 - x, x being the win rate. The first three are `squared`,
+`variance` and `linear_capped` in the supplement of Vinyals et al. 2019; the last is fictitious
+self-play."""
 
 
 class Prioritized(Matchmaker):
-    """Prioritised fictitious self-play (PFSP): opponents by the probability to lose to them.
+    """Prioritised fictitious self-play (PFSP): opponents drawn by the probability to lose to them.
 
-    Learners take turns, on each seat in turn. Opponents are drawn in proportion to a weighting of
-    the probability to lose to them (Vinyals et al. 2019, "Grandmaster level in StarCraft II"). If
-    all weights are 0, they are uniform.
+    Learners take turns, and each takes every seat in turn. Opponents are drawn in proportion to a
+    weighting of the loss probability (Vinyals et al. 2019, "Grandmaster level in StarCraft II"). If
+    all weights are 0, the draw is uniform.
     """
 
     seats_differ = True
@@ -142,7 +143,7 @@ class Prioritized(Matchmaker):
         is_past = self._other_past_seats(place, population, rng)
         places = population.places
         weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
-        left = np.ones(len(places), np.bool_)  # who has no seat yet
+        left = np.ones(len(places), np.bool_)  # members without a seat so far
         left[np.searchsorted(places, learner.place)] = False
         drawn = self._draw_at_once(place, is_past, population, weights, left, rng)
         if not drawn:
@@ -163,10 +164,11 @@ class Prioritized(Matchmaker):
         left: Bools,
         rng: Generator,
     ) -> list[int]:
-        """Draw all opponents by row if every seat is open to all; empty if not possible.
+        """Draw all opponents' rows at once if every member may take every seat; else return [].
 
-        Exponential numbers divided by the weights give an order as if opponents were drawn one
-        after another (Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir").
+        Sorting exponential numbers divided by the weights gives the same distribution as drawing
+        one after another (Efraimidis and Spirakis 2006, "Weighted random sampling with a
+        reservoir").
         """
         members = population.members
         if not population.view("all free", lambda: all(m.seats is None for m in members)):
@@ -196,7 +198,7 @@ class Prioritized(Matchmaker):
         left: Bools,
         rng: Generator,
     ) -> list[int]:
-        """Draw the opponents one seat after another: their rows among the members."""
+        """Draw the opponents one seat after another; return their rows among the members."""
         drawn = []
         for seat in range(self.num_seats):
             if seat == place:
@@ -205,7 +207,7 @@ class Prioritized(Matchmaker):
             if is_past[seat] and not len(rows):
                 rows = self._rows(population, seat, "live")
             able = rows[left[rows]]
-            if not len(able):  # fewer of these than seats; or fewer policies: they sit twice
+            if not len(able):  # too few of this kind; if all members are used, some sit twice
                 rows = self._rows(population, seat, "all")
                 able = rows[left[rows]]
                 able = able if len(able) else rows

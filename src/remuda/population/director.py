@@ -19,16 +19,16 @@ from remuda.types import State
 
 @dataclass(frozen=True)
 class Freeze:
-    """Keep a copy of a policy's live weights."""
+    """A command to freeze a copy of a policy's live weights."""
 
     policy: str
 
 
 @dataclass(frozen=True)
 class Retire:
-    """Retire a member after its current matches.
+    """A command to retire a member after its current matches.
 
-    The place of a learning policy becomes empty. A policy that is needed to make any match stays.
+    The slot of a learning policy becomes empty. A policy without which no match can be made stays.
     """
 
     ref: PolicyRef
@@ -36,31 +36,31 @@ class Retire:
 
 @dataclass(frozen=True)
 class Birth:
-    """Start a policy in an empty place; it plays once its learner has begun."""
+    """A command to start a policy in an empty slot; it plays once its learner has started."""
 
-    policy: str  # the place, one of `Population.empty`
-    parent: PolicyRef | None = None  # the member whose weights it begins with; None: random weights
+    policy: str  # the slot, one of `Population.empty`
+    parent: PolicyRef | None = None  # the source of its initial weights; None: random weights
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
-    """Hyperparameters that differ from its parent's, or from its specification: names of
-    `remuda.hyperparameters`."""
+    """Hyperparameters (names of `remuda.hyperparameters`) that differ from its parent's, or from
+    its specification."""
     mutation: float = 0.0
-    """Noise on its parent's weights, in standard deviations of the weights of each layer."""
+    """Noise on its parent's weights, in standard deviations of each tensor's weights."""
     second: PolicyRef | None = None  # a second parent for crossover
     crossover: float = 0.0  # probability that a layer comes from the second parent
     fitness: tuple[float, float] | None = None
-    """Fitness of the previous policy in this place, and of the parent; for the ledger."""
+    """Fitness of the slot's previous policy and of the parent; for the ledger."""
     inherits_training: bool = False
     """Inherit the training state of a live parent: optimizer moments, target network and schedules.
-    Only schedules fit weights that differ from the parent's."""
+    If the weights differ from the parent's, only the schedules are inherited."""
 
 
 @dataclass(frozen=True)
 class Vacate:
-    """Retire a live policy so that another may be born in its place.
+    """A command to retire a live policy so that another can be born in its slot.
 
-    If no match could be made without it, a frozen copy takes its seats until the
-    newborn plays. If even that does not suffice, the policy stays. Scripted members stay too: no
-    policy is born in their places.
+    If no match can be made without it, a frozen copy takes its seats until the newborn plays. If
+    that is not enough, the policy stays. Scripted members stay too: no policy is born in their
+    slots.
     """
 
     policy: str
@@ -70,7 +70,7 @@ Command = Freeze | Retire | Birth | Vacate
 
 
 class Director(Protocol):
-    """Decides which policies are born, frozen and retired."""
+    """The protocol of a director, which decides which policies are born, frozen and retired."""
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
@@ -85,17 +85,17 @@ class Director(Protocol):
 
 
 class Snapshots:
-    """Keeps a limited number of copies of every policy.
+    """A director that keeps a limited number of frozen copies of every policy.
 
-    A policy is frozen every so many versions, or once it wins often enough against its existing
-    copies, whichever comes first.
+    A policy is frozen every `every` versions, or once its win rate against its existing copies
+    reaches `win_rate`, whichever comes first.
     """
 
     def __init__(self, config: SnapshotsConfig) -> None:
         self._config = config
         self._frozen_at: dict[str, int] = {}
         self._before: dict[str, dict[str, tuple[float, float]]] = {}
-        """Meetings with each copy, and wins of the live weights, at the last freeze."""
+        """At the last freeze: meetings with each copy, and wins of the live weights."""
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
@@ -127,7 +127,7 @@ class Snapshots:
     def _wins(
         self, population: Population, ledger: Ledger, policy: str, past: Sequence[Member]
     ) -> bool:
-        """Return whether a policy wins often enough; its first copy is made after so many games."""
+        """Return whether a policy wins often enough; its first copy needs only `games` games."""
         wanted, games, live = self._config.win_rate, self._config.games, PolicyRef(policy)
         if wanted is None:
             return False
@@ -162,23 +162,22 @@ class Snapshots:
 
 
 class Replacement:
-    """Replaces the weakest policy by a copy of the best, every so many matches.
+    """A director that replaces the weakest policy by a copy of the best, every `every` matches.
 
     The weakest retires once the child plays, so there are never fewer policies than configured.
-    Both may take every seat, so that each can stand in for any other. This is the "exploit" step of
-    population based training (Jaderberg et al. 2017).
+    Only policies that may take every seat are compared. This is the "exploit" step of population
+    based training (PBT, Jaderberg et al. 2017).
 
-    Noise alone replaces no policy: by their ratings the best must be better than the weakest with
-    probability `confidence`, corrected for the number of pairs that could have been picked (Sidak
-    1967).
+    To rule out noise, the ratings must show that the best is better than the weakest with
+    probability `confidence`, corrected for the number of possible pairs (Sidak 1967).
     """
 
     def __init__(self, config: BirthsConfig) -> None:
         self._config = config
         self._last = 0
         self._expected: tuple[str, str, int] | None = None
-        """The place of the ordered child, the policy that makes room for it, and the birth of that
-        policy, which distinguishes it from later ones of its name."""
+        """The slot of the ordered child, the policy that it replaces, and that policy's birth,
+        which distinguishes it from later policies of the same name."""
 
     def step(
         self,
@@ -191,7 +190,7 @@ class Replacement:
             if child in population.expected:
                 return []
             self._expected = None
-            plays = PolicyRef(child) in population  # else an actor died before it was ordered
+            plays = PolicyRef(child) in population  # false if an actor died before ordering it
             ref = PolicyRef(leaves)
             is_same = ref in population and population[ref].born == born
             return [Retire(ref)] if plays and is_same and self._surplus(population) > 0 else []
@@ -208,7 +207,7 @@ class Replacement:
         if population.empty:
             self._expected = population.empty[0], weakest.ref.policy, weakest.born
             return [Birth(population.empty[0], best.ref)]
-        # A due retirement was lost with an actor; else one is still leaving.
+        # With a surplus, a retirement was lost with a dead actor; without, one is in progress.
         return [Retire(weakest.ref)] if self._surplus(population) > 0 else []
 
     def _surplus(self, population: Population) -> int:
@@ -234,7 +233,7 @@ class Replacement:
 
 
 class Directors:
-    """Several directors as one."""
+    """Several directors combined into one."""
 
     def __init__(self, directors: Sequence[Director]) -> None:
         self._directors = tuple(directors)
@@ -263,7 +262,7 @@ def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list
 
 
 def crowded(past: Sequence[Member]) -> Member:
-    """Return the copy whose neighbours are closest in versions; the first and newest are kept."""
+    """Return the copy whose neighbours have the closest versions, not the oldest or the newest."""
     if len(past) < 3:
         return past[0]
     gaps = [after.ref.version - before.ref.version for before, after in pairwise(past)]
@@ -276,7 +275,7 @@ DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
     "weakest": lambda past: min(past, key=lambda member: member.rating),
     "crowded": crowded,
 }
-"""Rules that choose the copy to drop; copies are sorted from the oldest."""
+"""Rules that choose the copy to drop; copies are sorted, the oldest first."""
 
 
 KINDS = "Freeze, Retire, Birth and Vacate of remuda.population.director"
@@ -309,7 +308,7 @@ FIELDS: Mapping[type, Mapping[str, Check]] = {
 
 
 class OwnDirector:
-    """Wraps the director that `population.director` names."""
+    """A wrapper that checks the commands of the director in `population.director`."""
 
     def __init__(self, name: str, director: Director, snapshots: SnapshotsConfig, room: bool):
         self._key, self._director = f"population.director {name}", director
@@ -318,7 +317,7 @@ class OwnDirector:
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
-        """Return what the director commands, with the retirement that makes room for each copy."""
+        """Return the director's commands, with the retirements that make room for new copies."""
         found: Any = self._director.step(population, ledger, versions)
         if not isinstance(found, Sequence) or isinstance(found, str | bytes):
             raise self._refused(f"step returned {_shown(found)}; it returns a list of {KINDS}")
@@ -360,7 +359,7 @@ class OwnDirector:
                     f"now; there are {names}"
                 )
             if PolicyRef(command.policy, versions[command.policy]) in population:
-                continue  # this version has its copy
+                continue  # this version is frozen already
             past = population.past_of(command.policy)
             leaving = {each.ref for each in commands if isinstance(each, Retire)}
             yield from freeze(

@@ -1,7 +1,7 @@
-"""The actors beside the one that owns a table: what each shares, and what the owner takes of it.
+"""Coordination of several actors that deal one population.
 
-If several actors deal one population, the first, the *lead*, owns the table. Each other actor, a
-*follower*, deals its own copies from what it reads there, and has a `Shard`.
+The first actor, the *lead*, owns the table. Each other actor, a *follower*, reads the table to deal
+its own environment copies, and passes its results to the lead through its `Shard`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from remuda.types import Array, Floats, Integers
 
 STRIDE = 8
 WRITTEN, TAKEN, LOST, SEEN, PROPOSED, FINISHED = (i * STRIDE for i in range(6))
-"""Words, each on its own cache line: results written; results taken by the lead; results lost
-because the queue was full; the newest table revision that the follower deals by; matches proposed;
-whether all turns are played."""
+"""Words of a shard, each on its own cache line: results written; results taken by the lead; results
+lost because the queue was full; the newest table revision that the follower deals by; matches
+proposed; whether all turns are played."""
 MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
-"""Results in a queue: as many as these bytes hold, within these bounds."""
-NO_MEMBER = -1  # in `seated`: no match was dealt there yet
+"""Limits of a queue: at most `MOST` results and `MOST_BYTES` bytes, at least `LEAST` results."""
+NO_MEMBER = -1  # in `seated`: no match dealt so far
 
 
 def room_for_results(seats: int, metrics: int = 0) -> int:
@@ -47,17 +47,18 @@ def shard_fields(copies: int, seats: int, policies: int, metrics: int = 0) -> Fi
 
 
 class Shard:
-    """A follower's shared memory, which it alone writes, but for the word `TAKEN` of the lead.
+    """A follower's shared memory. Only the follower writes it, except the lead's word `TAKEN`.
 
-    Guarantees, also if a process dies at any instruction:
+    Guarantees, even if a process dies at any instruction:
 
-    1. A result is taken whole, once, and after all of it was written; one that was not counted in
-       `WRITTEN` never happened.
-    2. The seating of a match is visible before its result can be. So a lead that finds a member
-       seated nowhere, and then takes all results, has all of that member's. The seating of a
-       follower that died stays until its successor deals.
-    3. A ring that it was clearing is cleared again by its successor: the request is still open.
-    4. No follower waits: while the queue is full, results are lost and counted in `LOST`.
+    1. A result is taken once, completely, and only after all of it is written. A result that is not
+       counted in `WRITTEN` never happened.
+    2. The seating of a match is visible before its result. So if the lead finds a member on no seat
+       and then takes all results, it has all results of that member. The seating of a dead follower
+       stays until its successor deals.
+    3. If a follower dies while clearing a ring, its successor clears it again: the request is still
+       open.
+    4. A follower never waits: while the queue is full, results are lost and counted in `LOST`.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Shard:
 
     @property
     def seated(self) -> Integers:
-        """[copies, seats]: the places of the members in the follower's matches."""
+        """[copies, seats]: the slots of the members in each environment copy of the follower."""
         return self._shared["seated"]
 
     @property
     def cleared(self) -> Integers:
-        """[policies]: the newest request to clear a ring that was carried out, by place."""
+        """[policies], by slot: the newest request to clear a ring that was carried out."""
         return self._shared["cleared"]
 
     def word(self, word: int) -> int:
@@ -91,10 +92,10 @@ class Shard:
     def set_word(self, word: int, value: int) -> None:
         store(self._shared["words"], word, value)
 
-    # The follower's side.
+    # Called by the follower.
 
     def add(self, records: Array, places: Integers, returns: Array, metrics: Floats) -> None:
-        """Write results; those without room are lost, and counted."""
+        """Write results; those that do not fit are lost and counted."""
         begin = self.word(WRITTEN)
         room = min(self.size - (begin - self.word(TAKEN)), len(records))
         rows = np.arange(begin, begin + room) % self.size
@@ -106,17 +107,17 @@ class Shard:
             self.set_word(LOST, self.word(LOST) + len(records) - room)
 
     def seat(self, seated: Integers) -> None:
-        """Show the current seating; results of the matches before are written."""
-        fence_release()  # who sees them sees the results of their predecessors
+        """Publish the current seating, after writing the results of the previous matches."""
+        fence_release()  # a reader of the new seating also sees the earlier results
         self.seated[...] = seated
 
     def note_cleared(self, place: int, request: int) -> None:
         store(self.cleared, place, request)
 
-    # The lead's side.
+    # Called by the lead.
 
     def results(self, begin: int, count: int) -> tuple[Array, Integers, Array, Floats]:
-        """Return copies of results from number `begin` on, as `add` takes them."""
+        """Return copies of `count` results from number `begin`, ordered as in `add`."""
         rows = np.arange(begin, begin + count) % self.size
         shared = self._shared
         places: Integers = shared["places"][rows]
@@ -125,21 +126,22 @@ class Shard:
 
 BATCH = 256
 Count = Callable[[Integers, "np.ndarray", Floats], None]
-"""Adds up results: places [M, seats], returns [M, seats], episode metrics [metrics, M]."""
+"""A function that adds up results: slots [M, seats], returns [M, seats], metrics [metrics, M]."""
 
 
 class Followers:
-    """The lead's requests to the other actors, and what it takes from them; for the lead alone.
+    """The lead's view of the followers: its requests to them, and their results.
 
     Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A
-    follower copies the members under one even revision, deals by it, and reports it. A place is
-    emptied once every follower deals by a revision without its member, none has it in a match, and
-    all its results are taken. Then every follower clears its ring of that place; only after that
-    may another policy be born there, so no experience of the previous one reaches its learner.
+    follower copies the members under one even revision, deals by it, and reports it. A slot is
+    emptied once every follower deals by a revision without its member, no follower has the member
+    in a match, and all its results are taken. Then every follower clears its ring of that slot.
+    Only after that may another policy be born there, so no experience of the previous policy
+    reaches its learner.
 
-    The batch of results being taken is written down first (`TAKING`), so that the successor of a
-    lead that dies knows whether the ledger has it: each result is in the ledger once. In the batch
-    that was being counted, sums and ratings may lack up to `BATCH` results.
+    The lead records each batch of results in `taking` before it takes them. So if it dies, its
+    successor knows whether the ledger has the batch, and each result is in the ledger once. Sums
+    and ratings may lack up to `BATCH` results of that batch.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Followers:
         self._shared, self._records = shared, records
         self._occupants, self._births = occupants, births
         self._left_at: dict[int, int] = {}
-        """The first revision without a leaving member, by its place."""
+        """The first revision without a leaving member, by its slot."""
         self._seen: list[tuple[int, Integers]] = []
         """The revision of each follower and the members in its matches, at the last poll."""
 
@@ -164,16 +166,16 @@ class Followers:
     # Membership.
 
     def begin_change(self) -> None:
-        """Announce that members change; followers do not read until `end_change`."""
+        """Announce a change of members; followers do not read until `end_change`."""
         if not self:
             return
         revision = self._word(REVISION)
         if revision % 2 == 0:
             self._set_word(REVISION, revision + 1)
-            fence_release()  # who sees anything of the change sees that it has begun
+            fence_release()  # a reader of any changed word also sees the odd revision
 
     def end_change(self) -> None:
-        """Announce that members are complete, if anything was changed."""
+        """Announce that a change of members is complete, if there was one."""
         revision = self._word(REVISION) if self else 0
         if revision % 2 == 1:
             self._set_word(REVISION, revision + 1)
@@ -183,13 +185,13 @@ class Followers:
             self._left_at[place] = self._word(REVISION) + 1
 
     def look(self) -> None:
-        """Poll who sits where. Take results after this, and empty places after that."""
+        """Poll the followers' seatings. Call `take` after this, and empty slots after that."""
         if self._left_at:
             self._seen = [(shard.word(SEEN), shard.seated.copy()) for shard in self.shards]
             fence_acquire()
 
     def have_left(self, place: int) -> bool:
-        """Return whether no follower deals, or has in a match, the member leaving this place."""
+        """Return whether no follower deals the member leaving this slot, or has it in a match."""
         if not self:
             return True
         at = self._left_at[place]
@@ -198,23 +200,23 @@ class Followers:
         )
 
     def empty(self, place: int) -> None:
-        """Request that rings of an emptied place are cleared."""
+        """Request that all followers clear their rings of an emptied slot."""
         self._left_at.pop(place, None)
         if self and place < len(self.requests):
             store(self.requests, place, load(self.requests, place) + 1)
 
     @property
     def clearing(self) -> list[int]:
-        """The places of live policies whose rings are not all clear yet."""
+        """The slots of live policies whose rings are not all cleared yet."""
         if not self:
             return []
         open_ones = np.array([shard.cleared != self.requests for shard in self.shards]).any(0)
-        fence_acquire()  # a learner that begins now sees these rings clear
+        fence_acquire()  # a learner that starts now sees the cleared rings
         return np.flatnonzero(open_ones).tolist()
 
     @property
     def is_waited_for(self) -> bool:
-        """Return whether a place waits for followers to leave it, or to clear a ring."""
+        """Return whether a slot waits for followers to stop using it, or to clear a ring."""
         return bool(self._left_at) or bool(self.clearing)
 
     # Results.
@@ -225,12 +227,12 @@ class Followers:
 
     @property
     def have_finished(self) -> bool:
-        """Return whether all their turns are played and all results taken."""
-        finished = all(shard.word(FINISHED) for shard in self.shards)  # before a last look
+        """Return whether the followers have played all turns and all results are taken."""
+        finished = all(shard.word(FINISHED) for shard in self.shards)  # read before `have_results`
         return finished and not self.have_results
 
     def take(self, count: Count) -> None:
-        """Pass all their results to the ledger, and add them up."""
+        """Pass the followers' results to the ledger, and add them up."""
         for number, shard in enumerate(self.shards):
             end = shard.word(WRITTEN)
             while (begin := shard.word(TAKEN)) < end:
@@ -244,14 +246,14 @@ class Followers:
                 count(places, returns, np.ascontiguousarray(metrics.T))
 
     def hand_over(self) -> None:
-        """Pass the remaining results to the ledger, after all actors have ended; add up no more."""
+        """Pass the remaining results to the ledger after all actors have ended, without sums."""
         self._finish_taking()
         self.take(lambda *_: None)
 
     def repair(self) -> None:
-        """Complete what a lead that died had begun; for its successor.
+        """Complete the unfinished work of a dead lead; called by its successor.
 
-        Changes become visible under a new revision. All rings of empty places are cleared again.
+        Changes become visible under a new revision. All rings of empty slots are cleared again.
         """
         if not self:
             return
@@ -266,7 +268,7 @@ class Followers:
         self._set_word(REVISION, revision + 2)
 
     def _finish_taking(self) -> None:
-        """Adjust the counts to the records of a batch that was being taken."""
+        """Complete the counts of an interrupted batch whose records are written."""
         taking = self._taking
         number = load(taking, 0)
         if not number:
@@ -285,14 +287,14 @@ class Followers:
 
     @property
     def requests(self) -> Integers:
-        """[policies]: how often the rings of a place were to be cleared; written by the lead."""
+        """[policies]: the number of requests to clear a slot's rings; written by the lead."""
         return self._shared["clear"]
 
     @property
     def _taking(self) -> Integers:
         """Return the batch being taken.
 
-        Its shard, from 1 on (0: none), its first result, its size, and the number of records and
-        matches before it.
+        Its entries: the number of its shard, starting at 1 (0: no batch); its first result; its
+        size; the number of records and of matches before it.
         """
         return self._shared["taking"]

@@ -1,4 +1,4 @@
-"""A follower: deals matches in one of several actors, from a table that another actor leads."""
+"""The dealer of a follower: one of several actors, dealing from the lead's table."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from remuda.population.table_parts import MATCHES, NO_POLICY, REVISION, SINCE
 from remuda.types import Array, Bools, Floats, Integers
 
 GLANCE = 0.001
-"""Seconds between two polls of a table that is being changed, for a starting follower."""
-NONE_YET = -1  # in place of a revision: this follower has not reported one yet
+"""Seconds between two polls by a starting follower while the table is being changed."""
+NONE_YET = -1  # instead of a revision: this follower has not reported one
 
 
 class FollowedLedger(Ledger):
-    """The lead's sums, read while it counts: a meeting may be counted before its win."""
+    """A ledger of the lead's sums, read while the lead counts: a win may lag behind its meeting."""
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
         return min(max(super().win_rate(one, other, prior), 0.0), 1.0)
@@ -36,11 +36,11 @@ class FollowedLedger(Ledger):
 
 
 class FollowingLeague(Dealer):
-    """Deals the seats of an actor's copies to the members in the lead's table.
+    """The dealer of a follower's environment copies, from the members in the lead's table.
 
-    It reads the table, and writes its shard alone. After its start it never waits: a table that is
-    being changed, or that a dead lead left half changed, is read later. If it dies, its current
-    matches and its matchmaker's position in a cycle are lost.
+    It reads the table and writes only its shard. After its start it never waits: if the table is
+    being changed, or a dead lead left it half changed, it reads the table later. If it dies, its
+    current matches and its matchmaker's position in a cycle are lost.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FollowingLeague(Dealer):
         self.shard.add(records, self.seated[copies], returns[copies], found)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Update the members, clear rings as requested, and report it; between two turns."""
+        """Between two turns: update the members, clear the requested rings, and report both."""
         if not self.has_news():
             return []
         found = self._look(versions)
@@ -98,11 +98,11 @@ class FollowingLeague(Dealer):
         return fresh
 
     def _look(self, versions: Mapping[str, int] | None) -> tuple[int, list[int]] | None:
-        """Update the members; None if that is not possible now.
+        """Update the members; None if they cannot be updated now.
 
         All changes are applied at once, so that matches can always be made. They are postponed
-        while a newborn's weights have not arrived, which were published before it was admitted:
-        only experience with those weights belongs to it.
+        until the weights of every newborn have arrived: only experience with those weights belongs
+        to it.
         """
         table, occupants = self.table, self.table.occupants
         revision = table.word(REVISION)
@@ -135,7 +135,7 @@ class FollowingLeague(Dealer):
         return self.table.word(REVISION) != self._revision
 
     def settled(self) -> bool:
-        """Report that all turns are played; nothing of the others is awaited."""
+        """Report that all turns are played; a follower waits for no other actor."""
         self.shard.set_word(FINISHED, 1)
         return True
 

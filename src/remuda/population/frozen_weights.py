@@ -40,9 +40,9 @@ def weight_arrays(
 
 
 class FrozenWeights:
-    """Weights by place in shared memory, which the actor writes once.
+    """The weights of frozen members by slot, in shared memory; the actor writes each once.
 
-    The table knows which places hold complete weights.
+    `Occupants` records which slots hold complete weights.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FrozenWeights:
             held["weights"][0] = member.weights
 
     def write(self, place: int, snapshot: Snapshot) -> int:
-        """Write a deep copy; returns a digest of the weights."""
+        """Copy a snapshot into a slot; returns a digest of the weights."""
         held, row = self._held(place)
         held["weights"][row] = snapshot.weights
         held["learner_step"][row] = snapshot.learner_step
@@ -69,7 +69,7 @@ class FrozenWeights:
         return zlib.crc32(held["weights"][row].tobytes())
 
     def read(self, place: int, version: int) -> Snapshot:
-        """Return a copy of the weights in a place, which have this version."""
+        """Return a copy of the weights in a slot, labelled with `version`."""
         if place in self._places.imported:
             at = self._places.imported.index(place)
             own: Floats = self._imported[at]["weights"][0].copy()
@@ -82,12 +82,12 @@ class FrozenWeights:
         )
 
     def copy_into(self, place: int, weights: Floats) -> None:
-        """Copy the weights in a place into its row of the policy's copies: [copies, size]."""
+        """Copy the weights in a slot into its row of the policy's copies: [copies, size]."""
         held, row = self._held(place)
         weights[row] = held["weights"][row]
 
     def state(self, policy: str) -> State:
-        """Return the state of a policy's copies, with zeros for weights; see `copy_into`."""
+        """Return the state of a policy's copies; `copy_into` fills in the weights, zeros here."""
         held = self._weights[policy]
         found = {name: held[name].copy() for name in ("learner_step", "epsilon")}
         return {**found, "weights": np.zeros_like(held["weights"])}
@@ -100,7 +100,7 @@ class FrozenWeights:
             held[name][...] = array
 
     def rows(self, place: int) -> list[Array]:
-        """Return views of all arrays of a place; none if it never holds a copy."""
+        """Return views of a slot's arrays; an empty list if the slot is not for frozen copies."""
         if not self._places.may_hold_copy(place):
             return []
         held, row = self._held(place)
@@ -112,7 +112,7 @@ class FrozenWeights:
 
 
 def frozen_copies(state: State) -> list[tuple[str, Snapshot]]:
-    """Return the frozen copies in `Table.state`, each with its policy, by version."""
+    """Return the frozen copies in `Table.state`, each with its policy, sorted by both."""
     policies, found = state["policies"], []
     for policy, name in enumerate(policies):
         held = state["copies"][name]

@@ -1,4 +1,4 @@
-"""Members of a population from other runs: fixed opponents, which do not learn."""
+"""Members imported from other runs: frozen opponents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Origin:
 
     name: str  # its name in this run, without its version; no policy of this run has it
     version: int  # its published version in the other run
-    like: str  # a policy of this run with an equal network, whose seats it may take
+    like: str  # a policy of this run with an equal network; the member may take its seats
     run: str  # the absolute directory of the other run
     policy: str
     learner_step: int
@@ -30,7 +30,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Imported:
-    """An imported member."""
+    """An imported member: its origin and its weights."""
 
     origin: Origin
     weights: Floats  # [P] float32: all parameters and buffers
@@ -42,7 +42,7 @@ class Imported:
 
 
 class ImportedMembers:
-    """The imported members of a run in one file, written when it begins."""
+    """The file with the imported members of a run, written when the run starts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class ImportedMembers:
             raise RunDirectoryError(f"cannot write {self.path}: {error.strerror}") from None
 
     def read(self, count: int | None = None) -> tuple[Imported, ...]:
-        """Return all members in order; none without a file."""
+        """Return all members in order; an empty tuple if there is no file."""
         found = self._read()
         if count is not None and len(found) != count:
             raise RunDirectoryError(

@@ -1,4 +1,4 @@
-"""The data that a newborn policy begins with: how an actor makes it, and a learner takes it."""
+"""The initial data of a newborn policy: made by an actor, loaded by a learner."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from remuda.types import Floats
 
 
 class ActingPolicies(Protocol):
-    """The live policies as they play in an actor, for births and frozen copies."""
+    """The live policies of an actor, as needed for births and frozen copies."""
 
     def look(self, policy: str) -> Snapshot:
-        """Return the live weights of a policy as it plays now."""
+        """Return the weights that a policy currently plays with."""
 
     def published(self, policy: str) -> Snapshot:
         """Return the newest published weights of a policy, with its training state."""
 
     def draw(self, policy: str, generation: int) -> Floats:
-        """Return untrained weights, as specified: [size]."""
+        """Return new initial weights: [size]."""
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """Return weights with noise, in standard deviations of each layer: [size]."""
+        """Return weights with noise, in standard deviations of each tensor's weights: [size]."""
 
     def cross(
         self, policy: str, weights: Floats, second: Floats, share: float, generation: int
     ) -> Floats:
-        """Return weights with each layer the second parent's with this probability: [size]."""
+        """Return weights; each layer is from the second parent with probability `share`: [size]."""
 
     def fits(self, policy: str, other: str) -> bool:
-        """Return whether a policy could begin with the other's weights, perhaps converted."""
+        """Return whether a policy can start with the other's weights, converted if necessary."""
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Return the other's weights in this policy's network: [size]; None if unchanged."""
+        """Convert the other's weights to this policy's network: [size]; None if they fit."""
 
     def clear(self, policy: str) -> None:
-        """Clear the experience of the previous policy in this place."""
+        """Clear the experience of the slot's previous policy."""
 
     def wake(self, policy: str) -> None:
-        """Wake its learner."""
+        """Wake the policy's learner."""
 
 
 def newborn_data(
     birth: Birth, table: Table, population: Population, acting: ActingPolicies, generation: int
 ) -> Newborn:
-    """Work out a newborn's data; each parent is read once, so that all is of one version."""
+    """Return a newborn's data; each parent is read once, so that all data is of one version."""
     name = birth.policy
     if birth.parent is None:
         return Newborn(acting.draw(name, generation))
@@ -74,29 +74,29 @@ def newborn_data(
 def _read(
     ref: PolicyRef, birth: Birth, table: Table, population: Population, acting: ActingPolicies
 ) -> Snapshot:
-    """Return a parent's snapshot: as it plays now, or the newest published one."""
+    """Return a parent's snapshot: its current weights, or the newest published ones."""
     if ref.is_frozen:
         return table.snapshot(population[ref].place)
     return acting.published(ref.policy) if birth.inherits_training else acting.look(ref.policy)
 
 
 class LearnerBirths:
-    """The births to be carried out by the learners of one process; see `births`.
+    """The births that the learners of one process carry out; see `births`.
 
-    Without a table no policy is ever born, and all exist from the start.
+    Without a table no policy is ever born: all exist from the start.
     """
 
     def __init__(self, table: Table | None, policies: Sequence[str]) -> None:
         self._table = table
         self._places = {p: table.policies.index(p) for p in policies} if table is not None else {}
         self.generations = dict.fromkeys(policies, 0)
-        """Births that the learner of each policy has carried out."""
+        """The number of births that the learner of each policy has carried out."""
         if table is not None:
             for policy, place in self._places.items():
                 self.generations[policy] = table.births.confirmed(place)
 
     def plays(self, policy: str) -> bool:
-        """Return whether a policy is in its place in the population."""
+        """Return whether a policy is in its slot in the population."""
         return self._table is None or self._table.occupants.is_there(self._places[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
@@ -106,7 +106,7 @@ class LearnerBirths:
         return self._table.hyperparameters.of(self._places[policy])
 
     def pending(self) -> str | None:
-        """Return a policy that must start again, if any."""
+        """Return a policy with a birth to carry out, if any."""
         if self._table is not None:
             for policy, place in self._places.items():
                 if self._table.births.ordered(place) != self.generations[policy]:

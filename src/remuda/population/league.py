@@ -1,4 +1,4 @@
-"""Deal matches in one actor, and count and rate the results of all actors."""
+"""Dealers: they deal an actor's matches; the lead's dealer also counts and rates all results."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from remuda.population.table import Table
 from remuda.population.table_parts import MATCHES, NO_POLICY, POLICY, PROPOSED, RECORDS, VERSION
 from remuda.types import Array, Bools, Floats, Integers, State
 
-MOST_SEATINGS = 256  # seatings to cache; with many policies few recur
+MOST_SEATINGS = 256  # limit of cached seatings; with many policies few recur
 
 
 class Dealer(ABC):
-    """Deals the seats of one actor's copies of an environment, from a population's table.
+    """The base class of dealers, which seat members of a population in an actor's environments.
 
     Matches are numbered across actors: the n-th of actor i is `n * actors + i`.
     """
 
-    population: Population  # the members that this actor may deal, as far as it knows
+    population: Population  # the members that this actor knows and may deal
     ledger: Ledger
 
     def __init__(
@@ -51,9 +51,9 @@ class Dealer(ABC):
         self.table, self.matchmaker = table, matchmaker
         self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
         self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
-        """[seats]: the number of each seat's team; without teams all are one."""
+        """[seats]: the number of each seat's team; 0 for all without teams."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
-        """[num_envs, seats]: the place of the member on each seat."""
+        """[num_envs, seats]: the slot of the member on each seat."""
         self.learns: Bools = np.ones(self.seated.shape, np.bool_)
         """[num_envs, seats]: whether a live policy on that seat learns from the match."""
         self._matches: Integers = np.zeros(num_envs, np.int64)
@@ -82,9 +82,9 @@ class Dealer(ABC):
         self._note_proposed(matches[-1].id + 1)
 
     def _places_of(self, seats: Seating) -> list[int]:
-        """Return the place of the member on each seat, after checking the seating."""
+        """Return the slot of the member on each seat, after checking the seating."""
         population = self.population
-        # Few policies meet again and again; the view is cleared when members change.
+        # With few policies the same seatings recur. The view is cleared when members change.
         known: dict[Seating, list[int]] = population.view("seatings", dict)
         found = known.get(seats)
         if found is None:
@@ -103,10 +103,10 @@ class Dealer(ABC):
         truncated: Bools,
         metrics: Floats | None = None,
     ) -> None:
-        """Note the results of the copies that are over.
+        """Record the results of the environment copies whose episodes have ended.
 
-        over, truncated: [num_envs]; returns, oldest, newest: [num_envs, seats], returns NaN: that
-        seat took no part; metrics: [metrics, num_envs] of the episodes.
+        over, truncated: [num_envs]; returns: [num_envs, seats], NaN for a seat that took no part;
+        oldest, newest: [num_envs, seats], versions that acted; metrics: [metrics, num_envs].
         """
         copies = np.flatnonzero(over)
         identity = self.table.occupants.identity[self.seated[copies]]
@@ -126,7 +126,7 @@ class Dealer(ABC):
 
     @abstractmethod
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Update the population; between two turns."""
+        """Update the population between two turns."""
 
     @abstractmethod
     def has_news(self) -> bool:
@@ -134,7 +134,7 @@ class Dealer(ABC):
 
     @abstractmethod
     def settled(self) -> bool:
-        """Return whether nothing of the other actors is awaited, after all turns are played."""
+        """Return whether this actor may end after its last turn, without waiting for others."""
 
     @abstractmethod
     def _note_proposed(self, count: int) -> None: ...
@@ -168,13 +168,13 @@ class Dealer(ABC):
 
 
 class League(Dealer):
-    """Deals the seats of an actor's copies, and counts the results.
+    """The lead's dealer, which also counts and rates the results.
 
     All lasting state is in the table, so that the successor of a crashed actor continues with it.
     Only the current matches and the matchmaker's position in a cycle are lost.
 
-    If other actors deal from the table too (`FollowingLeague`), this one is the lead: it alone
-    changes the members, and it counts, rates and passes on the others' results like its own.
+    If other actors deal from the table too (`FollowingLeague`), only this actor, the lead, changes
+    the members. It counts, rates and passes on the others' results like its own.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class League(Dealer):
         if not table.word(RECORDS):
             self.lifecycle.log_first()
         matchmaker.begin_at(table.word(PROPOSED))
-        none = np.zeros(num_envs, np.bool_)  # so that everything is compiled before play begins
+        none = np.zeros(num_envs, np.bool_)  # compile everything before play starts
         empty = np.zeros((len(self._episode_metrics), num_envs), np.float32)
         self._count(self.seated, np.zeros(self.seated.shape), none, empty)
 
@@ -217,7 +217,7 @@ class League(Dealer):
     def _count(
         self, seated: Integers, returns: Numbers, over: Bools, metrics: Floats | None
     ) -> None:
-        """Add up and rate the matches among [M] that are over."""
+        """Add up and rate the finished matches; `over` is [M]."""
         numbers = self.population.numbers
         ledger = self.ledger
         count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
@@ -230,7 +230,7 @@ class League(Dealer):
         self._count(seated, returns, np.ones(len(seated), np.bool_), metrics)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Take results of other actors, and carry out the director's commands; between turns."""
+        """Between two turns: take the followers' results, and carry out the director's commands."""
         followers = self.followers
         if followers:
             followers.look()
@@ -245,7 +245,7 @@ class League(Dealer):
         for command in self._director.step(population, self.ledger, versions):
             try:
                 lifecycle.carry_out(command, acting, self.matchmaker)
-            except RemudaError as error:  # only a user's director commands such a thing
+            except RemudaError as error:  # only a user's own director can cause this
                 raise CommandError(f"population.director: {error}") from None
         if population.learning != live:
             self.level_ratings()
@@ -257,7 +257,7 @@ class League(Dealer):
         return self.followers.have_results or self.followers.is_waited_for
 
     def settled(self) -> bool:
-        """Return whether all results of the other actors are counted, and no more will come."""
+        """Return whether the followers have finished and all their results are counted."""
         self.followers.take(self._count_of_others)
         return self.followers.have_finished
 
@@ -280,12 +280,13 @@ class League(Dealer):
         return self.table.word(PROPOSED)
 
     def level_ratings(self) -> None:
-        """Shift all ratings so that the mean of live policies is 25 again.
+        """Shift all ratings so that the mean rating of live policies is 25.
 
-        A child begins with its parent's rating and the lowest-rated policy goes, so each birth
-        raises the mean although no policy has learned. Probabilities are shares of exp(rating / c)
-        with the ratings of a side added up (see `rate_all`): a shift changes none if all sides have
-        equally many seats. Otherwise the level carries the value of a seat, and nothing is shifted.
+        A child starts with its parent's rating and the lowest-rated policy leaves. So each birth
+        raises the mean although no policy has learned. Win probabilities are shares of
+        exp(rating / c), where a side's rating is the sum over its seats (see `rate_all`). If all
+        sides have the same number of seats, a shift changes no probability. Otherwise it would, and
+        nothing is shifted.
         """
         mean = self.lifecycle.mean_rating()
         if self._even and math.isfinite(mean):

@@ -1,7 +1,7 @@
-"""The ledger: the results of all matches, append-only, and their sums.
+"""The ledger: an append-only record of all matches, and the sums of their results.
 
-On disk it is a file of records of one size after a line of JSON that describes them: a million
-games of two seats take 60 MB. In memory it is their sums.
+On disk it is a line of JSON that describes the records, followed by records of fixed size: a
+million games of two seats take 60 MB. In memory there are only the sums.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from remuda.population.records import (
 )
 from remuda.types import Array, Bools, Integers
 
-UNKNOWN = 1 << 32  # the place of a name that is not in the file
+UNKNOWN = 1 << 32  # the index of a name that is not in the file
 LONGEST_HEADER = 1 << 24
 MOST_SEATS = 1 << 16
 
@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 
 def parse_header(line: bytes) -> Header:
-    """Parse the first line of a ledger; a `ValueError` if it is none."""
+    """Parse the first line of a ledger; raises a `ValueError` for any other line."""
     try:
         found = checked(json.loads(line), {"policies": list, "seats": int})
     except RecursionError:
@@ -59,7 +59,7 @@ def parse_header(line: bytes) -> Header:
 
 
 def read_header(path: Path) -> Header | None:
-    """Return the header of a file; None if it is missing or no ledger."""
+    """Return the header of a ledger; None if the file is missing or is not a ledger."""
     if not path.exists():
         return None
     with open_stream(path) as file:
@@ -71,7 +71,7 @@ def read_header(path: Path) -> Header | None:
 
 
 def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequence[str]) -> Array:
-    """Return records whose places among `names` are replaced by those among `in_file`."""
+    """Return records with the index of each name in `names` replaced by its index in `in_file`."""
     if tuple(names) == tuple(in_file):
         return records
     places = {name: place for place, name in enumerate(in_file)}
@@ -82,32 +82,33 @@ def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequ
 
 
 MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
-"""Kinds of records: a finished match, and a director's commands about the first seat. In a birth
-`oldest` and `newest` are the parent's policy and version (-1: none), and `returns` is its number in
-its place, from 1 on; of two with the same number the first never happened, since its actor died.
-One record for each initial number of the newborn follows: its `version` is the index of a name in
-the first line of the ledger, or `FITNESS` and so on, and its `digest` is the number (`bits_of`). A
-lost record is replaced by an empty one, so that records keep their numbers."""
-FITNESS = -1  # in place of the index of a name: the fitness of the previous policy in this place
-PARENT_FITNESS = -2  # the same for its parent
-SECOND_PARENT = -3  # the same for the number of the policy that is its second parent
-OPTIMIZER_STEPS = -4  # the same for the steps behind inherited optimizer moments
+"""Kinds of records. `MATCH` is a finished match. `FREEZE`, `RETIRE` and `BIRTH` are a director's
+commands about the policy on the first seat. In a birth `oldest` and `newest` are the parent's
+policy and version (-1: no parent), and `returns` is the slot's count of births, from 1. Of two
+births with the same count, the first never happened: its actor died. A `BORN_WITH` record follows
+for each initial number of the newborn: `version` is the index of a name in the first line of the
+ledger, or `FITNESS` and so on, and `digest` is the number (`bits_of`). `LOST` replaces a lost
+record, so that all records keep their numbers."""
+FITNESS = -1  # instead of the index of a name: the fitness of the slot's previous policy
+PARENT_FITNESS = -2  # ... the fitness of the parent
+SECOND_PARENT = -3  # ... the index of the second parent's policy
+OPTIMIZER_STEPS = -4  # ... the optimizer steps behind inherited moments
 MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
-"""Sums between two members: meetings, wins of the first, and the returns of both."""
+"""Sums between two members: meetings, wins of the first, returns of the first, of the second."""
 
 
 def record_type(seats: int) -> np.dtype:
     return np.dtype(
         [
-            ("number", "<i8"),  # of the match; of a command: the matches that were over
+            ("number", "<i8"),  # of the match; of a command: the count of finished matches
             ("kind", "i1"),
             ("truncated", "?"),
-            ("policy", "<i2", (seats,)),  # by seat: which of the policies
+            ("policy", "<i2", (seats,)),  # by seat: index of the policy
             ("version", "<i8", (seats,)),  # of a frozen copy; -1: live
-            ("oldest", "<i8", (seats,)),  # version that acted
+            ("oldest", "<i8", (seats,)),  # oldest and newest version that acted
             ("newest", "<i8", (seats,)),
             ("returns", "<f4", (seats,)),  # NaN: that seat took no part
-            ("digest", "<u8"),  # of a frozen copy's weights
+            ("digest", "<u8"),  # checksum of a frozen copy's weights
         ]
     )
 
@@ -115,13 +116,12 @@ def record_type(seats: int) -> np.dtype:
 class Ledger:
     """Sums of results between a live policy and any member of a population.
 
-    Every pair of two policies' seats in a match counts as one meeting, if both took part (their
-    returns are not NaN). The greater return wins, and a draw is half a win for both. Nothing is
-    summed between two frozen copies, since there are too many pairs of them; the ledger on disk
-    holds all.
+    Every pair of seats in a match counts as one meeting of their policies, if both took part (their
+    returns are not NaN). The higher return wins, and a draw is half a win for both. Results between
+    two frozen copies are not summed, since there are too many pairs; the ledger on disk has them.
 
-    Win rates may forget: a live policy's results count half after so many of its further matches,
-    against any opponents. A pair that has not met for long is as unknown as one that never met.
+    Win rates may forget: `memory` is the number of a live policy's further matches after which a
+    result counts half. A pair that has not met for long is as unknown as one that never met.
     Meetings, scores and payoffs count all matches equally.
     """
 
@@ -140,7 +140,7 @@ class Ledger:
         """The share of a result's weight that remains after one more match."""
 
     def forget(self, place: int) -> None:
-        """Clear the sums of a place for another member."""
+        """Clear the sums of a slot for another member."""
         forget(self.pairs, place)
         forget(self.recent, place)
 
@@ -148,7 +148,7 @@ class Ledger:
         return int(self._between(MET, one, other))
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
-        """Return the remembered share of meetings that `one` won; a draw counts half."""
+        """Return the win rate of `one` in remembered meetings; a draw counts half."""
         met = self._between(MET, one, other, self.recent)
         if met + prior == 0.0:
             return 0.5
@@ -161,7 +161,7 @@ class Ledger:
         return self.win_rates_at(place, np.array(places, np.int64), prior)
 
     def scores(self, one: PolicyRef, others: Sequence[Member]) -> tuple[Numbers, Numbers]:
-        """Return meetings of a live policy with others, and its wins: two of [len(others)]."""
+        """Return a live policy's meetings with others, and its wins: two arrays [len(others)]."""
         place = self.population[one].place
         places = np.array([member.place for member in others], np.int64)
         met: Numbers = self.pairs[MET, place, places]
@@ -169,7 +169,7 @@ class Ledger:
         return met, won
 
     def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
-        """Return win rates by places in the population: [len(others)]."""
+        """Return the win rates of the member in a slot against those in others: [len(others)]."""
         if place >= self.recent.shape[1]:
             met, lost = self.recent[MET, others, place], self.recent[WON, others, place]
             won = met - lost
@@ -186,7 +186,7 @@ class Ledger:
     def _between(
         self, what: int, one: PolicyRef, other: PolicyRef, sums: Numbers | None = None
     ) -> float:
-        """Return a sum between two members, from `sums` or else from `pairs`."""
+        """Return a sum between two members, from `sums`, by default `pairs`."""
         sums = self.pairs if sums is None else sums
         if one not in self.population or other not in self.population:
             return 0.0
@@ -211,7 +211,7 @@ def forget(pairs: Numbers, place: int) -> None:
     pairs[:, :, place] = 0.0
 
 
-FORGOTTEN = 1e-12  # meetings below this count as none; arithmetic on denormal numbers is slow
+FORGOTTEN = 1e-12  # smaller counts become 0, since arithmetic on denormal numbers is slow
 
 
 @njit(cache=True)
@@ -224,7 +224,7 @@ def count(
     recent: Numbers,
     kept: float,
 ) -> None:
-    """Add up results between all pairs of seats, and of each seat in `numbers` [places, fields]."""
+    """Add results of all pairs of seats to `pairs` and `recent`, of seats to `numbers`."""
     for m in range(len(over)):
         if not over[m]:
             continue
@@ -236,7 +236,7 @@ def count(
                     same = places[m, j] == one and not math.isnan(returns[m, j])
                     first = first and not same
                 if not first:
-                    continue  # a match is one, on however many of its seats a policy sits
+                    continue  # forget once per match, even if a policy has several seats
                 for what in (MET, WON):
                     for other in range(recent.shape[2]):
                         left = recent[what, one, other] * kept
@@ -299,7 +299,7 @@ class LedgerFile:
             file.write(translated(records, numbers, self._names, self._file_names).tobytes())
 
     def rewind(self, records: int) -> None:
-        """Keep only the first so many records; a file that is no ledger of this run is emptied."""
+        """Keep only the first `records` records; empty a file that is not this run's ledger."""
         if not self._path.exists():
             return
         end = len(self._header) + records * self._size
@@ -324,10 +324,10 @@ class LedgerFile:
 
 
 def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) -> bytes:
-    said = {"ledger": 1, "policies": list(policies), "seats": seats}
+    header = {"ledger": 1, "policies": list(policies), "seats": seats}
     if numbers:
-        said["numbers"] = list(numbers)
-    return json.dumps(said).encode() + b"\n"
+        header["numbers"] = list(numbers)
+    return json.dumps(header).encode() + b"\n"
 
 
 def bits_of(value: float) -> np.uint64:
@@ -339,7 +339,7 @@ def value_of(bits: np.uint64) -> float:
 
 
 def copy_later(path: Path, records: int, to: Path) -> None:
-    """Copy later records into another ledger; a file that is no ledger is copied whole."""
+    """Copy all but the first `records` records to a new ledger; copy a non-ledger file whole."""
     with open_stream(path) as file:
         header = file.readline(LONGEST_HEADER)
         try:
@@ -355,7 +355,7 @@ def copy_later(path: Path, records: int, to: Path) -> None:
 
 
 def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
-    """Return the names of the policies, and all whole records of a ledger on disk."""
+    """Return the policies' names and all complete records of a ledger on disk."""
     try:
         data = read_file(path, ANY_SIZE)
         line, _, rest = data.partition(b"\n")

@@ -35,9 +35,9 @@ from remuda.types import Array, Integers
 
 
 class Lifecycle:
-    """Adds members to a population and removes them, in its table and the league's view.
+    """Births, frozen copies and retirements in a population, its table and the lead's view of it.
 
-    The table holds everything that a dead actor ordered or left half done.
+    If the actor dies, the table has everything that it ordered or left half done.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Lifecycle:
         self._seated, self._roster, self._once = seated, roster, once
         self._followers = table.followers
         self._leaving = table.occupants.leaving
-        self.postponed: list[str] = []  # policies to freeze once there is a place for their copy
+        self.postponed: list[str] = []  # policies to freeze once a slot is free for their copy
         spare = [table.places.stand_in_of(policy) for policy in table.policies]
         self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
         self._left: set[PolicyRef] = set()  # members that left since the directors' last step
-        self._standing_in: list[int] = []  # the places of copies that stand in from now on
+        self._standing_in: list[int] = []  # the slots of copies that stand in from now on
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
-        """Carry out a command; `settle` freezes copies."""
+        """Carry out a command, except that `settle` freezes copies later."""
         if isinstance(command, Freeze):
             self.postponed.append(command.policy)
         elif isinstance(command, Birth):
@@ -71,7 +71,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty places of members that sit nowhere, and freeze waiting policies."""
+        """Empty the slots of retired members without a match, and freeze the postponed policies."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -81,7 +81,7 @@ class Lifecycle:
         return [*standing_in, *(place for place in frozen.values() if place is not None)]
 
     def note_places(self) -> None:
-        """Tell the director which places are expected, left or empty."""
+        """Update the population's lists of expected, leaving and empty slots for the directors."""
         self._left.clear()
         table, population = self._table, self._population
         names = table.policies
@@ -93,7 +93,7 @@ class Lifecycle:
         population.empty = self._empty()
 
     def admit(self, versions: Mapping[str, int]) -> None:
-        """Admit newborn policies whose learners have begun and whose weights are here."""
+        """Admit newborn policies that are published and whose weights have arrived."""
         for place in self._table.births.expected:
             policy, since = self._table.policies[place], self._table.births.since(place)
             if since is not None and versions[policy] >= since:
@@ -101,7 +101,7 @@ class Lifecycle:
                 self._followers.begin_change()
                 newborn = self._table.admit(place)
                 if newborn.ref in self._population:
-                    continue  # an actor before this one let it in, and died over it
+                    continue  # an earlier actor died while admitting it
                 newborn.seats, newborn.numbers = self._roster.seats.get(policy), numbers
                 self._population.add(newborn, place)
 
@@ -111,7 +111,7 @@ class Lifecycle:
         return float(self._table.numbers[places, RATING].mean()) if len(places) else math.nan
 
     def _empty(self) -> tuple[str, ...]:
-        """Return places of live policies with no current, leaving or expected policy."""
+        """Return the slots of live policies without a current, leaving or expected policy."""
         taken = {member.place for member in self._population.learning}
         taken |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
         return tuple(name for i, name in enumerate(self._table.policies) if i not in taken)
@@ -119,9 +119,9 @@ class Lifecycle:
     def _order(self, birth: Birth, acting: ActingPolicies) -> None:
         name, population, table = birth.policy, self._population, self._table
         if name in population.empty and name not in self._empty():
-            return  # another director was faster
+            return  # another director filled it first
         if self._left & {birth.parent, birth.second}:
-            return  # another director let its parent go; it may be ordered from another one
+            return  # another director retired a parent; a later birth may have another one
         self._check(birth, acting)
         place = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
@@ -136,17 +136,17 @@ class Lifecycle:
         mean = self.mean_rating()
         if birth.parent is not None:
             newborn.rate(population[birth.parent].rating, FRESH[UNCERTAINTY])
-        elif math.isfinite(mean):  # nothing is known of it: like the others
+        elif math.isfinite(mean):  # without a parent: the mean rating of the others
             newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
         digest = table.prepare(place, newborn, begins)
-        # Recorded before it is ordered: if this actor dies in between, a successor records and
+        # Recorded before it is ordered: if this actor dies in between, its successor records and
         # orders the same generation again. In reverse order the ledger would lack a birth.
-        noted = self._record(BIRTH, newborn.ref, digest, begins.parent)
-        noted["returns"][:, 0] = generation
+        record = self._record(BIRTH, newborn.ref, digest, begins.parent)
+        record["returns"][:, 0] = generation
         steps = begins.training.numbers[STEPS] if begins.training is not None else 0.0
-        table.records.add(np.concatenate((noted, self._numbers(newborn, birth, steps))))
+        table.records.add(np.concatenate((record, self._numbers(newborn, birth, steps))))
         table.births.count(place)
         acting.wake(name)
 
@@ -196,7 +196,7 @@ class Lifecycle:
         self._let_go(ref)
 
     def _let_go(self, ref: PolicyRef) -> None:
-        """Retire a member from all matches proposed from now on."""
+        """Retire a member: it is in no match proposed from now on."""
         member = self._population.retire(ref)
         self._followers.begin_change()
         self._followers.leave(member.place)
@@ -206,17 +206,17 @@ class Lifecycle:
         self._table.occupants.leave(member.place)
 
     def _vacate(self, ref: PolicyRef, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
-        """Retire a live policy, with a copy in its seats if needed."""
+        """Retire a live policy; if needed, a copy takes its seats."""
         population = self._population
         if ref not in population:
-            return  # among others a scripted member: no policy can be born where it is
+            return  # also for scripted members: no policy can be born in their slots
         place = self._table.places.stand_in_of(ref.policy)
         if not self._can_do_without(ref, matchmaker):
             if place is None or not can_stand_in(population.members, ref, matchmaker):
                 return
             taken = {member.place for member in population.members} | set(self._leaving)
             if place in taken:
-                return  # that of the birth before is playing its last matches
+                return  # the copy of the previous birth is playing its last matches
             snapshot = acting.look(ref.policy)
             if PolicyRef(ref.policy, snapshot.version) not in population:
                 self._freeze_into(place, ref.policy, snapshot)
@@ -224,9 +224,9 @@ class Lifecycle:
         self._let_go(ref)
 
     def _relieve(self) -> None:
-        """Retire copies whose policies play again.
+        """Retire stand-in copies whose policies play again.
 
-        They are found in the table, since the actor that admitted the newborn may have died.
+        The table is searched for them, since the actor that admitted the newborn may have died.
         """
         there = self._table.occupants.there[self._stand_ins]
         for place in self._stand_ins[there].tolist():
@@ -235,7 +235,7 @@ class Lifecycle:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-        """Return whether matches can be made without it, also by learning policies alone."""
+        """Return whether matches can be made without a member, also with only learning policies."""
         least = len(self._roster.left) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 
@@ -249,7 +249,7 @@ class Lifecycle:
         return True
 
     def _freeze(self, policy: str, snapshot: Snapshot) -> int | None:
-        """Freeze a copy and return its place; None if no place is free now."""
+        """Freeze a copy and return its slot; None if no slot is free now."""
         if PolicyRef(policy, snapshot.version) in self._population:
             return None
         taken = {member.place for member in self._population.members} | set(self._leaving)
@@ -268,13 +268,13 @@ class Lifecycle:
         self._log(FREEZE, member.ref, digest)
 
     def log_first(self) -> None:
-        """Record the initial hyperparameters of the first policies, if others may be born."""
+        """Record the hyperparameters of the initial policies, if policies may be born."""
         if len(self._stand_ins):
             first = [self._numbers(member) for member in self._population.learning]
             self._table.records.add(np.concatenate(first))
 
     def _numbers(self, newborn: Member, birth: Birth | None = None, steps: float = 0.0) -> Array:
-        """Return the records of a newborn's numbers; `steps`: behind optimizer moments."""
+        """Return records of a newborn's numbers; `steps`: optimizer steps behind its moments."""
         names = self._table.hyperparameters.names
         numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
         if birth is not None and birth.fitness is not None:

@@ -29,33 +29,33 @@ from remuda.population.ledger import (
 class Born:
     """A policy that was born in a run."""
 
-    policy: str  # the place of its birth, which gives it its name
-    generation: int  # how many policies were in this place before it
-    matches: int  # finished matches at its birth
+    policy: str  # its slot, which gives it its name
+    generation: int  # the number of earlier policies in this slot
+    matches: int  # the number of finished matches at its birth
     parent: str | None
-    """The policy that it is a copy of; None: random weights, or an initial policy."""
-    parent_generation: int  # the parent's generation in its place
+    """The policy that it was copied from; None: random weights, or an initial policy."""
+    parent_generation: int
     parent_version: int  # the version of its initial weights
     hyperparameters: dict[str, float] = field(default_factory=dict)
     fitness: float | None = None
-    """Fitness of the previous policy in its place; None: it was not evaluated."""
+    """Fitness of the slot's previous policy; None: it was not evaluated."""
     parent_fitness: float | None = None
-    second: str | None = None  # a second parent, whose hyperparameters or layers it has in part
-    second_generation: int = 0  # the second parent's generation in its place
-    optimizer_steps: int = 0  # steps behind the optimizer moments that it inherited; 0: none
+    second: str | None = None  # a second parent, the source of some hyperparameters or layers
+    second_generation: int = 0
+    optimizer_steps: int = 0  # optimizer steps behind its inherited moments; 0: no moments
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"
 
 
 def read_lineage(ledger: Path) -> list[Born]:
-    """Return all births of a run in order, after its initial policies if policies evolve."""
+    """Return the initial policies (if policies evolve) and then all births, in order."""
     names, records = read_records(ledger)
     with open_stream(ledger) as file:
         numbers = parse_header(file.readline(LONGEST_HEADER)).numbers
     generations = dict.fromkeys(range(len(names)), 0)
     found: dict[tuple[int, int], Born] = {}
-    frozen: dict[tuple[int, int], int] = {}  # by policy and version, which generation it is of
+    frozen: dict[tuple[int, int], int] = {}  # generation of a frozen copy, by policy and version
     for record in records[np.isin(records["kind"], (BIRTH, BORN_WITH, FREEZE))]:
         policy = int(record["policy"][0])
         if record["kind"] == FREEZE:
@@ -65,7 +65,7 @@ def read_lineage(ledger: Path) -> list[Born]:
             generation = int(record["returns"][0])
             generations[policy] = generation
             parent, version = int(record["oldest"][0]), int(record["newest"][0])
-            found.pop((policy, generation), None)  # its actor died before it was ordered
+            found.pop((policy, generation), None)  # the actor died between record and order
             found[policy, generation] = Born(
                 names[policy],
                 generation,
@@ -76,7 +76,7 @@ def read_lineage(ledger: Path) -> list[Born]:
             )
             continue
         at = policy, generations[policy]
-        if at not in found:  # it was there from the beginning
+        if at not in found:  # an initial policy
             found[at] = Born(names[policy], 0, int(record["number"]), None, 0, -1)
         name, value = int(record["version"][0]), value_of(record["digest"])
         if name == SECOND_PARENT:
@@ -106,7 +106,7 @@ def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) ->
 
 
 def ancestors(lineage: list[Born], policy: str) -> Iterator[Born]:
-    """Iterate over the policy now in a place, its parent, that one's parent, and so on."""
+    """Iterate over the current policy of a slot, its parent, its grandparent and so on."""
     by_name = {(born.policy, born.generation): born for born in lineage}
     generation = max((born.generation for born in lineage if born.policy == policy), default=0)
     at = by_name.get((policy, generation))

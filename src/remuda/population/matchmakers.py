@@ -1,4 +1,4 @@
-"""Matchmakers that ignore strength: seats and turns alone."""
+"""Matchmakers that ignore strength: fixed, random, round robin, self-play and teams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.types import State
 
 
 class Fixed(Matchmaker):
-    """The same seating in every match: every agent has its own policy."""
+    """A matchmaker with the same seating in every match: every agent has its own policy."""
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         seated = Counter(ref.policy for ref in self._seating)
@@ -50,7 +50,10 @@ class Fixed(Matchmaker):
 
 
 class Random(Matchmaker):
-    """All seatings of different policies are equally likely; frozen copies take their share."""
+    """A matchmaker that draws uniformly from all seatings of different policies.
+
+    Frozen copies take their configured share of seats.
+    """
 
     seats_differ = True
 
@@ -61,15 +64,15 @@ class Random(Matchmaker):
 
 
 MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
-HELD = 500_000  # counts that are cached; with more they are computed again when needed
+HELD = 500_000  # limit of cached counts; beyond it they are recomputed when needed
 
 
 class Rounds:
-    """The allowed seatings of a cycle, each with a number.
+    """An enumeration of the allowed seatings of a cycle.
 
-    Every combination of policies is seated in order, in every rotation of the seats. Ways to
-    continue are counted from the last place back, so that a seating is found by its number alone,
-    however many are forbidden.
+    Every combination of policies is seated in order, in every rotation of the seats. The ways to
+    complete a seating are counted from the last position back. So a seating is found from its
+    number without a search through forbidden ones.
     """
 
     def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
@@ -92,7 +95,7 @@ class Rounds:
         turned = bisect_right(self._starts, number) - 1
         number -= self._starts[turned]
         chosen: list[int] = []
-        spare = 0  # policies that were passed over so far
+        spare = 0  # policies skipped so far
         for ways in self._counts(turned):
             first = ways[spare]
             spare = bisect_right(ways, first + number, lo=spare) - 1
@@ -101,10 +104,10 @@ class Rounds:
         return [*chosen[turned:], *chosen[:turned]]
 
     def dealt(self) -> set[int]:
-        """Return the policies that are in any seating."""
+        """Return the indices of the policies that are in any seating."""
         found: set[int] = set()
         for turned in range(self._num_seats):
-            reached = {0}  # how many can be passed over before this place
+            reached = {0}  # possible numbers of policies skipped before this position
             for place, ways in enumerate(self._counts(turned)):
                 taken = {
                     spare
@@ -116,10 +119,11 @@ class Rounds:
         return found
 
     def _counts(self, turned: int) -> list[list[int]]:
-        """Return the negative number of ways to continue, by place and skipped policies.
+        """Return the negative number of ways to complete a seating, by position.
 
-        For each place [len(seats) - num_seats + 2], ascending and 0 at last: ways to seat policies
-        from this place on, if the one there is not before `place + i`. Negative, for the search.
+        For each position: [len(seats) - num_seats + 2], ascending to 0. Entry i counts the ways to
+        seat policies from this position on, if its policy has index `place + i` or more. Counts are
+        negative so that `bisect` can search them.
         """
         key = 0 if self._free else turned
         found = self.kept_ways.get(key)
@@ -146,10 +150,11 @@ class Rounds:
 
 
 class Order:
-    """A pseudorandom permutation of 0 to `count` - 1 that takes no memory.
+    """A pseudorandom permutation of 0 to `count` - 1 in constant memory.
 
-    A Feistel network permutes the next power of four; numbers beyond the count are permuted again
-    until they are within it (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+    A Feistel network permutes the numbers below the next power of four. Results of `count` or more
+    are permuted again until they are below it (Black and Rogaway 2002, "Ciphers with arbitrary
+    finite domains").
     """
 
     def __init__(self, count: int, key: int, done: int) -> None:
@@ -186,12 +191,12 @@ class Order:
 
 
 class RoundRobin(Matchmaker):
-    """Every combination of live policies, in turn on every seat.
+    """A round robin of live policies: every combination, in every rotation of the seats.
 
-    A cycle has each combination once in each rotation of its seats, in random order, so that after
-    any number of matches two seatings differ by at most one game. Forbidden seatings are skipped. A
-    birth or a retirement begins a new cycle; frozen and dropped copies do not. On seats for frozen
-    copies, all equally likely, the live policy gives up its turn.
+    A cycle has each combination once in each rotation, in random order. So the number of games of
+    two seatings never differs by more than one. Forbidden seatings are skipped. A birth or a
+    retirement starts a new cycle; freezing or dropping a copy does not. A seat drawn for frozen
+    copies goes to one of them, all equally likely, and the live policy loses its turn there.
     """
 
     seats_differ = True
@@ -211,7 +216,7 @@ class RoundRobin(Matchmaker):
             return seating
         able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
         drawn = draw_different(population, ("stand in", *past), able, past, rng)
-        # Where too few copies may take these seats, the live policy takes its turn after all.
+        # If too few copies may take these seats, the live policy keeps its turn.
         first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
         instead = {past[i]: ref for ref, i in first.items()}
         return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
@@ -263,11 +268,11 @@ class RoundRobin(Matchmaker):
 
 
 class SelfPlay(Matchmaker):
-    """A policy learns against itself and its frozen copies.
+    """Self-play: a policy learns against itself and its frozen copies.
 
-    The learner takes each seat in turn. Every other seat goes to its live weights with probability
-    `newest`, and else to one of its frozen copies or to a policy of another run, all equally
-    likely. Learners take turns.
+    Learners take turns, and each takes every seat in turn. Every other seat goes to the learner's
+    live weights with probability `newest`. Otherwise it goes to one of the learner's frozen copies
+    or to a policy of another run, all equally likely.
     """
 
     exchangeable = True
@@ -294,7 +299,7 @@ class SelfPlay(Matchmaker):
         ledger: Ledger,  # noqa: ARG002
         rng: Generator,
     ) -> Seating:
-        """Seat the learner and itself or its copies; a seat it may not take goes to another."""
+        """Seat the learner against itself or its copies; others take the seats that it may not."""
         ref = learner.ref
         own = population.past_of(ref.policy)
 
@@ -313,10 +318,10 @@ class SelfPlay(Matchmaker):
 
 
 class Teams(Matchmaker):
-    """Populations against each other: every seat belongs to a team, and each team has policies.
+    """A matchmaker for teams: every seat belongs to a team, and each team has its own policies.
 
     Within a team all seatings of different policies are equally likely; frozen copies take their
-    share. Teams are never mixed.
+    share. A policy never plays for another team.
     """
 
     exchangeable = True

@@ -1,8 +1,8 @@
-"""The base of matchmakers, which decide the opponents in each match.
+"""The base class of matchmakers, which choose the policies of each match.
 
-In every match a policy learns: one seat, uniformly drawn, is a live policy's, and frozen copies
-take a configured share of the others, however many there are. Live policies may also play without
-learning (`Matchmaker.learning_seats`).
+In every match at least one policy learns: one seat, drawn uniformly, goes to a live policy. Frozen
+copies take a configured share of the other seats, regardless of the number of copies. Live policies
+may also play without learning (`Matchmaker.learning_seats`).
 """
 
 from __future__ import annotations
@@ -26,47 +26,49 @@ from remuda.types import State
 
 By = list[tuple[Member, ...]]
 Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
-"""Learning members, frozen copies, and groups of seats for which both are the same."""
+"""By seat: the learning members and the frozen copies that may take it. Then the groups of seats
+for which both are equal."""
 PAST = 0.5
-DRAWN = 4096  # matches that are drawn to estimate shares of seats
+DRAWN = 4096  # trial matches to estimate shares of seats
 
 
 class ForLearner(Protocol):
-    """Deals a match for a learner on a given seat: a part of `mixed`."""
+    """A matchmaker that can choose opponents for a learner on a given seat; a part of `mixed`."""
 
     def seat_for(
         self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
     ) -> Seating:
-        """Return the member on each seat, with the learner on the seat `place`."""
+        """Return the member on each seat, with the learner on seat `place`."""
 
 
 class Matchmaker(ABC):
-    """Proposes matches for so many seats.
+    """The base class of matchmakers, which propose matches for `num_seats` seats.
 
-    Its only state is that of `state`, and it draws from the generator passed to it. It never seats
-    a policy twice in a match unless there are fewer policies than seats, or in self-play.
+    `state` returns all of its state, and it draws only from the generator passed to it. It never
+    seats a policy twice in a match unless there are fewer policies than seats, or in self-play.
     """
 
     exchangeable: ClassVar[bool] = False
-    """True if new policies with the same seats are dealt equally."""
+    """True if policies with the same allowed seats get equal shares."""
     seats_differ: ClassVar[bool] = False
-    """True if no policy sits twice in a match, if there are enough policies and all may take any
-    seat. Then there is room for one seat of each, and a match that needs more is refused."""
+    """True if no policy sits twice in a match when there are enough policies and all may take any
+    seat. Then memory is allocated for one seat of each policy, and a match that needs more is
+    refused."""
 
     def __init__(self, num_seats: int) -> None:
         self.num_seats = num_seats
         self.dealt_seats: Sequence[int] = range(num_seats)
         self.name = type(self).__name__
-        """Its name in messages; the configured name once it is configured."""
-        self.past_share = PAST  # the share of the other seats for frozen copies, 0 to 1
+        """Its name in messages: the class name, or the name in the configuration."""
+        self.past_share = PAST  # share of the other seats that frozen copies take, 0 to 1
         self.team_of_seat: tuple[str, ...] = ("",) * num_seats
-        """The team of each seat whose policies alone may take it; empty: all may."""
-        self.proposed = 0  # matches that were proposed: the number of the next
+        """The team of each seat: only its policies may take the seat; empty: any policy may."""
+        self.proposed = 0  # matches proposed so far, which is the number of the next match
 
     def propose(
         self, population: Population, ledger: Ledger, count: int, rng: Generator
     ) -> list[Match]:
-        """Return so many matches, with consecutive numbers."""
+        """Return `count` matches with consecutive numbers."""
         self.refuse_empty_seats(population)
         matches = []
         for _ in range(count):
@@ -83,22 +85,22 @@ class Matchmaker(ABC):
         def find() -> int | None:
             return next((s for s in self.dealt_seats if not population.for_seat(s)), None)
 
-        nobody = population.view(("nobody", self.num_seats), find)
-        if nobody is not None:
-            raise ConfigError(f"no policy of the population may take seat {nobody}")
+        empty = population.view(("nobody", self.num_seats), find)
+        if empty is not None:
+            raise ConfigError(f"no policy of the population may take seat {empty}")
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         """Return the mean number of seats per match on which each live policy learns.
 
-        A copy of this matchmaker deals trial matches, unless all policies are dealt equally. Frozen
-        copies take seats from all live policies equally, so shares without any are in proportion.
+        A copy of this matchmaker deals trial matches, unless all policies get equal shares. Frozen
+        copies take seats from all live policies equally, so shares without copies are proportional.
         """
         learning = population.learning
         kinds = {self.dealt_like(member) for member in learning}
         if self.exchangeable and len(kinds) == 1 and not population.frozen:
             return {member.ref.policy: self.num_seats / len(learning) for member in learning}
         dealer = copy.deepcopy(self)
-        cycle = len(learning) * self.num_seats  # in which a matchmaker may go round
+        cycle = len(learning) * self.num_seats  # the period of a matchmaker that takes turns
         drawn = -(-DRAWN // cycle) * cycle
         matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
         seated = Counter(
@@ -118,27 +120,28 @@ class Matchmaker(ABC):
         return _without_noise(found, drawn, sizes)
 
     def dealt_like(self, member: Member) -> Hashable:
-        """Return a key that is equal for policies dealt equally, if exchangeable."""
+        """Return a key, equal for policies with equal shares; for exchangeable matchmakers."""
         return member.seats
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return the live policies that no match will ever seat, as far as is known."""
+        """Return the live policies that are known to be in no match."""
         del population
         return ()
 
     def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the learning members that it may deal this seat."""
+        """Return the learning members that may be dealt a seat."""
         return population.live_for_seat(seat)
 
     def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the frozen copies that it may deal this seat."""
+        """Return the frozen copies that may be dealt a seat."""
         return population.past_for_seat(seat)
 
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:
-        """Draw which seats frozen copies take in the next match.
+        """Draw the seats of frozen copies in the next match.
 
-        At least one seat is a live policy's, if one may take any. Seats with the same possible
-        members get no more of either kind than there are, while there are enough of both together.
+        At least one seat goes to a live policy, if a live policy may take any. In a group of seats
+        with the same possible members, neither kind gets more seats than it has members, as long as
+        both kinds together have enough.
         """
         seats = range(self.num_seats)
         if not population.frozen:
@@ -169,9 +172,9 @@ class Matchmaker(ABC):
         """Return the member on each seat of the next match."""
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
-        """Return the seats that learn from the match that `seat` just dealt; None: all.
+        """Return the seats that learn from the match that `seat` just dealt; None: all seats.
 
-        A live policy on another seat plays, but nothing of the match enters its experience. Frozen
+        A live policy on any other seat plays, but the match does not enter its experience. Frozen
         copies never learn.
         """
         return None
@@ -186,7 +189,7 @@ class Matchmaker(ABC):
         return population.view(("able", self.name, self.team_of_seat), find)
 
     def _with_one_live(self, seats: Seating, population: Population, rng: Generator) -> Seating:
-        """Return a seating with at least one live policy, if one may take a seat."""
+        """Replace a member by a live policy, if one may take a seat."""
         able = [seat for seat in range(len(seats)) if self.live_for(population, seat)]
         if not able:
             return seats
@@ -196,7 +199,7 @@ class Matchmaker(ABC):
         return (*seats[:seat], live, *seats[seat + 1 :])
 
     def begin_at(self, number: int) -> None:
-        """Set the number of the next match; an earlier matchmaker proposed those before."""
+        """Set the number of the next match; an earlier matchmaker proposed the previous ones."""
         self.proposed = number
 
     def state(self) -> State:
@@ -209,7 +212,7 @@ class Matchmaker(ABC):
 
 
 def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generator) -> Seating:
-    """Draw from all members that may take the seats; `past_seats` places frozen copies."""
+    """Draw from all members that may take the seats; `past_seats` draws the seats of copies."""
     past = matchmaker.past_seats(population, rng)
     live, frozen, _ = matchmaker.able(population)
     return draw_apart(
@@ -220,7 +223,7 @@ def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generato
 def _without_noise(
     shares: Mapping[str, float], drawn: int, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Give the same share to policies whose counts differ by chance alone."""
+    """Give the same share to policies whose counts differ only by chance."""
     found: dict[str, float] = {}
     together: list[str] = []
     for name in [*sorted(shares, key=shares.__getitem__), ""]:
@@ -236,7 +239,7 @@ def _without_noise(
 def can_do_without(
     members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
 ) -> bool:
-    """Return whether matches can be made without a policy, also by learning policies alone."""
+    """Return whether matches can be made without a policy, also with only learning policies."""
     others = [member for member in members if member.ref != ref]
     learners = [member for member in others if member.learns]
     enough = len(learners) >= least

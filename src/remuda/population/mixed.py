@@ -1,4 +1,4 @@
-"""A combination of matchmakers, each with a share of a policy's matches."""
+"""A mixture of matchmakers, each with a share of a policy's matches."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SUMS_TO = 1e-6
 
 
 class Mixed(Matchmaker):
-    """Each match is for one learner, dealt by one matchmaker drawn by the learner's shares.
+    """A mixture of matchmakers: for each match a learner takes its turn, and a matchmaker is drawn.
 
     Guarantees:
 
     1. Learners take turns, and each takes its allowed seats in turn. If favoured learners have a
-       share of all matches, they take turns in it and the others in the rest; all take turns in all
-       matches while one of the groups is absent.
-    2. In a learner's matches, each matchmaker has its share, by chance.
-    3. A matchmaker without a share for a learner deals it nothing.
-    4. With `own_matches`, only this learner learns from the match.
+       share of all matches, they take turns in that share, and the others in the rest. While one
+       of these groups has no members, all learners take turns in all matches.
+    2. In a learner's matches, each matchmaker is drawn with the probability of its share.
+    3. A matchmaker without a share for a learner deals none of its matches.
+    4. With `own_matches`, only the learner of a match learns from it.
     """
 
     exchangeable = True
@@ -72,7 +72,7 @@ class Mixed(Matchmaker):
         return part.seat_for(learner, place, population, ledger, rng)
 
     def _whose_turn(self, learning: Sequence[Member]) -> tuple[Sequence[Member], int]:
-        """Return the learners that take turns in this match, and its number among theirs."""
+        """Return the learners that share this match's turn, and the match's number among theirs."""
         share, number = self._favoured_share, self.proposed
         if share is None:
             return learning, number
@@ -102,7 +102,7 @@ class Mixed(Matchmaker):
         return member.seats, self._sums_of(member), favoured
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return the shares of seats with one copy of each policy, if copies are kept."""
+        """Return the shares of seats, assuming one copy of each policy if copies are kept."""
         if self._keeps_copies:
             learning = population.learning
             population = Population([Member(m.ref, m.seats) for m in population.members])
@@ -114,7 +114,7 @@ class Mixed(Matchmaker):
 def check_shares(
     shares: Mapping[str, float], key: str, known: Mapping[str, ForLearner]
 ) -> Mapping[str, float]:
-    """Check shares of matchmakers, and return them."""
+    """Check the shares of matchmakers, and return them."""
     for name in shares:
         if name not in known:
             raise ConfigError(

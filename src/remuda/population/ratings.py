@@ -1,8 +1,9 @@
-"""Skill ratings with uncertainty from results (the Plackett-Luce model), and sums for evolution.
+"""Skill ratings with uncertainty (the Plackett-Luce model), and sums of results for evolution.
 
 The update is algorithm 4 of Weng and Lin 2011, "A Bayesian approximation method for online
-ranking", as in openskill 6; a test compares the two. Compiled it costs a microsecond or two per
-match, so the actor rates every match in the turn in which it ends, and ratings are reproducible.
+ranking", as in openskill 6; a test compares the two. The compiled code takes one or two
+microseconds per match. So the actor rates every match in the turn in which it ends, and ratings are
+reproducible.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from remuda.population.records import (
 )
 from remuda.types import Bools, Floats, Integers
 
-BETA = 25.0 / 6.0  # standard deviation of performance around skill
-KAPPA = 1e-4  # the least share of a variance that remains after a match
+BETA = 25.0 / 6.0  # standard deviation of the performance in one match around the skill
+KAPPA = 1e-4  # minimum share of a variance that remains after a match
 TAU = 25.0 / 600.0
-"""Added in squares to the uncertainty before each match, since skills change. Half of openskill's
-default, since a policy hardly changes over a thousand matches."""
+"""Standard deviation added (in squares) to the uncertainty before each match, since skills change.
+Half of openskill's default, since a policy hardly changes over a thousand matches."""
 
 
 def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> Integers:
-    """Return the number of each seat's side: [seats]. A seat without a team is a side by itself."""
+    """Return each seat's side: [seats]; -1 for `taken`. A seat without a team is its own side."""
     numbers: dict[object, int] = {}
     return np.array(
         [
@@ -45,7 +46,7 @@ def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> I
 
 
 def probability_of_order(better: Member, worse: Member) -> float:
-    """Return the probability, by their ratings, that the skill of one is above the other's."""
+    """Return the probability that `better` has the higher skill, by both ratings."""
     spread = math.hypot(better.uncertainty, worse.uncertainty)
     if spread == 0.0:
         return 0.5 + 0.5 * float(np.sign(better.rating - worse.rating))
@@ -56,10 +57,10 @@ def probability_of_order(better: Member, worse: Member) -> float:
 def sides_there(
     places: Integers, returns: Numbers, sides: Integers, side_of: Integers, sizes: Integers
 ) -> tuple[int, bool]:
-    """Return how many sides took part in a match, and whether one member sat on all their seats.
+    """Return how many sides took part in a match, and whether one member had all their seats.
 
-    side_of: [seats] is set to each seat's number among them, -1: it took no part; sizes: [sides] to
-    their seats that took part.
+    Outputs: `side_of` [seats], the number of each seat's side among those that took part, or -1;
+    `sizes` [sides], the number of seats that took part, by that number.
     """
     sizes[:] = 0
     first, alone = -1, True
@@ -93,14 +94,14 @@ def _rate_sides(
     omega: Numbers,
     delta: Numbers,
 ) -> None:
-    """Compute the changes of each side: `omega` and `delta` of algorithm 4.
+    """Compute the update of each side: `omega` and `delta` of algorithm 4.
 
-    All are [sides]: mean return, sums of ratings and of variances; `q`, `sum_q` and `ties` are
-    scratch space.
+    All arguments are [sides]. `mean` is the mean return, `mu` and `variance` are sums of ratings
+    and of variances; `q`, `sum_q` and `ties` are scratch space.
     """
     count = mean.size
     c = np.sqrt((variance + BETA**2).sum())
-    q[:] = np.exp((mu - mu.max()) / c)  # only their ratios count
+    q[:] = np.exp((mu - mu.max()) / c)  # only ratios matter; this avoids overflow
     for i in range(count):
         sum_q[i], ties[i] = 0.0, 0
         for j in range(count):
@@ -129,7 +130,7 @@ def _write_means(
     new_sigma: Numbers,
     numbers: Numbers,
 ) -> None:
-    """Give each policy of match `m` the mean update over its seats that took part."""
+    """Write the new rating of each policy in match `m`: the mean over its seats that took part."""
     seats = new_mu.size
     for i in range(seats):
         if side_of[i] < 0:
@@ -148,7 +149,7 @@ def _write_means(
 def rate_all(
     places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
-    """Rate matches, one after another.
+    """Update the ratings with the results of matches, one after another.
 
     Sides are ranked by the mean return of their seats; equal means are a draw. A seat whose return
     is NaN took no part: its rating stays, and its side is rated without it. A policy on several
@@ -156,14 +157,14 @@ def rate_all(
     changes nothing.
 
     sides: [seats] the number of each seat's side, from 0 on.
-    numbers: [places, fields] of the members, whose ratings are changed.
+    numbers: [slots, fields] of the members; their ratings are updated in place.
     """
     seats = sides.size
     count = sides.max() + 1
     mean, mu, variance, q = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
     sum_q, omega, delta = np.zeros(count), np.zeros(count), np.zeros(count)
     sizes, ties = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    side_of = np.zeros(seats, np.int64)  # among the sides that took part; -1: the seat did not
+    side_of = np.zeros(seats, np.int64)  # among the sides that took part; -1: seat took no part
     new_mu, new_sigma = np.zeros(seats), np.zeros(seats)
     for m in range(len(over)):
         if not over[m]:
@@ -179,7 +180,7 @@ def rate_all(
             mean[side_of[i]] += returns[m, i]
             mu[side_of[i]] += member[RATING]
             variance[side_of[i]] += member[UNCERTAINTY] ** 2 + TAU**2
-        mean[:count] /= sizes[:count]  # last, so that equal sums are a draw
+        mean[:count] /= sizes[:count]  # divided at the end, so that equal sums are a draw
         _rate_sides(
             mean[:count], mu[:count], variance[:count], q[:count], sum_q, ties, omega, delta
         )
@@ -195,7 +196,7 @@ def rate_all(
 
 
 def sides_by_agent(teams: Sequence[str]) -> Integers:
-    """Return the number of each agent's team: [num_agents]; without teams all are one."""
+    """Return the number of each agent's team: [num_agents]; 0 for all without teams."""
     return sides_of(teams, len(teams)) if any(teams) else np.zeros(len(teams), np.int64)
 
 
@@ -203,7 +204,7 @@ def sides_by_agent(teams: Sequence[str]) -> Integers:
 def count_teams(
     places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
-    """Add up, for each seat that took part, the mean return of its team's seats that did."""
+    """Add up the mean return of its team for each seat, over seats that took part."""
     seats = places.shape[1]
     for m in range(len(over)):
         if not over[m]:
@@ -225,7 +226,7 @@ def count_teams(
 def count_metrics(
     places: Integers, returns: Numbers, metrics: Floats, over: Bools, numbers: Numbers, first: int
 ) -> None:
-    """Add up, for each seat that took part, the metrics of the episode, and their squares."""
+    """Add up the episode's metrics and their squares for each seat that took part."""
     for m in range(len(over)):
         if not over[m]:
             continue

@@ -1,4 +1,4 @@
-"""The vocabulary of a population: policies and their copies, matches, results."""
+"""The data types of a population: policies and their frozen copies, matches, results."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
 View = TypeVar("View")
-MOST_VIEWS = 1000  # views that a population caches; with more the cache is cleared
-SCRIPTED = 1 << 32  # in place of a version, for scripted members: more than any frozen copy has
+MOST_VIEWS = 1000  # limit of cached views; a full cache is cleared
+SCRIPTED = 1 << 32  # the version of scripted members: above that of any frozen copy
 
 
 class PolicyRef(NamedTuple):
-    """A policy as it plays: live weights, a frozen copy, or a scripted policy."""
+    """A reference to a member: live weights, a frozen copy, or a scripted policy."""
 
     policy: str
     version: int = -1  # the version of a frozen copy; -1: live weights; `SCRIPTED`: no weights
 
     @property
     def is_frozen(self) -> bool:
-        """Return whether it never changes: a frozen copy, or a scripted policy."""
+        """Return whether the member never changes: a frozen copy, or a scripted policy."""
         return self.version >= 0
 
     @property
@@ -48,19 +48,16 @@ class Match:
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
-"""Columns of a member's numbers. Meetings and wins are with all other members ever; a draw is half
-a win. `REWARD` and `SQUARES` are sums of returns and of their squares; `TEAM` and `TEAM_SQUARES`
-the same of its team's mean return. The same two sums of each episode metric that evolution uses
-follow."""
+"""Columns of a member's numbers. Meetings and wins count all other members, also former ones; a
+draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squares, `TEAM` and
+`TEAM_SQUARES` those of its team's mean return. After these, there are the same two sums for each
+episode metric that evolution uses."""
 FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""Numbers of a new member: openskill's scale begins at 25, with the widest uncertainty."""
+"""Numbers of a new member: ratings start at 25, as in openskill, with the largest uncertainty."""
 
 
 class Member:
-    """A policy or a frozen copy, with its statistics.
-
-    Its numbers are a row of the population's array.
-    """
+    """A policy or a frozen copy, with its statistics: a row of the population's `numbers`."""
 
     def __init__(
         self,
@@ -71,41 +68,41 @@ class Member:
         hyperparameters: dict[str, float] | None = None,
         is_imported: bool = False,
     ) -> None:
-        self.is_imported = is_imported  # true if it is a frozen policy of another run
+        self.is_imported = is_imported  # true for a frozen policy of another run
         self.ref, self.seats, self.parent, self.born = ref, seats, parent, born
         self.hyperparameters = hyperparameters or {}
         self.numbers: Numbers = np.array(FRESH)
-        self.place = -1  # its row, once it is in a population
+        self.place = -1  # its slot, which is its row, once it is in a population
 
     @property
     def games(self) -> int:
-        """Seats on which it took part in finished matches."""
+        """The number of seats on which it took part in finished matches."""
         return int(self.numbers[GAMES])
 
     @property
     def total_reward(self) -> float:
-        """Sum of its undiscounted returns."""
+        """The sum of its undiscounted returns."""
         return float(self.numbers[REWARD])
 
     @property
     def rating(self) -> float:
-        """Mean of its skill, on openskill's scale."""
+        """The mean of its skill, on openskill's scale."""
         return float(self.numbers[RATING])
 
     @property
     def uncertainty(self) -> float:
-        """Standard deviation of its skill."""
+        """The standard deviation of its skill."""
         return float(self.numbers[UNCERTAINTY])
 
     @property
     def win_rate(self) -> float | None:
-        """The share of its meetings that it won, a draw counting half; None without meetings."""
+        """Its win rate, where a draw counts half; None without meetings."""
         met = float(self.numbers[MEETINGS])
         return float(self.numbers[WINS]) / met if met else None
 
     @property
     def learns(self) -> bool:
-        """Return whether its weights still change."""
+        """Return whether the member is live, so that its weights change."""
         return not self.ref.is_frozen
 
     def may_sit(self, seat: int) -> bool:
@@ -116,31 +113,31 @@ class Member:
 
 
 class Population:
-    """The members, in the order of their places.
+    """The members of a population, in the order of their slots.
 
     Guarantees:
 
     1. A frozen copy is a separate member, with a reference that no other member ever has.
     2. A retired member is in no match proposed later.
-    3. A member keeps its place, and its row of `numbers`, while it is in the population.
+    3. A member keeps its slot, and its row of `numbers`, while it is in the population.
     """
 
     def __init__(self, members: Iterable[Member] = (), numbers: Numbers | None = None) -> None:
         self._members: dict[PolicyRef, Member] = {}
         self._grows = numbers is None
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
-        """[places, fields], by `Member.place`."""
+        """[slots, fields], by `Member.place`."""
         self.matches = 0
-        self.dealt: frozenset[int] | None = None  # the seats that are dealt; None: all
-        self.empty: tuple[str, ...] = ()  # places where a policy may be born
-        self.expected: tuple[str, ...] = ()  # places with an ordered policy that does not play yet
+        self.dealt: frozenset[int] | None = None  # the seats to deal; None: all
+        self.empty: tuple[str, ...] = ()  # slots in which a policy may be born
+        self.expected: tuple[str, ...] = ()  # slots whose newborn is ordered but does not play yet
         self.leaving: tuple[str, ...] = ()
-        """Places of retired policies that still play their last matches."""
+        """The slots of retired policies that still play their last matches."""
         self._places: dict[int, Member] = {}
         self._past: dict[str, list[Member]] = {}
         self._views: dict[object, Any] = {}
         self._arrays: dict[int, tuple[tuple[Member, ...], Integers]] = {}
-        """Places of members, by the identity of a tuple that is kept with them."""
+        """Slots by the `id` of a tuple of members, which is stored so that its id stays valid."""
         for member in members:
             self.add(member)
 
@@ -161,39 +158,39 @@ class Population:
 
     @property
     def learning(self) -> tuple[Member, ...]:
-        """Members whose weights still change."""
+        """The live members, whose weights change."""
         return self.view("learning", lambda: tuple(m for m in self.members if m.ref.version < 0))
 
     @property
     def frozen(self) -> tuple[Member, ...]:
-        """Members that do not change: frozen copies, policies of other runs, scripted ones."""
+        """The members that do not change: frozen copies, policies of other runs, scripted ones."""
         return self.view("frozen", lambda: tuple(m for m in self.members if m.ref.version >= 0))
 
     @property
     def imported(self) -> tuple[Member, ...]:
-        """Frozen members that were never policies here: of other runs, or scripted."""
+        """The frozen members that this run did not train: from other runs, or scripted."""
         return self.view(
             "imported", lambda: tuple(m for m in self.frozen if m.is_imported or m.ref.is_scripted)
         )
 
     def past_of(self, policy: str) -> Sequence[Member]:
-        """Return the frozen copies of a policy, the oldest first."""
+        """Return a policy's frozen copies, the oldest first."""
         return self._past.get(policy, ())
 
     @property
     def free(self) -> tuple[Member, ...]:
-        """Learning members that may take every seat that is dealt."""
+        """The learning members that may take every dealt seat."""
         return self.view(
             "free", lambda: tuple(m for m in self.learning if m.seats in (None, self.dealt))
         )
 
     @property
     def places(self) -> Integers:
-        """[N]: the places of all members, in order."""
+        """[N]: the slots of all members, in order."""
         return self.places_of(self.members)
 
     def places_of(self, members: tuple[Member, ...]) -> Integers:
-        """Return the places of members that another view returned: [len(members)]."""
+        """Return the slots of members, a tuple returned by another view: [len(members)]."""
         found = self._arrays.get(id(members))
         if found is None or found[0] is not members:
             places = np.array([member.place for member in members], np.int64)
@@ -213,7 +210,7 @@ class Population:
         return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:
-        """Add a member in a free place; None: the first."""
+        """Add a member in a free slot; None: the first free one."""
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
         if place is None:
@@ -232,7 +229,7 @@ class Population:
         self._arrays.clear()
 
     def freeze(self, policy: str, version: int, born: int = 0, place: int | None = None) -> Member:
-        """Add a frozen copy of a live policy, with its rating."""
+        """Add a frozen copy of a live policy, with the policy's rating."""
         live = self._members[PolicyRef(policy)]
         ref = PolicyRef(policy, version)
         copy = Member(ref, live.seats, live.ref, born, dict(live.hyperparameters))
@@ -241,7 +238,7 @@ class Population:
         return copy
 
     def retire(self, ref: PolicyRef) -> Member:
-        """Remove a member, which keeps a copy of its numbers."""
+        """Remove a member; the returned member has its own copy of its numbers."""
         member = self._members.pop(ref)
         del self._places[member.place]
         if ref.is_frozen:
@@ -252,9 +249,9 @@ class Population:
         return member
 
     def kind_of_seat(self, seat: int) -> tuple[frozenset[int], ...]:
-        """Return the sets of `Member.seats` that contain a seat.
+        """Return the distinct `Member.seats` that contain a seat.
 
-        The same members may take two seats with equal sets.
+        Two seats with equal results may be taken by the same members.
         """
         kinds = self.view("kinds", lambda: list(dict.fromkeys(m.seats for m in self.members)))
         return self.view(("kind", seat), lambda: tuple(k for k in kinds if k and seat in k))
@@ -270,9 +267,9 @@ class Population:
         return self.view((name, kind), find)
 
     def view(self, key: object, find: Callable[[], View]) -> View:
-        """Return the cached result of `find` until members change, by the caller's key."""
+        """Return the result of `find`, cached by key until members change."""
         if key not in self._views:
-            found = find()  # which may ask for views itself
+            found = find()  # this may call `view` too
             if len(self._views) >= MOST_VIEWS:
                 self._views.clear()
                 self._arrays.clear()

@@ -1,4 +1,4 @@
-"""Matches beside reserved seats: `env.scripted` of a run whose other seats are dealt."""
+"""Matches with reserved seats: `env.scripted` in a run that deals the other seats."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from remuda.types import State
 
 
 class ReservedSeats(Matchmaker):
-    """Lets a matchmaker deal the remaining seats, as if there were no others.
+    """A matchmaker that fills the reserved seats and lets another matchmaker deal the rest.
 
     Guarantees:
 
-    1. The member of a reserved seat sits there in every match, and nowhere else.
-    2. The matchmaker sees the remaining seats numbered from 0 on, and members that may take all of
-       these may take every seat.
-    3. Members of reserved seats count neither as frozen copies nor in any share.
+    1. The member of a reserved seat has that seat in every match, and no other.
+    2. The other matchmaker sees only the remaining seats, numbered from 0. To it, members that may
+       take all of these may take every seat.
+    3. Members on reserved seats count neither as frozen copies nor in any share.
     """
 
     def __init__(self, dealer: Matchmaker, agents: Sequence[str], taken: Sequence[int]) -> None:
@@ -74,7 +74,7 @@ class ReservedSeats(Matchmaker):
         return others
 
     def _renumbered(self, member: Member) -> Member:
-        """Return a member with the remaining seats; its numbers are the same memory."""
+        """Return the member with renumbered seats; it shares the memory of its numbers."""
         found = copy.copy(member)
         if member.seats is not None:
             seats = frozenset(self._number[seat] for seat in member.seats if seat in self._number)

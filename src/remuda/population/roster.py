@@ -1,7 +1,4 @@
-"""The roster: the policies of a run, their seats, teams and empty places.
-
-It is resolved once from the configuration and the environment's agents.
-"""
+"""The roster of a run, from its configuration and agents: policies, seats, teams, empty slots."""
 
 from __future__ import annotations
 
@@ -14,26 +11,26 @@ from remuda.population.imported import Origin
 from remuda.types import AgentSpec
 
 LONGEST = 64
-# places for frozen copies beyond those that play, since a dropped one may still be in a match
+# extra slots for frozen copies, since a dropped copy may still be in a match
 SPARE = 2
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Possible participants in the matches of a run."""
+    """The possible participants in the matches of a run."""
 
     agents: tuple[str, ...]  # the name of each seat's agent
     first: tuple[str, ...] = ()
-    unborn: tuple[str, ...] = ()  # policies that may be born later: places that are empty at first
-    # allowed seats of each policy, scripted ones too, that may not take all
+    unborn: tuple[str, ...] = ()  # policies that may be born later: initially empty slots
+    # allowed seats of each policy (also scripted) that may not take all seats
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    teams: tuple[str, ...] = ()  # by seat; an empty name, or none at all: a side by itself
-    scripted: tuple[str, ...] = ()  # with the members on reserved seats, named after their agents
-    taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves, which are never dealt
+    teams: tuple[str, ...] = ()  # by seat; empty names or an empty tuple: each seat is a side
+    scripted: tuple[str, ...] = ()  # including members on reserved seats, named after their agents
+    taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves: never dealt
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
-        """Resolve the roster; if seats are not dealt, each agent has a policy with its name."""
+        """Return the roster of a run; if seats are not dealt, policies are named after agents."""
         names = tuple(agent.name for agent in agents)
         if names and set(names) <= set(config.env.scripted):
             raise ConfigError(
@@ -58,7 +55,7 @@ class Roster:
 
     @property
     def left(self) -> list[int]:
-        """The seats that are dealt: all but the reserved ones."""
+        """The seats to deal: all except the reserved ones."""
         return [seat for seat in range(len(self.agents)) if seat not in self.taken]
 
     @property
@@ -73,11 +70,11 @@ class Roster:
         return sorted(self.seats.get(policy, range(len(self.agents))))
 
     def among(self, policies: Iterable[str]) -> Roster:
-        """Return the same seats for these policies alone, none of them born later."""
+        """Return the roster with only these policies, all of them present from the start."""
         return replace(self, first=tuple(policies), unborn=())
 
     def with_imported(self, origins: Sequence[Origin]) -> Roster:
-        """Add members of other runs, which may take the seats of the policy that each is like."""
+        """Add members of other runs; each may take the seats of the policy `like` it."""
         alike = {o.name: self.seats[o.like] for o in origins if o.like in self.seats}
         return replace(self, seats={**self.seats, **alike})
 
@@ -92,14 +89,14 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
 
 
 def unborn(config: Config) -> tuple[str, ...]:
-    """Return the names of the places that are empty at first; independent of the environment."""
+    """Return the names of the initially empty slots, which do not depend on the environment."""
     return tuple(f"born_{i}" for i in range(config.population.births.places))
 
 
 def copies_of(population: PopulationConfig) -> int:
-    """Return the number of places for frozen copies of each policy."""
+    """Return the number of slots for frozen copies of each policy."""
     frozen = population.snapshots.keep + SPARE if population.keeps_copies else 0
-    return frozen + population.has_stand_ins  # and one for the seats of a policy being replaced
+    return frozen + population.has_stand_ins  # one more for the stand-in of a replaced policy
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
@@ -138,7 +135,7 @@ def check_name(name: str, key: str) -> None:
 def _seats(
     config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
 ) -> dict[str, frozenset[int]]:
-    """Return the allowed seats of each policy, scripted ones too, that may not take all."""
+    """Return the allowed seats of each policy (also scripted) that may not take all seats."""
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
     known = (*names, *population.scripted)
     taken = config.seats_taken
@@ -187,10 +184,7 @@ def _seats(
 
 
 def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """Return the team of each seat; an empty name: a side by itself.
-
-    A reserved seat needs no team.
-    """
+    """Return the team of each seat; empty: the seat is a side. Reserved seats need no team."""
     population, taken = config.population, config.seats_taken
     own = tuple(agent.team for agent in agents)
     if not population.teams:

@@ -1,8 +1,8 @@
-"""Draw members for the seats of one match, none of them twice where that is possible.
+"""Draw members for the seats of one match, without repetition if possible.
 
-A few draws take each seat by itself, and the first without repetition is kept, which is exactly
-uniform. In crowded matches, where these fail, as many seats as possible are matched and mixed.
-Draws depend only on the members and the generator, so a resumed run repeats itself.
+Up to `DRAWS` draws fill each seat independently; the first without repetition is kept, which is
+exactly uniform. In crowded matches these fail. Then a maximum matching is computed and mixed. Draws
+depend only on the members and the generator, so a resumed run is reproducible.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Seating = tuple[PolicyRef, ...]
 Who = TypeVar("Who", bound=Hashable)
 Group = tuple[Sequence[Who], list[int]]  # members, and the seats that they may take
 
-DRAWS = 8  # seatings that are drawn seat by seat before one is matched
-EXCHANGES = 20  # exchanges for each seat of a seating that was matched
+DRAWS = 8  # seatings drawn seat by seat before a matching is computed
+EXCHANGES = 20  # random exchanges per seat to mix a matching
 
 
 class Seatings(Generic[Who]):
-    """The seatings of some seats that seat no member twice, to draw from.
+    """The set of seatings that seat no member twice, to draw from.
 
     Guarantees:
 
     1. As many different members as possible are seated.
-    2. All seatings without repetition are equally likely when a draw seat by seat finds one. In
-       crowded matches one is matched and mixed by random exchanges, each as likely as its reverse.
-    3. Making one costs nothing that grows with the number of policies.
+    2. All seatings without repetition are equally likely if a draw seat by seat finds one. In
+       crowded matches a matching is mixed by random exchanges, each as likely as its reverse.
+    3. The cost of creating an instance does not grow with the number of policies.
     """
 
     def __init__(self, able: Sequence[Sequence[Who]]) -> None:
-        """Draw from the members that may take each seat."""
+        """Draw from these members: `able` has the members that may take each seat."""
         self._able = able
         self._alike = all(members is able[0] or members == able[0] for members in able)
         self._possible: bool | None = None
@@ -62,11 +62,11 @@ class Seatings(Generic[Who]):
         return self.draw_crowded(rng)
 
     def draw_crowded(self, rng: Generator) -> tuple[Who, ...]:
-        """Match as many seats as possible and mix them; draw each of the others by itself."""
+        """Match as many seats as possible and mix them; draw the remaining seats independently."""
         able, seated = self._able, match_up(self._able, rng)
         self._sets = self._sets or [set(members) for members in able]
         matched = list(seated)
-        seat_of = {who: seat for seat, who in seated.items()}
+        seat_of = {member: seat for seat, member in seated.items()}
         numbers = rng.integers(len(matched), size=EXCHANGES * len(matched)).tolist()
         for number, drawn in zip(numbers, rng.random(len(numbers)).tolist(), strict=True):
             seat = matched[number]
@@ -74,7 +74,7 @@ class Seatings(Generic[Who]):
             other = seat_of.get(new)
             if other is None:
                 del seat_of[old]
-            elif old in self._sets[other]:  # its own seat too, where nothing changes
+            elif old in self._sets[other]:  # `other` may equal `seat`: nothing changes
                 seated[other], seat_of[old] = old, other
             else:
                 continue
@@ -93,8 +93,8 @@ def draw_apart(
 ) -> Seating:
     """Draw live policies for some seats and frozen copies for the others.
 
-    If too few of one kind may take their seats, as few seats as possible go to the other kind, so
-    that no member sits twice.
+    If there are too few of one kind, as few seats as possible go to the other kind, so that no
+    member sits twice.
     """
     kinds = [bool(frozen[s]) and (past[s] or not live[s]) for s in range(len(past))]
     seating = _draw_both(population, name, kinds, live, frozen, rng)
@@ -129,11 +129,11 @@ def few_changes(
     frozen: Sequence[Sequence[Who]],
     rng: Generator,
 ) -> list[bool]:
-    """Choose which seats frozen copies take so that few members sit twice, close to `past`.
+    """Change the choice of seats for frozen copies as little as possible, to avoid repetition.
 
-    As many seats as possible are matched with their own kind, in random order; each of the others
-    takes a free member of the other kind, or makes others move. There are never fewer live policies
-    than before. A seat without a free member stays unchanged.
+    As many seats as possible are matched with their own kind, in random order. Each remaining seat
+    gets a free member of the other kind, if necessary by moving other members. The number of live
+    policies never decreases. A seat without a free member stays unchanged.
     """
     own = [frozen[seat] if is_past else live[seat] for seat, is_past in enumerate(past)]
     other = [live[seat] if is_past else frozen[seat] for seat, is_past in enumerate(past)]
@@ -151,18 +151,18 @@ def draw_different(
     seats: Sequence[int],
     rng: Generator,
 ) -> Seating:
-    """Draw a member for each of these seats, as `Seatings` does."""
+    """Draw a member for each of these seats from cached `Seatings`."""
     found = population.view(key, lambda: Seatings([members[seat] for seat in seats]))
     return tuple(member.ref for member in found.draw(rng))
 
 
 def seat_all(group: Sequence[Member], num_seats: int, rng: Generator) -> Seating:
-    """Seat a group in any allowed order, all equally likely; empty if there is none."""
+    """Seat a group in a random allowed order; an empty tuple if no order is allowed."""
     group = [group[i % len(group)] for i in range(num_seats)]
     if all(member.seats is None for member in group):
         return tuple(group[i].ref for i in rng.permutation(num_seats).tolist())
-    places = range(num_seats)  # of the group: where it is too small, some are in it twice
-    able = [[i for i in places if group[i].may_sit(seat)] for seat in range(num_seats)]
+    numbers = range(num_seats)  # members of the group; a small group has some of them twice
+    able = [[i for i in numbers if group[i].may_sit(seat)] for seat in range(num_seats)]
     orders = np.tile(np.arange(num_seats), (DRAWS, 1))
     for order in rng.permuted(orders, axis=1, out=orders).tolist():
         if all(group[i].may_sit(seat) for seat, i in enumerate(order)):
@@ -179,34 +179,37 @@ def match_up(
     besides: Sequence[Sequence[Who]] | None = None,
     seated: Mapping[int, Who] | None = None,
 ) -> dict[int, Who]:
-    """Seat as many members as possible, none twice: the member on each matched seat, in order."""
+    """Compute a maximum matching of seats and members: the member of each matched seat, in order.
+
+    Seats that are not in `seated` try the members of `besides` first, then those of `able`.
+    """
     count, seated = len(able), seated or {}
 
     def some_of(members: Sequence[Who]) -> Sequence[Who]:
-        """As many as there are seats are enough: one of them is always free."""
+        """Return at most `count` members, which are enough: one of them is always free."""
         if rng is None or not members:
             return members[:count]
         first, length = int(rng.integers(len(members))), len(members)
         return [members[i - length] for i in range(first, first + min(count, length))]
 
-    asks = [[*some_of(members)] for members in able]
+    candidates = [[*some_of(members)] for members in able]
     others = [[*some_of(members)] for members in besides] if besides else [[]] * count
-    seat_of = {who: seat for seat, who in seated.items()}
+    seat_of = {member: seat for seat, member in seated.items()}
 
-    def find(seat: int, may_take: Iterable[Who], asked: set[Who]) -> bool:
-        for who in may_take:
-            if who not in asked:
-                asked.add(who)
-                held = seat_of.get(who)
-                if held is None or find(held, (*asks[held], *others[held]), asked):
-                    seat_of[who] = seat
+    def find(seat: int, may_take: Iterable[Who], tried: set[Who]) -> bool:
+        for member in may_take:
+            if member not in tried:
+                tried.add(member)
+                held = seat_of.get(member)
+                if held is None or find(held, (*candidates[held], *others[held]), tried):
+                    seat_of[member] = seat
                     return True
         return False
 
     empty = [seat for seat in range(count) if seat not in seated]
     for i in range(len(empty)) if rng is None else rng.permutation(len(empty)).tolist():
-        find(empty[i], (*others[empty[i]], *asks[empty[i]]), set())
-    found = {seat: who for who, seat in seat_of.items()}
+        find(empty[i], (*others[empty[i]], *candidates[empty[i]]), set())
+    found = {seat: member for member, seat in seat_of.items()}
     return {seat: found[seat] for seat in sorted(found)}
 
 
@@ -229,9 +232,9 @@ def check_seating(
     agents: Sequence[str],
     once: bool = False,
 ) -> None:
-    """Refuse a match that cannot be played, or that seats a policy where it may not sit.
+    """Refuse a match that cannot be played, or that gives a policy a seat that it may not take.
 
-    The matchmaker may be a user's, so every match is checked; it costs a microsecond.
+    The matchmaker may be a user's, so every match is checked, which takes a microsecond.
     """
     if len(seats) != len(agents):
         raise ConfigError(

@@ -130,7 +130,7 @@ def make_director(
 
 
 def check_population(config: Config, roster: Roster) -> None:
-    """Refuse an impossible population before a run begins, by proposing a match."""
+    """Refuse an impossible population before a run starts; a trial match is proposed."""
     population, births = config.population, config.population.births
     if population.matchmaker in ("fixed", "teams"):
         for key in ("scripted", "members_from", "births.places"):
@@ -172,7 +172,7 @@ def check_population(config: Config, roster: Roster) -> None:
 
 
 def _check_scripted(config: Config, roster: Roster) -> None:
-    """Refuse scripted policies that cannot be members of a population, or would never play."""
+    """Refuse scripted policies that cannot be members of the population, or would never play."""
     population = config.population
     for agent in roster.takers:
         for key, names in (("policies", roster.policies), ("scripted", population.scripted)):
@@ -269,10 +269,10 @@ def _check_dealt(config: Config, roster: Roster) -> None:
 
 
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
-    """Return the mean number of seats per match of each policy while there are no copies.
+    """Return each policy's mean number of seats per match while there are no copies.
 
-    A policy born later counts like those with the same seats. The last result is cached: it takes
-    up to seconds, and a start needs it several times.
+    A policy born later gets the mean of those with the same seats. The last result is cached: it
+    takes up to seconds, and a start needs it several times.
     """
     matchmaker = type(_dealer(population, roster))  # a custom one may be loaded again
     seats = (roster.agents, roster.teams, roster.taken)
@@ -301,7 +301,7 @@ def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, flo
 
 
 def sits_once(population: PopulationConfig, roster: Roster) -> bool:
-    """Return whether a policy has at most one seat of a match."""
+    """Return whether no policy has more than one seat in a match."""
     enough = len(roster.first) >= len(roster.left) and not population.seats
     return enough and _dealer(population, roster).seats_differ
 

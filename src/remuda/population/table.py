@@ -1,20 +1,20 @@
-"""The table of a population, in shared memory: members, their sums, the newest results.
+"""The table of a population in shared memory: members, sums of results, the newest results.
 
-It outlives the actor that deals from it, and other processes see the population through it: the
-coordinator shows and saves it, and writes the results into the ledger. Other actors may deal from
-it too: they only read it, and each has a separate part (`remuda.population.followers`).
+It outlives the actor that deals from it, and other processes read the population from it. The
+coordinator displays and saves it, and writes the results into the ledger. Other actors may deal
+from it too: they only read it, and each writes a separate part (`remuda.population.followers`).
 
-That one actor writes everything here, except that learners confirm in `orders` which births they
-have carried out (see `remuda.population.births`). If the actor dies:
+One actor writes everything else here, except that learners confirm in `orders` the births that they
+have carried out (see `remuda.population.births`). If that actor dies:
 
-- a place whose `sequence` it left odd holds no copy: its successor empties it;
-- a retired policy in its last matches is gone: its successor empties the place;
-- results that were not yet counted in `RECORDS` never happened;
+- a slot whose `sequence` it left odd has no copy: its successor empties it;
+- a retired policy in its last matches is removed: its successor empties the slot;
+- results that were not counted in `RECORDS` never happened;
 - a move of ratings (`MemberNumbers.move_ratings`) is completed by its successor;
-- a `REVISION` that it left odd is made even by its successor;
-- the successor finds out whether results of other actors that it was taking are in `RECORDS`
+- its successor makes a `REVISION` even that it left odd;
+- its successor finds out whether the batch that it was taking from another actor is in `RECORDS`
   (`remuda.population.followers`);
-- sums of the result that it was counting may be partial.
+- sums may have only a part of the result that it was counting.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ from remuda.types import Array, Floats, Integers, State
 
 Row = list[float]  # a member's numbers, by `GAMES` and so on
 MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
-"""A member, its parent, its birth, its place and its numbers."""
+"""A member, its parent, its birth, its slot and its numbers."""
 TRIES = 1000
 
 
 class Table:
-    """The members by place; its parts hold what is known of them.
+    """The table of a population: its members by slot, in several parts.
 
-    `places` assigns places, `occupants` are the members there, `numbers` and `member_numbers` their
+    `places` assigns slots, and `occupants` are their members. `numbers` and `member_numbers` are
     results and ratings, `frozen_weights` the weights of members that do not learn, `births` the
-    orders for learners, and `records` the records for the coordinator to write.
+    orders for learners, and `records` the results for the coordinator to write.
     """
 
     def __init__(
@@ -149,12 +149,12 @@ class Table:
 
     @property
     def pairs(self) -> Numbers:
-        """[4, policies, places]: sums of the ledger, of live policies with all members."""
+        """[4, policies, slots]: the ledger's sums between live policies and all members."""
         return self._shared["pairs"]
 
     @property
     def recent(self) -> Numbers:
-        """[2, policies, places]: remembered meetings and wins."""
+        """[2, policies, slots]: remembered meetings and wins."""
         return self._shared["recent"]
 
     @property
@@ -163,7 +163,7 @@ class Table:
 
     @property
     def results_lost(self) -> int:
-        """Results of other actors that were lost because this one did not take them."""
+        """Results of followers that were lost because the lead did not take them in time."""
         return sum(shard.word(LOST) for shard in self.shards)
 
     def word(self, word: int) -> int:
@@ -173,7 +173,7 @@ class Table:
         store(self._shared["words"], word, value)
 
     def prepare(self, place: int, newborn: Member, begins: Newborn) -> int:
-        """Put what a newborn begins with into an empty place; returns a digest of its weights."""
+        """Write a newborn's initial data into an empty slot; returns a digest of its weights."""
         digest = self.births.put_weights(place, begins.weights)
         self.births.put_training(place, begins.training)
         self.occupants.put(place, newborn, there=False)
@@ -191,14 +191,14 @@ class Table:
     def population(
         self, seats: Mapping[str, frozenset[int]] | None = None, own: bool = False
     ) -> Population:
-        """Return all members that have not retired, but for copies that are being frozen."""
+        """Return all members that have not retired, except copies that are being frozen."""
         numbers = self.numbers if own else self.member_numbers.whole()
         found = Population(numbers=numbers)
         for place in np.flatnonzero(self.occupants.there).tolist():
-            who = self.occupants.read(place)
-            if who is None:
-                continue  # it is just being frozen
-            member = self.member(place, *who, seats)
+            identity = self.occupants.read(place)
+            if identity is None:
+                continue  # the copy is being frozen
+            member = self.member(place, *identity, seats)
             member.numbers = numbers[place].copy()
             found.add(member, place)
         return found
@@ -211,7 +211,7 @@ class Table:
         born: int,
         seats: Mapping[str, frozenset[int]] | None = None,
     ) -> Member:
-        """Return the member in a place, as `Occupants.read` gives it, without results."""
+        """Return a slot's member, from the result of `Occupants.read`, without its numbers."""
         own = (seats or {}).get(ref.policy)
         is_imported, held = place in self.places.imported, self.hyperparameters.of(place)
         return Member(ref, own, parent, born, held, is_imported=is_imported)
@@ -227,7 +227,7 @@ class Table:
         there = occupants.there[places]
         fence_acquire()
         there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
-        there &= occupants.sequence[places] == before  # else it was just being frozen
+        there &= occupants.sequence[places] == before  # false if a copy was being frozen
         found, names = [], self.names
         rows = (each[there].tolist() for each in (places, identity, numbers))
         for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
@@ -236,7 +236,7 @@ class Table:
         return found
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:
-        """Keep a deep copy of these weights in the member's place; returns their digest."""
+        """Write a deep copy of these weights into the member's slot; returns their digest."""
         place = member.place
         writing = self.occupants.begin_writing(place)
         digest = self.frozen_weights.write(place, snapshot)
@@ -246,14 +246,14 @@ class Table:
         return digest
 
     def snapshot(self, place: int) -> Snapshot:
-        """Return the weights of the frozen copy, or the imported member, in a place."""
+        """Return the weights of the frozen copy or imported member in a slot."""
         return self.frozen_weights.read(place, self.occupants.version(place))
 
     def repair(self) -> None:
-        """Repair what a dead actor left half done; for its successor.
+        """Repair what a dead actor left half done; called by its successor.
 
-        Half-written copies are removed, removals and moves of ratings completed. A policy in its
-        last matches stays marked, and the successor empties its place once it sits nowhere.
+        Half-written copies are removed; removals and moves of ratings are completed. A policy in
+        its last matches stays marked, and the successor empties its slot once it has no seat.
         """
         for place in self.occupants.half_written:
             self.occupants.remove(place)
@@ -265,7 +265,7 @@ class Table:
         self.followers.repair()
 
     def state(self) -> State:
-        """Return everything as plain data, while the actor may continue."""
+        """Return everything as plain data; the actor may continue at the same time."""
         saved: State = {
             "policies": list(self.policies),
             "hyperparameter_names": list(self.hyperparameters.names),
@@ -275,7 +275,7 @@ class Table:
             "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS)],
             "copies": {},
         }
-        while True:  # a birth that is ordered meanwhile comes along whole, or not at all
+        while True:  # repeat until no birth was ordered in between, so that orders are complete
             orders = self.births.all.copy()
             fence_acquire()
             saved["numbers"] = self.member_numbers.whole()
@@ -298,7 +298,7 @@ class Table:
         return saved | {"identity": identity}
 
     def restore(self, state: State) -> None:
-        """Restore everything; before any process begins."""
+        """Restore everything, before any process starts."""
         if state["policies"] != list(self.policies):
             raise CheckpointError(
                 f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, and there are "
@@ -309,7 +309,7 @@ class Table:
         self.hyperparameters.restore(state)
         where = where_is(state, "words")
         matches, proposed, records = (whole_number(word, where) for word in state["words"])
-        own = -(-proposed // self.num_actors)  # they may have been more, or fewer
+        own = -(-proposed // self.num_actors)  # the number of actors may have changed
         for word, value in ((MATCHES, matches), (PROPOSED, own), (RECORDS, records), (MOVES, 0)):
             self.set_word(word, value)
         for shard in self.shards:
@@ -340,12 +340,12 @@ class Table:
         return found
 
     def _proposed(self) -> int:
-        """Return more than the number of any proposed match; see `Dealer`."""
+        """Return an upper bound of the numbers of proposed matches; see `Dealer`."""
         others = (shard.word(OWN_PROPOSED) for shard in self.shards)
         return max(self.word(PROPOSED), *others, 0) * self.num_actors
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
-        """Copy the weights in a place; returns False if it was being written all the time."""
+        """Copy the weights in a slot; returns False if the slot was being written all the time."""
         for _ in range(TRIES):
             before = load(self.occupants.sequence, place)
             self.frozen_weights.copy_into(place, weights)

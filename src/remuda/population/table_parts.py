@@ -18,26 +18,27 @@ from remuda.population.records import FRESH, RATING, SCRIPTED, Member, Numbers, 
 from remuda.types import Array, Bools, Floats, Integers, State
 
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
-"""Columns of `identity`, the member in each place."""
-NO_POLICY = -1  # in `identity`: the place is empty, or the member has no parent
+"""The columns of `identity`, the member in each slot."""
+NO_POLICY = -1  # in `identity`: the slot is empty, or the member has no parent
 ORDERED, ADMITTED, CONFIRMED, SINCE = range(4)
-"""Columns of `orders`, by place of a live policy: births ordered, and those of them that play; and
-by its learner: births carried out, and the version of the newest."""
+"""The columns of `orders`, by slot of a live policy. The actor writes the numbers of births that
+are ordered and that play. The learner writes the number of births carried out, and the version of
+the newest."""
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
-"""Words, each on its own cache line: finished matches; matches proposed by the actor; records
-written; twice the moves of ratings, odd during a move; and twice the changes of members, odd during
-a change, if other actors deal from the table too."""
+"""Words of the table, each on its own cache line: finished matches; matches proposed by the actor;
+records written; twice the moves of ratings, odd during a move; twice the changes of members, odd
+during a change (only if other actors deal from the table too)."""
 NEWEST = 1 << 16
-"""The most records kept for the coordinator, which reads them several times a second. The actor
-does not wait: overwritten records are lost, and counted."""
+"""Maximum number of records kept for the coordinator, which reads them several times a second. The
+actor does not wait: overwritten records are lost, and counted."""
 LEAST, MOST_BYTES = 1 << 12, 64 * 2**20
-"""With many seats records are large and fewer are kept: as many as these bytes hold, but at least
-so many."""
+"""With many seats records are large, and fewer are kept: at most `MOST_BYTES`, but at least `LEAST`
+records."""
 
 
 def newest_of(seats: int) -> int:
-    """Return how many records are kept with so many seats."""
+    """Return the number of records kept, by the number of seats."""
     return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
 
 
@@ -68,18 +69,18 @@ def table_fields(
 
 
 class Places:
-    """The numbers of places: live policies, their frozen copies, scripted and imported members.
+    """The slots of a population: live policies, their frozen copies, scripted and imported members.
 
-    A place for a frozen copy always belongs to the same policy and is next to its other copies, so
-    that networks of one kind are neighbours. The place of a live policy may be empty, and another
-    policy may be born there with the same name. Scripted and imported members have places from the
+    The slots for a policy's frozen copies are neighbours and never change their policy, so that
+    equal networks are next to each other. The slot of a live policy may be empty, and another
+    policy may be born there with the same name. Scripted and imported members have slots from the
     start, which stay empty once they retire.
     """
 
     def __init__(
         self,
         policies: Sequence[str],
-        copies: int,  # places for frozen copies of each policy
+        copies: int,  # slots for frozen copies of each policy
         origins: Sequence[Origin] = (),
         scripted: Sequence[str] = (),
         stand_ins: bool = False,
@@ -93,42 +94,42 @@ class Places:
         self.imported = range(self.scripted.stop, self.scripted.stop + len(origins))
         others = [PolicyRef(name, SCRIPTED) for name in scripted]
         others += [PolicyRef(origin.name, origin.version) for origin in origins]
-        # by place, the members that are there from the beginning and never change
+        # by slot: the members that never change and are present from the start
         self.outsiders = dict(enumerate(others, first))
 
     def __len__(self) -> int:
         return self.imported.stop
 
     def may_hold_copy(self, place: int) -> bool:
-        """Return whether a place is for a frozen copy."""
+        """Return whether a slot is for a frozen copy."""
         return len(self.policies) <= place < self.scripted.start
 
     def copies_of(self, policy: str) -> range:
-        """Return the places of a policy's frozen copies."""
+        """Return the slots of a policy's frozen copies."""
         first = len(self.policies) + self.policies.index(policy) * self.copies
         return range(first, first + self.copies)
 
     def stand_in_of(self, policy: str) -> int | None:
-        """Return the place of the copy that plays while a policy's successor is born."""
+        """Return the slot of the copy that plays while another policy is born."""
         return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
-        """Return the place of a live or scripted policy, or the first of an imported member."""
+        """Return the slot of a live or scripted policy, or the first of an imported member."""
         if name in self.policies:
             return self.policies.index(name)
         return next(place for place, ref in self.outsiders.items() if ref.policy == name)
 
     def row_of(self, place: int) -> tuple[str, int]:
-        """Return the policy of a frozen copy's place, and its number among the copies."""
+        """Return the policy of a frozen copy's slot, and its number among the copies."""
         policy, row = divmod(place - len(self.policies), self.copies)
         return self.policies[policy], row
 
 
 class Occupants:
-    """The member in each place: its name and version, its parent, its birth.
+    """The member in each slot: its name, version, parent and birth.
 
-    A place is empty or has a member; a retired member stays as `leaving` until its last matches are
-    over. While a copy is being frozen into a place its `sequence` is odd, and a read may mix two
+    A slot is empty or has a member. A retired member stays as `leaving` until its last matches have
+    ended. While a copy is being frozen into a slot, its `sequence` is odd and a read may mix two
     members.
     """
 
@@ -137,24 +138,24 @@ class Occupants:
 
     @property
     def identity(self) -> Integers:
-        """[places, 5]: the member in each place, in columns `POLICY`, `VERSION`, and so on."""
+        """[slots, 5]: the member in each slot, in columns `POLICY`, `VERSION`, and so on."""
         return self._shared["identity"]
 
     @property
     def sequence(self) -> Integers:
-        """[places]: odd while a copy is frozen there; only the actor increments it."""
+        """[slots]: odd while a copy is frozen there; only the actor increments it."""
         return self._shared["sequence"]
 
     @property
     def there(self) -> Bools:
-        """[places]: whether a member that has not retired is there."""
+        """[slots]: whether the slot has a member that has not retired."""
         there: Bools = self.identity[:, POLICY] != NO_POLICY
         there &= self._shared["leaving"] == 0
         return there
 
     @property
     def living(self) -> tuple[str, ...]:
-        """Policies that are in the population, or have a copy standing in."""
+        """The policies in the population, and those with a copy standing in."""
         there = self.there
         places, copies = self._places, map(self._places.stand_in_of, self._places.policies)
         return tuple(
@@ -169,14 +170,14 @@ class Occupants:
 
     @property
     def leaving(self) -> list[int]:
-        """The places of retired members that may still play their last matches."""
+        """The slots of retired members that may still play their last matches."""
         return np.flatnonzero(self._shared["leaving"]).tolist()
 
     def is_there(self, place: int) -> bool:
         return bool(self.identity[place, POLICY] != NO_POLICY)
 
     def put(self, place: int, member: Member, there: bool = True) -> None:
-        """Write the member in a place, or one to be born there."""
+        """Write a slot's member, or with `there` false the policy to be born there."""
         ref, parent, names = member.ref, member.parent, self._places.names
         self.identity[place] = (
             names.index(ref.policy) if there else NO_POLICY,
@@ -187,7 +188,7 @@ class Occupants:
         )
 
     def read(self, place: int) -> tuple[PolicyRef, PolicyRef | None, int] | None:
-        """Return a member, its parent and its birth; None if there is no complete member."""
+        """Return a slot's member, its parent and its birth; None without a complete member."""
         before = load(self.sequence, place)
         policy, version, parent, parent_version, born = self.identity[place].tolist()
         fence_acquire()
@@ -197,7 +198,7 @@ class Occupants:
         return ref, self.parent(parent, parent_version), born
 
     def ordered(self, place: int) -> tuple[PolicyRef | None, int]:
-        """Return the parent and the birth of the policy ordered in a place."""
+        """Return the parent and the birth of the newborn ordered in a slot."""
         row = self.identity[place].tolist()
         return self.parent(row[PARENT], row[PARENT_VERSION]), row[BORN]
 
@@ -209,39 +210,39 @@ class Occupants:
 
     def begin_writing(self, place: int) -> int:
         """Announce that a copy is being frozen; returns the argument of `end_writing`."""
-        writing = int(self.sequence[place]) | 1  # odd already if an actor died here
+        writing = int(self.sequence[place]) | 1  # already odd if an actor died while writing
         store(self.sequence, place, writing)
         fence_release()
         return writing
 
     def end_writing(self, place: int, writing: int) -> None:
-        """Announce that the place is complete."""
+        """Announce that the slot is complete."""
         store(self.sequence, place, writing + 1)
 
     def leave(self, place: int) -> None:
-        """Note that the member in this place has retired, and may still play its last matches."""
+        """Mark a slot's member as retired; it may still play its last matches."""
         self._shared["leaving"][place] = 1
 
     def remove(self, place: int) -> None:
-        self.identity[place, POLICY] = NO_POLICY  # one word: no reader sees half of it
+        self.identity[place, POLICY] = NO_POLICY  # one word, so that the change is atomic
         self._shared["leaving"][place] = 0
 
     @property
     def half_written(self) -> list[int]:
-        """The places that an actor was writing when it died."""
+        """The slots that an actor was writing when it died."""
         return np.flatnonzero(self.sequence % 2 == 1).tolist()
 
     def finish_removals(self) -> None:
-        """Complete removals that an actor had begun when it died."""
+        """Complete removals that an actor had started when it died."""
         self._shared["leaving"][self.identity[:, POLICY] == NO_POLICY] = 0
 
 
 class MemberNumbers:
-    """Games, ratings and so on by place; the actor updates them, other processes copy them.
+    """Games, ratings and sums by slot; the actor updates them, and other processes copy them.
 
     Guarantees:
 
-    1. Readers that copy with `whole` see all ratings before a move, or all after it.
+    1. A copy from `whole` has all ratings from before a move, or all from after it.
     2. If the actor dies during a move, its successor completes it with the same ratings.
     """
 
@@ -250,20 +251,21 @@ class MemberNumbers:
 
     @property
     def all(self) -> Numbers:
-        """[places, fields] of the members."""
+        """[slots, fields] of the members."""
         return self._shared["numbers"]
 
     def move_ratings(self, by: float) -> None:
-        """Add a number to all ratings; for the actor.
+        """Add a number to all ratings; called by the actor.
 
-        The new ratings are first written beside the old ones. Then `MOVES` becomes odd, they are
-        overwritten, and it becomes even. If the actor dies before it is odd, nothing was moved;
-        while it is odd, the successor writes them again (`finish_move`). No process waits.
+        The new ratings are first written to `moved`. Then `MOVES` becomes odd, the ratings are
+        overwritten, and `MOVES` becomes even. If the actor dies before it is odd, nothing has
+        moved; while it is odd, the successor overwrites the ratings again (`finish_move`). No
+        process waits.
         """
         moved, moves = self._shared["moved"], self._moves()
-        fence_release()  # readers of the old `moved` first see that `MOVES` became even
+        fence_release()  # `moved` changes only after `MOVES` is visibly even
         moved[...] = self.all[:, RATING] + by
-        self._set_moves(moves + 1)  # releases: readers that see it odd see all of `moved`
+        self._set_moves(moves + 1)  # a release: readers that see it odd see all of `moved`
         fence_release()
         self.finish_move()
 
@@ -274,7 +276,7 @@ class MemberNumbers:
             self._set_moves(moves + 1)
 
     def whole(self, places: Integers | None = None) -> Numbers:
-        """Return a copy with all ratings moved or none; sums of a match may be partial."""
+        """Return a copy in which all ratings are moved or none; sums of a match may be partial."""
         wanted = slice(None) if places is None else places
         while True:
             moves = self._moves()
@@ -293,14 +295,14 @@ class MemberNumbers:
 
 
 class PlaceHyperparameters:
-    """Hyperparameters (see `remuda.hyperparameters`) of the policy in each place."""
+    """Hyperparameters (see `remuda.hyperparameters`) of the policy in each slot."""
 
     def __init__(self, shared: SharedArrays, names: Sequence[str]) -> None:
         self._shared, self.names = shared, tuple(names)
 
     @property
     def all(self) -> Array:
-        """[places, hyperparameters]; NaN: the policy has none of that name."""
+        """[slots, hyperparameters]; NaN: the policy does not have this hyperparameter."""
         return self._shared["hyperparameters"]
 
     def of(self, place: int) -> dict[str, float]:
@@ -308,11 +310,11 @@ class PlaceHyperparameters:
         return {n: v for n, v in zip(self.names, row, strict=True) if not math.isnan(v)}
 
     def by_seat(self, name: str, seated: Integers) -> Floats:
-        """Return one of them for the places in `seated`: [num_envs, seats]; 0 if unset."""
+        """Return a hyperparameter of the slots in `seated`: [num_envs, seats]; 0 if unset."""
         return _by_seat(self.all, self.names.index(name), seated)
 
     def restore(self, state: State) -> None:
-        """Restore those in a table's state; unknown names are skipped, new ones stay."""
+        """Restore hyperparameters from a table's state; ignore unknown names, keep new ones."""
         found = [str(name) for name in state["hyperparameter_names"]]
         like = np.empty((len(self.all), len(found)))
         values = fitting(state, "hyperparameters", like)
@@ -324,7 +326,7 @@ class PlaceHyperparameters:
         self.all[place] = [hyperparameters.get(name, np.nan) for name in self.names]
 
     def change(self, place: int, hyperparameters: Mapping[str, float]) -> None:
-        """Replace some of a place: for the coordinator, while no actor may write them."""
+        """Replace a slot's hyperparameters; for the coordinator, while no actor writes them."""
         row = self.all[place]
         for name, value in hyperparameters.items():
             row[self.names.index(name)] = value
@@ -342,15 +344,15 @@ def _by_seat(all_: Array, column: int, seated: Integers) -> Floats:
 
 
 class RecordBuffer:
-    """A ring of records in shared memory with one writer and one reader that never wait.
+    """A ring of records in shared memory, with one writer and one reader that never wait.
 
-    Records overwritten before they were read are lost; gaps in their numbers show it.
+    Records that are overwritten before they are read are lost, which gaps in their numbers show.
     """
 
     def __init__(self, shared: SharedArrays, seats: int) -> None:
         self._shared = shared
         self.size = newest_of(seats)
-        self._at_once = self.size // 4  # the most records written before they are counted
+        self._at_once = self.size // 4  # maximum number of records written before they are counted
         self._empty = np.zeros(1, record_type(seats))
         for name in ("policy", "version"):
             self._empty[name] = NO_POLICY
@@ -367,7 +369,7 @@ class RecordBuffer:
         return np.repeat(self._empty, count)
 
     def add(self, records: Array) -> None:
-        """Write these records; for the actor."""
+        """Write records; called by the actor."""
         kept = self._shared["records"]
         for start in range(0, len(records), self._at_once):
             part, begin = records[start : start + self._at_once], self.written
@@ -377,11 +379,11 @@ class RecordBuffer:
             store(self._shared["words"], RECORDS, begin + len(part))
 
     def since(self, begin: int) -> tuple[Array, int]:
-        """Return records from number `begin` on that are not lost, and the next number."""
+        """Return the records from number `begin` that are not lost, and the next number."""
         end = self.written
         begin = max(begin, end - self.size)
         found = self._shared["records"][np.arange(begin, end) % self.size]
         fence_acquire()
-        # Meanwhile the actor may have written more, and be writing beyond what it has counted.
+        # The actor may have written more records since, and may be writing uncounted ones now.
         whole = self.written + self._at_once - self.size
         return found[max(whole - begin, 0) :], end
