@@ -26,7 +26,7 @@ from remuda.types import State
 
 By = list[tuple[Member, ...]]
 Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
-"""By seat: the learning members and the frozen copies that may take it. Then the groups of seats
+"""For each seat, the learning members and the frozen copies that may take it; groups of seats
 for which both are equal."""
 PAST = 0.5
 DRAWN = 4096  # trial matches to estimate shares of seats
