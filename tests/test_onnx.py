@@ -316,7 +316,7 @@ def test_a_file_of_a_run_tells_a_stranger_all(tmp_path, exported):
         session = exported(one)
         meta = session.get_modelmeta()
         assert meta.producer_name == "remuda"
-        assert "greedy choice" in meta.description
+        assert "greedy actions" in meta.description
         assert meta.custom_metadata_map == {
             "remuda_version": remuda.__version__,
             "policy": name,

@@ -107,7 +107,7 @@ def test_members_with_other_networks_are_still_refused():
         "policies": {"b": saying({}, True)},
         "population": POPULATION | BIRTHS,
     }
-    with pytest.raises(RemudaError, match="a and b have other networks"):
+    with pytest.raises(RemudaError, match="a and b have different networks"):
         prepare(load_config(tree))
 
 

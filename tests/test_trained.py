@@ -162,7 +162,7 @@ def test_its_module_values_states_by_what_is_paid_from_there(recurrent, normalis
 def test_a_q_learner_has_no_values_of_states(setting, tmp_path):
     policy = trained(tmp_path / "run", *SETTINGS[setting])["agent_0"]
     seen = torch.zeros(1, policy.n_frames, *policy.observation_space.shape)
-    with pytest.raises(UsageError, match="values of actions"):
+    with pytest.raises(UsageError, match="call the module for action values"):
         policy.module().state_values(seen)
 
 

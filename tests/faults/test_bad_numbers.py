@@ -76,7 +76,7 @@ def test_weights_that_are_not_finite_are_undone_and_never_published(tmp_path):
         run_until(runtime, lambda: learn[Learn.UPDATES] > updates + 10)
     finally:
         runtime.stop()
-    assert "back to update" in (tmp_path / "learner-agent_0.log").read_text()
+    assert "restored update" in (tmp_path / "learner-agent_0.log").read_text()
     assert ring.scoreboard.learn("agent_1")[Learn.NONFINITE] == 0
 
 

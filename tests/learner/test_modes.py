@@ -234,7 +234,7 @@ def test_modes_that_cannot_be_are_told(policy, said):
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"n_frames": 2}, "agent_0 and agent_1 see or do different things"),
+        ({"n_frames": 2}, "agent_0 and agent_1 have different observations or actions"),
         (
             DQN
             | {"learning_mode": "off_policy"}

@@ -36,5 +36,7 @@ def test_a_mask_of_minus_infinity_stops_no_learning(algorithm, mode, tmp_path):
 @pytest.mark.parametrize("algorithm", LEARNS)
 def test_first_weights_that_are_not_finite_are_refused(algorithm, tmp_path):
     """Red before: they were published as version 1."""
-    with pytest.raises(ContractError, match=r"agent_0: the parameter .*layer\.weight of its first"):
+    with pytest.raises(
+        ContractError, match=r"agent_0: its initial parameter .*layer\.weight contains"
+    ):
         train(tmp_path / "run", algorithm, "Broken")

@@ -154,7 +154,7 @@ def test_a_value_for_each_combination_and_no_more_than_can_be_learned():
     soft = "policies.own_algorithms:Soft"
     with pytest.raises(ContractError, match=r"ann makes 2 choices.* 1,056 comb.* 1,024: use .*dqn"):
         spec_for(MultiDiscrete([32, 33]), soft)
-    with pytest.raises(ContractError, match=r"ann acts by numbers.*; iqn learns a value for each"):
+    with pytest.raises(ContractError, match=r"ann has continuous.*; iqn learns a value for each"):
         spec_for(Box(-1, 1, (2,), np.float32), "iqn")
 
 

@@ -28,12 +28,12 @@ OF_ROWS = {
         lambda policy, value: (policy, value, value),
         r"returned a tensor .* and a tensor .* and a tensor",
     ),
-    "nothing": (lambda policy, value: None, "returned NoneType; of 2 policies with "),
+    "nothing": (lambda policy, value: None, "returned NoneType; for 2 policies with "),
 }
 OF_SAMPLES = {
     "a mean": (lambda loss, value: (loss.mean(), value), r"a tensor \[\] and a tensor \[2, 16\]"),
     "of policies": (lambda loss, value: (loss.mean(1), value), r"a tensor \[2\] and"),
-    "alone": (lambda loss, value: loss, r"returned a tensor \[2, 16\]; of 2 policies with 16"),
+    "alone": (lambda loss, value: loss, r"returned a tensor \[2, 16\]; for 2 policies with 16"),
     "no values": (lambda loss, value: (loss, None), r"a tensor \[2, 16\] and NoneType"),
     "errors of policies": (
         lambda loss, value: (loss, value, loss.mean(1)),
@@ -42,7 +42,7 @@ OF_SAMPLES = {
     "four": (lambda loss, value: (loss, value, None, None), "NoneType and NoneType"),
     "of no weight": (
         lambda loss, value: (loss.detach(), value),
-        "loss returned hangs on no weight",
+        "the returned loss depends on no weight",
     ),
 }
 

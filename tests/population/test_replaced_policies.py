@@ -149,7 +149,7 @@ def test_a_tournament_of_a_run_with_births(tmp_path, monkeypatch):
 def test_policies_that_cannot_be_copies_of_each_other_are_refused():
     tree = {"population": {"births": {"every": 10}}, "policies": {"policy_1": {"n_frames": 2}}}
     config = load_config(overlay(TREE, tree))
-    with pytest.raises(ConfigError, match="policy_0 and policy_1 have other networks"):
+    with pytest.raises(ConfigError, match="policy_0 and policy_1 have different networks"):
         check_births(config, policy_specs(config, Tape().agents))
 
 

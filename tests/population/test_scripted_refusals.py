@@ -103,7 +103,7 @@ def trained(directory, *, resume=False, **tree):
                 "env": {"workers": 2},
                 "population": {"scripted": {"bot": "tactician"}},
             },
-            "tactician looks into the game, whose copies are in other processes with env.workers 2",
+            "tactician reads the environment, whose copies are in other processes with env.workers",
         ),
     ],
 )

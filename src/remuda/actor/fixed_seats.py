@@ -130,7 +130,7 @@ class FixedSeats(Seats):
         if len(seats) != env.num_agents:
             raise RunDirectoryError(
                 f"there are policies for {len(seats)} of the game's {env.num_agents} agents: the "
-                "configuration and the weights do not belong together"
+                "configuration and the weights do not match"
             )
         self.env, self.seats, self._scripted = env, tuple(seats), scripted
         self._counters = [EpisodeCounter(seat.row[None], mark) for seat in seats]

@@ -95,7 +95,7 @@ class ScriptedSeats:
         if not valid.all():
             raise ConfigError(
                 f"{title} chooses {chosen[acts][~valid].ravel()[0]} for {spec.name}, whose "
-                f"actions are {spec.action_space}; let it return one of these for each copy"
+                f"actions are {spec.action_space}; it must return one of these for each copy"
             )
 
 
@@ -133,8 +133,8 @@ def load_scripted(
         key = f"population.scripted.{name}"
         if workers > 1 and who != RANDOM and who in game.scripted:
             raise ConfigError(
-                f"{key}: {who} looks into the game, whose copies are in other processes with "
-                f"env.workers {workers}; take env.workers 1"
+                f"{key}: {who} reads the environment, whose copies are in other processes with "
+                f"env.workers {workers}; set env.workers 1"
             )
         try:
             found[name] = game.policy(who)

@@ -151,7 +151,7 @@ class PolicyTrainer:
         self.row[Learn.NONFINITE] += 1
         self.row[Learn.UPDATES] = self.updates
         log.error(
-            "policy %s: the loss was %s and a weight or it is not finite; back to update %d "
+            "policy %s: the loss (%s) or a weight is not finite; restored update %d "
             "(%d in a row, of %d allowed)",
             self.name,
             loss,

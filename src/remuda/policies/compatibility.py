@@ -48,9 +48,9 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
             network_layout(spec) != network_layout(specs[0])
         ):
             raise ConfigError(
-                f"population.births.every: {specs[0].name} and {spec.name} have other networks, or "
-                "see or do other things, so that neither can be a copy of the other; make them "
-                "alike, or let your own population.director choose"
+                f"population.births.every: {specs[0].name} and {spec.name} have different "
+                "networks, observations or actions, so neither can be a copy of the other; make "
+                "them equal, or set your own population.director"
             )
 
 
@@ -75,19 +75,20 @@ def _check(group: str, members: Sequence[PolicySpec]) -> None:
         if other.config.entry.takes != first.config.entry.takes:
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} learns by {first.config.algorithm} and "
-                f"{other.name} by {other.config.algorithm}, which note different things of a step; "
+                f"{other.name} by {other.config.algorithm}, which store different data per step; "
                 "give each its own group"
             )
         if stream_shape(other) != stream_shape(first) or repr(other.actions) != repr(first.actions):
             raise ConfigError(
-                f"experience.group {group!r}: {first.name} and {other.name} see or do different "
-                "things, so neither can learn from the other; give each its own group"
+                f"experience.group {group!r}: {first.name} and {other.name} have different "
+                "observations or actions, so neither can learn from the other; give each its own "
+                "group"
             )
         lengths = [s.config.experience.segment_length for s in (first, other)]
         if lengths[0] != lengths[1]:
             raise ConfigError(
                 f"experience.group {group!r}: {first.name} has an experience.segment_length of "
-                f"{lengths[0]} and {other.name} of {lengths[1]}; make them alike"
+                f"{lengths[0]} and {other.name} of {lengths[1]}; make them equal"
             )
 
 
@@ -110,9 +111,8 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
     if isinstance(actions, ContinuousActions) and actions.unbounded:
         yield (
             f"{actions.unbounded} of {actions.size} continuous actions lack a finite bound. They "
-            "are drawn with a standard deviation of 1 at first, around 0 or 1 from their only "
-            "bound, and used unscaled; bounds in the environment's action_space let them be "
-            "scaled"
+            "start with a standard deviation of 1, around 0 or 1 from their only bound, and are "
+            "not scaled; set finite bounds in the environment's action_space to scale them"
         )
     network = spec.config.network
     if network.convolutions:
@@ -128,7 +128,7 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
         if many:
             inputs = spec.config.n_frames * sum(part.size for part in many)
             yield (
-                f"it observes pictures ({', '.join(map(spec.described, many))}), and its network "
-                f"has no convolutions, so that {inputs:,} pixels go to its first linear layer; set "
+                f"it observes images ({', '.join(map(spec.described, many))}), and its network "
+                f"has no convolutions, so {inputs:,} pixels go to its first linear layer; set "
                 "policy.network.convolutions, as in [[32,8,4],[64,4,2],[64,3,1]] for 84 x 84"
             )

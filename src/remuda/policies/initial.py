@@ -79,7 +79,7 @@ class InitialWeights:
         return read_checked(
             path,
             lambda data: checked_all(data, wanted),
-            "no policy took its first weights from another run",
+            "no policy took its initial weights from another run",
         )
 
     def weights(self, policy: str, size: int) -> Floats | None:
@@ -114,6 +114,6 @@ class InitialWeights:
 
     def _damaged(self, policy: str, error: CheckpointError) -> RunDirectoryError:
         return RunDirectoryError(
-            f"{self._file(policy)} is damaged: {error}; it holds what {policy} begins with "
-            "(init_from): begin a new run, or copy it back from where you keep another"
+            f"{self._file(policy)} is damaged: {error}; it holds the initial weights of {policy} "
+            "(init_from): start a new run, or restore the file from a copy"
         )

@@ -91,7 +91,7 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
     """Return the action type for learning values; raise ContractError if unsupported."""
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
-            f"{agent} acts by numbers from a range; {algorithm} learns a value for each action, "
+            f"{agent} has continuous actions; {algorithm} learns a value for each action, "
             "which must be Discrete or MultiDiscrete: use --policy.algorithm ppo"
         )
     if actions.size == 1:
@@ -102,8 +102,8 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
     if branches:
         return BranchingActions(actions.sizes)
     raise ContractError(
-        f"{agent} makes {actions.size} choices at once, of which there are {combinations:,} "
-        f"combinations; {algorithm} learns a value for each, of at most {MOST_COMBINATIONS:,}: use "
+        f"{agent} makes {actions.size} choices at once, with {combinations:,} combinations; "
+        f"{algorithm} learns a value for each, of at most {MOST_COMBINATIONS:,}: use "
         "--policy.algorithm dqn, iqn or ppo"
     )
 

@@ -76,8 +76,8 @@ def onnx_file(
     if not _agrees(model, module, inputs):
         raise UsageError(
             f"{spec.name}: its network ({type(network).__name__}) cannot be written as ONNX: the "
-            "graph computes something else. It must be made of operations of torch alone, the same "
-            "for any number of rows, without numbers that are taken out of torch or drawn"
+            "graph computes different outputs. The network may use only torch operations, the same "
+            "for any batch size, without values that leave torch and without random numbers"
         )
     _describe(model, {one.name: one.meaning for one in inputs} | outputs)
     set_model_props(model, {**about, **_metadata(spec, network, agent)})
@@ -125,12 +125,12 @@ def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
     yield _Input("observation", torch.from_numpy(observation), meaning)
     if spec.masked:
         mask = torch.ones(EXAMPLES, spec.actions.mask_size, dtype=torch.bool)
-        yield _Input("mask", mask, "Which actions are allowed; for each choice at least one")
+        yield _Input("mask", mask, "The allowed actions, at least one for each choice")
     if network.memory:
         yield _Input(
             "recurrent_state",
             torch.zeros(EXAMPLES, network.memory),
-            "next_recurrent_state of the step before; any numbers where an episode starts",
+            "next_recurrent_state of the previous step; any numbers at the start of an episode",
         )
         yield _Input(
             "starts",
@@ -141,8 +141,8 @@ def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
 
 def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
     outputs = {
-        "action": "The greedy action, within its bounds; of equal ones the first",
-        "network_output": f"The basis of the choice: {spec.action_selector().meaning}",
+        "action": "The greedy action, within its bounds; the first if several are equal",
+        "network_output": f"The output that sets the action: {spec.action_selector().meaning}",
     }
     if network.memory:
         outputs["next_recurrent_state"] = "For the next step of the same episode"
@@ -242,7 +242,7 @@ def _describe(model: ModelProto, meanings: Mapping[str, str]) -> None:
     model.graph.name = "policy"
     model.producer_name, model.producer_version = "remuda", __version__
     model.doc_string = (
-        "The greedy choice of a policy trained with Remuda. The first axis of all inputs and "
+        "The greedy actions of a policy trained with Remuda. The first axis of all inputs and "
         "outputs is the batch, of any size; their doc_string describes them."
     )
 

@@ -114,7 +114,7 @@ class PolicySpec:
         if entry.takes == "transitions" and self.memory and not kind.learns_from_sequences():
             raise ConfigError(
                 f"policy.algorithm {self.config.algorithm} learns from single steps, and its "
-                "network can keep nothing in mind: leave out network.recurrent, or the state_size "
+                "network cannot be recurrent: leave out network.recurrent, or the state_size "
                 "of its module, or use ppo"
             )
         found: Network = kind.network_for(self)
@@ -200,7 +200,7 @@ def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
     for name, parameter in stack.parameters.items():
         if name not in network.buffers and not bool(torch.isfinite(parameter).all()):
             raise ContractError(
-                f"policy {spec.name}: the parameter {name} of its first weights holds a number "
+                f"policy {spec.name}: its initial parameter {name} contains a number "
                 "that is not finite, so nothing could be learned; initialise it with finite "
                 "numbers, or make it a buffer if it is a constant"
             )
@@ -225,8 +225,8 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
             if kinds[other] != kinds[first]:
                 raise ConfigError(
                     f"the policy {name} may take the seats of {agents[first].name} and "
-                    f"{agents[other].name}, which see or do different things; tell which are its "
-                    f"own, as in --population.seats.{name} [{agents[first].name}]"
+                    f"{agents[other].name}, which have different observations or actions; set its "
+                    f"own seats, as in --population.seats.{name} [{agents[first].name}]"
                 )
         specs.append(_spec(config, name, agents[first]))
     return tuple(specs)
@@ -266,9 +266,9 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         actions = valued(actions, agent.name, found.algorithm, kind.values_each_choice())
     if agent.masked and not found.entry.masks:
         raise ContractError(
-            f"{agent.name} has action masks, and {found.algorithm} ignores them: leave out what "
-            "batch.allowed_t forbids in its loss, and set masks = True in its class; or use "
-            "--policy.algorithm dqn"
+            f"{agent.name} has action masks, and {found.algorithm} ignores them: exclude the "
+            "actions that batch.allowed_t forbids in its loss, and set masks = True in its class; "
+            "or use --policy.algorithm dqn"
         )
     parts = parts_of(sees)
     scales = [1.0 / 255.0 if part.is_pixels else 1.0 for part in parts]

@@ -19,9 +19,9 @@ def checked(algorithm: str, losses: Losses) -> Losses:
         pair = isinstance(found, tuple | list) and len(found) == 2
         if not pair or any(_shape(part) != wanted for part in found):
             raise ContractError(
-                f"policy.algorithm {algorithm}: losses returned {_words(found)}; of {wanted[0]} "
-                f"policies with {wanted[1]} rows each it returns the policy's loss and the "
-                f"value's, a tensor {wanted} each"
+                f"policy.algorithm {algorithm}: losses returned {_words(found)}; for {wanted[0]} "
+                f"policies with {wanted[1]} rows each it must return the policy loss and the "
+                f"value loss, each a tensor {wanted}"
             )
         return found
 
@@ -38,16 +38,16 @@ def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
     by_sample = error is None or (isinstance(error, Tensor) and error.numel() == prod(wanted))
     if len(parts) not in (2, 3) or _shape(loss) != wanted or not (known and by_sample):
         raise ContractError(
-            f"policy.algorithm {algorithm}: loss returned {_words(found)}; of {wanted[0]} policies "
-            f"with {wanted[1]} samples each it returns their losses, a tensor {wanted}, the values "
-            f"of their actions, [{wanted[0]}, {wanted[1]}, ...], and as a third, where there are "
-            "some, their errors, like the losses"
+            f"policy.algorithm {algorithm}: loss returned {_words(found)}; for {wanted[0]} "
+            f"policies with {wanted[1]} samples each it must return their losses, a tensor "
+            f"{wanted}, their action values, [{wanted[0]}, {wanted[1]}, ...], and optionally their "
+            "errors, with the shape of the losses"
         )
     if not (isinstance(loss, Tensor) and loss.requires_grad):
         raise ContractError(
-            f"policy.algorithm {algorithm}: what loss returned hangs on no weight, so nothing can "
-            "be learned; compute it from what `self.head` says, outside torch.no_grad and without "
-            "detach"
+            f"policy.algorithm {algorithm}: the returned loss depends on no weight, so nothing can "
+            "be learned; compute it from the outputs of `self.head`, outside torch.no_grad and "
+            "without detach"
         )
 
 

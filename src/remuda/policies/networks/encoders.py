@@ -29,7 +29,7 @@ class Convolutions(Encoder):
         for i, (out, kernel, stride) in enumerate(layers):
             if kernel > min(height, width):
                 raise ContractError(
-                    f"network.convolutions: layer {i} has a kernel of {kernel}, and what it sees "
+                    f"network.convolutions: layer {i} has a kernel of {kernel}, and its input "
                     f"is {height} x {width}"
                 )
             self._parameters.append((out, channels, kernel, kernel))
@@ -176,7 +176,7 @@ def _convolutions(spec: PolicySpec) -> Encoder:
     network, size, pictures = spec.config.network, spec.observation_size, spec.pictures
     if not pictures:
         raise ContractError(
-            "network.convolutions need pictures, arrays of two or three dimensions; the "
+            "network.convolutions need images, arrays of two or three dimensions; the "
             f"observation is of shape {spec.observation}"
         )
     layers, activation = network.convolutions, network.activation
@@ -207,8 +207,8 @@ def _check_recurrent(spec: PolicySpec) -> None:
         raise ConfigError(f"{problem}, which needs network.shared true: there is one memory")
     if config.experience.group:
         raise ConfigError(
-            f"{problem}, and experience.group is for policies without a memory: what another kept "
-            "in mind is of no use"
+            f"{problem}, and experience.group is for policies without a memory: recurrent states "
+            "of other policies are of no use"
         )
     if config.rollout_length and config.ppo.anchor_cost:
         raise ConfigError(f"{problem}, and ppo.anchor_cost is for policies without a memory")

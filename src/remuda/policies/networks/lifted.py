@@ -97,9 +97,9 @@ class LiftedModule(Encoder):
         for name, part in self._pattern.named_modules():
             if isinstance(part, REFUSED):
                 raise ConfigError(
-                    f"{self._key}: {name or 'it'} is {type(part).__name__}, and what a policy "
-                    "makes of an observation may not depend on others or on chance; LayerNorm and "
-                    "GroupNorm do not"
+                    f"{self._key}: {name or 'it'} is {type(part).__name__}, but the "
+                    "features of an observation may not depend on other samples or random numbers; "
+                    "use LayerNorm or GroupNorm"
                 )
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
@@ -204,7 +204,7 @@ class LiftedModule(Encoder):
             "with the shape of an observation and network.options as keywords",
         )
         if not isinstance(made, nn.Module):
-            raise ConfigError(f"{self._key} gave {type(made).__name__}, and no torch.nn.Module")
+            raise ConfigError(f"{self._key} returned {type(made).__name__}, not a torch.nn.Module")
         return made
 
     def _state_size(self) -> int:
@@ -227,15 +227,15 @@ class LiftedModule(Encoder):
             if not pair or _shape(found[1]) != state:
                 made = f"a state {_shape(found[1])}" if pair else type(found).__name__
                 raise ContractError(
-                    f"{self._key} made {made} of two observations and a state {state}; with a "
-                    f"state_size of {self.memory} it must return features [B, F] and the state "
-                    f"after, [B, {self.memory}]"
+                    f"{self._key} returned {made} for two observations and a state {state}; with a "
+                    f"state_size of {self.memory} it must return features [B, F] and the next "
+                    f"state, [B, {self.memory}]"
                 )
             found = found[0]
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
             raise ContractError(
-                f"{self._key} made {_shape(found)} of observations {[*zeros.shape]}; it must give "
-                "features [B, F], a row for each observation: end it with Flatten"
+                f"{self._key} returned {_shape(found)} for observations {[*zeros.shape]}; it must "
+                "return features [B, F], a row for each observation: end it with Flatten"
             )
         return int(found.shape[1])
 
@@ -246,7 +246,7 @@ class LiftedModule(Encoder):
         except Exception as error:  # user attributes may raise anything
             raise ConfigError(
                 f"{self._key} cannot be copied ({type(error).__name__}: {error}), and each process "
-                "and caller needs a copy; keep locks, files and the like outside of it"
+                "and caller needs a copy; keep locks, files and the like outside the module"
             ) from None
         return pattern, with_own_parts(pattern, nn.LSTMCell)
 
@@ -259,8 +259,7 @@ class LiftedModule(Encoder):
                 vmap(partial(self._call, self._liftable))(two, zeros, *state)
         except Exception as error:  # torch may raise anything
             log.warning(
-                "%s: torch.func.vmap cannot lift it (%s), so its policies are brought through it "
-                "one after another",
+                "%s: torch.func.vmap cannot lift it (%s), so it runs for one policy after another",
                 self._key,
                 str(error).partition("\n")[0],
             )

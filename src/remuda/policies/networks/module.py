@@ -48,8 +48,7 @@ class PolicyModule(nn.Module):
         values = self._network.state_values(self._by_name(), inputs, memory)
         if values is None:
             raise UsageError(
-                "the network of a Q-learner has no values of states; what the module returns are "
-                "the values of actions"
+                "the network of a Q-learner has no state values; call the module for action values"
             )
         return values[0]
 
