@@ -85,7 +85,7 @@ def test_gifts_before_an_agent_acts_must_be_told(game):
     with pytest.raises(ContractError) as error:
         check_env(game)
     said = str(error.value)
-    assert "14. agent_1 had been given" in said
+    assert "14. agent_1 got a reward of" in said
     assert "let `rewards_so_far` be" in said
     assert "\n" not in said
 

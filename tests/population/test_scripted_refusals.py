@@ -42,7 +42,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"scripted": {"bot": "hand_written:Demanding"}}},
-            "population.scripted.bot: the class hand_written:Demanding is made with nothing: ",
+            "population.scripted.bot: the class hand_written:Demanding needs arguments: ",
         ),
         (
             {"population": {"scripted": {"policy_1": "random"}}},

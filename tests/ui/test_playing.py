@@ -99,7 +99,7 @@ def test_a_game_without_pictures_is_read(capsys):
         ("play tag --env.options.nothing 3", "tag has no such option"),
         (
             "play tag --env.options.num_envs 3",
-            "is no option of a game; to train it is env.num_envs",
+            "is not an option of a game; set env.num_envs to train",
         ),
         (
             "train tag --env.options.num_envs 3 --run.turns 9",

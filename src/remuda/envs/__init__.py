@@ -1,1 +1,1 @@
-"""The games, and the one interface that every game has."""
+"""Environments: built-in games, adapters, and the `VectorEnv` interface they all implement."""

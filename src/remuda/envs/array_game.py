@@ -1,4 +1,4 @@
-"""Games whose world is arrays, which are saved and restored by copying them."""
+"""Base classes of games whose state is arrays, saved and restored by copying."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnR
 
 UP, DOWN, LEFT, RIGHT = range(4)
 STEPS: Integers = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
-"""[4, 2]: by direction, how row and column change."""
+"""[4, 2]: the change of row and column in each direction."""
 
 
 class TurnArrays(VectorEnv):
@@ -84,7 +84,7 @@ class ArrayGame(TurnArrays):
         acts: Sequence[Space[Any]],
         **spec: Any,
     ) -> None:
-        """Set what every game has; `acts` are each agent's actions, `spec` more of `AgentSpec`."""
+        """Allocate every game's arrays; `acts`: action spaces by agent, `spec`: for `AgentSpec`."""
         require_whole("num_envs", num_envs, 1)
         self._options = options
         agents = [AgentSpec(f"agent_{i}", sees, own, **spec) for i, own in enumerate(acts)]
@@ -96,13 +96,13 @@ class ArrayGame(TurnArrays):
 
     @abstractmethod
     def _world(self) -> Table:
-        """Return all arrays of the state, each with the range of its numbers.
+        """Return all arrays of the state, each with its allowed range.
 
-        The random generators are among them; their numbers and flags have no range.
+        Random generators are included. They and flags have no range.
         """
 
     def _check(self, state: State) -> None:
-        """Raise a CheckpointError for numbers in range that would lead compiled rules astray."""
+        """Raise a CheckpointError for values that are in range but would break compiled rules."""
 
     def warm_up(self) -> None:
         """Compile the functions of a turn by playing one; the first reset restarts all copies."""
@@ -134,7 +134,7 @@ class ArrayGame(TurnArrays):
 
 
 class TableGame(ArrayGame):
-    """A game of two agents that choose at once; `end_turn` applies what they have `_chosen`."""
+    """A game of two agents that act simultaneously; `end_turn` applies their `_chosen` actions."""
 
     turn_groups = ((0, 1),)
 
@@ -152,7 +152,7 @@ class TableGame(ArrayGame):
 class GridGame(ArrayGame):
     """A game whose agents act one after another on a map with a border of wall.
 
-    An episode is truncated after the option `max_turns`.
+    An episode is truncated after `max_turns` turns.
     """
 
     action_names: tuple[str, ...] = ("up", "down", "left", "right")
@@ -163,7 +163,7 @@ class GridGame(ArrayGame):
     def _allocate_grid(
         self, num_envs: int, options: dict[str, Any], sees: Space[Any], **spec: Any
     ) -> None:
-        """Set what every such game has, by the options `num_agents` and `max_turns`."""
+        """Allocate a grid game's arrays from the options `num_agents` and `max_turns`."""
         actions = [Discrete(len(self.action_names))] * options["num_agents"]
         self._allocate(num_envs, options, sees, actions, **spec)
         self._max_turns = options["max_turns"]
@@ -175,10 +175,10 @@ class GridGame(ArrayGame):
     def _make_map(
         self, height: int, width: int, radius: int, dtype: npt.DTypeLike, fill: int
     ) -> tuple[Array, Array]:
-        """Return a map of all copies in a frame, and its inside, [num_envs, height, width].
+        """Return a map of all copies with a frame, and without it, [num_envs, height, width].
 
-        The frame is as wide as an agent sees, so that a view needs no bounds: the view of an agent
-        at (y, x) of the map begins at (y, x) of the framed map.
+        The frame is as wide as an agent's view, so reading a view needs no bounds check: the view
+        of an agent at (y, x) of the map starts at (y, x) of the framed map.
         """
         shape = (self.num_envs, height + 2 * radius, width + 2 * radius)
         framed: Array = np.full(shape, fill, dtype)
@@ -215,7 +215,7 @@ def place_agents(
     seeds: Integers,
     mask: Bools,
 ) -> None:
-    """Seed and empty the copies in `mask`, and draw a free tile for each agent, which it marks."""
+    """Seed and empty the copies in `mask`, and put each agent on a random free tile."""
     height, width = tiles.shape[1:]
     for env in range(tiles.shape[0]):
         if not mask[env]:
@@ -235,7 +235,7 @@ def place_agents(
 
 @njit(cache=True)
 def count_turn(turns: Integers, max_turns: int, truncated: Bools, active: Bools) -> None:
-    """Count a turn, and truncate the agents of copies that have had so many."""
+    """Count a turn, and truncate the agents of copies that have reached `max_turns`."""
     num_envs, num_agents = active.shape
     for env in range(num_envs):
         turns[env] += active[env, 0]

@@ -1,31 +1,31 @@
-"""Bucket Brigade: neighbours on a ring of houses put out fires together, each tempted to rest.
+"""Bucket Brigade: neighbours on a ring of houses put out fires, each tempted to rest.
 
 - `num_houses` (10) houses on a ring are each SAFE, BURNING or RUINED. Agent h mod num_agents owns
   house h. At the start of an episode every house burns with `prob_house_catches_fire`.
-- In a night all agents act at once. An agent goes to a house, works there or rests, and shows a
-  signal of 0 or 1 that binds no agent: an action is [house, work, signal].
-- Then the night takes its course:
+- Each night all agents act at once. An agent goes to a house, works there or rests, and shows a
+  non-binding signal, 0 or 1: an action is [house, work, signal].
+- Then the night proceeds:
 
       1. fires are put out: with w workers at it, a burning house becomes safe with probability
          1 - (1 - prob_solo_agent_extinguishes_fire)^w. With `continuous` suppression, the work
          adds up instead, by `suppression_per_worker`, until it reaches 1;
       2. a house that still burns is ruined (not with continuous suppression);
-      3. fire spreads: each house that burns now, in order, also if lit in this pass, lights its
+      3. fire spreads: each burning house, in order and including those lit in this pass, lights its
          left and then its right neighbour, if safe, with `prob_fire_spreads_to_neighbor`;
       4. each safe house catches fire with `prob_house_catches_fire`.
 
-- Work costs `cost_to_work_one_night`, and `distance_cost_alpha` for each house between the agent's
-  home and its place of work; rest pays `reward_rest`. For each house that is safe now and was not
-  after the night before, an agent gets `reward_own_house_survives` or
+- Work costs `cost_to_work_one_night`, plus `distance_cost_alpha` times the distance in houses from
+  the agent's home to its place of work; rest pays `reward_rest`. For each house that is safe now
+  and was not after the previous night, an agent gets `reward_own_house_survives` or
   `reward_other_house_survives`; for each ruined house it loses `penalty_own_house_burns` or
   `penalty_other_house_burns`. Every agent gets `team_reward_house_survives` times the share of safe
   houses, and loses `team_penalty_house_burns` times the share of ruined ones. Before the first
-  night all houses count as safe: a fire of the start that is put out at once pays nothing.
-- An episode ends with the first night from number `min_nights` (counted from 0) on after which
-  nothing burns. After `max_nights` (100) it is truncated.
-- An agent sees all houses, and of every agent the signal, the place and the last action; the
+  night all houses count as safe, so a fire put out in the first night pays nothing.
+- An episode terminates after a night, number `min_nights` (counted from 0) or later, if nothing
+  burns any more. After `max_nights` (100) it is truncated.
+- An agent observes all houses; the signal, the place and the last action of every agent; the
   scenario's twelve numbers; and which agent it is. With `scaled`, the default, a ruined house is
-  -1, places are in 0..1 and the scenario is of the order of 1.
+  -1, places are in 0..1 and the scenario's numbers are of order 1.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 SAFE, BURNING, RUINED = range(3)
 HOUSE, WORK, SIGNAL = range(3)  # the parts of an action
-OBSERVED = 11  # fields of a scenario, the first, that agents observe
+OBSERVED = 11  # agents observe this many of a scenario's first fields
 FACTS = OBSERVED + 1
 """Numbers of an observation that describe the scenario: those fields, and the number of agents."""
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
 """Their divisors, if they are scaled."""
 
 TEAM, WORKED = range(2)
-"""Sums over an episode: the rewards of all agents, and how often any of them worked."""
+"""Sums over an episode and all agents: the rewards, and the nights worked."""
 
 Each = float | Sequence[float]  # one number for all agents, or one for each
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """The numbers of the rules."""
+    """The parameters of the rules."""
 
     prob_fire_spreads_to_neighbor: float
     prob_solo_agent_extinguishes_fire: float
@@ -108,7 +108,7 @@ class Rules(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """A night's random numbers, uniform in [0, 1), one for each thing that may happen."""
+    """A night's random numbers, uniform in [0, 1), one for each possible event."""
 
     extinguish: Array  # [num_houses]
     spread: Array  # [num_houses, 2]: to the left and to the right
@@ -134,9 +134,9 @@ class BucketBrigade(ArrayGame):
         scaled: bool = True,
         **changes: Any,
     ) -> None:
-        """Set up one of `SCENARIOS`, with `changes` of its fields.
+        """Set up one of `SCENARIOS`, with `changes` to its fields.
 
-        With `scaled`, the numbers that agents see are of the order of 1.
+        With `scaled`, the numbers in observations are of order 1.
         """
         own = whole_numbers(num_agents=(num_agents, 1), max_nights=(max_nights, 1))
         require_one_of("scenario", scenario, SCENARIOS)
@@ -162,7 +162,7 @@ class BucketBrigade(ArrayGame):
         self.progress: Array = np.zeros((num_envs, houses), np.float64)
         """[num_envs, num_houses]: how far each fire is put out, with continuous suppression."""
         self.actions: Integers = np.zeros((num_envs, num_agents, 3), np.int64)
-        """[num_envs, num_agents, 3]: the last actions, until new ones come."""
+        """[num_envs, num_agents, 3]: the last actions."""
         self._actions_of = [self.actions[:, agent] for agent in range(num_agents)]
         self._seen: Floats = np.zeros((num_envs, size - num_agents), np.float32)
         self._seen[:, -FACTS:] = self._facts
@@ -224,7 +224,7 @@ class BucketBrigade(ArrayGame):
 
 
 def make_rules(scenario: Scenario, num_agents: int) -> Rules:
-    """Return the rules of a scenario, or raise a ValueError that names an impossible number."""
+    """Return the rules of a scenario, or raise a ValueError that names an invalid field."""
     for name, value in asdict(scenario).items():
         if name.startswith("prob_"):
             require_number(name, value, 0.0, 1.0)
@@ -276,10 +276,10 @@ def night(
     rules: Rules,
     rewards: Floats,
 ) -> None:
-    """Play one night of one copy; actions and random numbers decide everything.
+    """Play one night of one copy, determined by the actions and random numbers.
 
-    `houses` and `progress` change in place, [num_agents] `rewards` are written, and `before`, the
-    houses after the night before, is made equal to `houses`.
+    Changes `houses` and `progress` in place, writes `rewards`, [num_agents], and updates `before`,
+    the houses after the previous night.
     """
     num_houses, num_agents = houses.size, actions.shape[0]
     for house in range(num_houses):
@@ -296,7 +296,7 @@ def night(
             houses[house] = SAFE
         else:
             houses[house] = RUINED
-    if rules.continuous:  # elsewhere nothing burns any more
+    if rules.continuous:  # otherwise nothing burns any more
         for house in range(num_houses):
             if houses[house] == BURNING:
                 left, right = (house - 1) % num_houses, (house + 1) % num_houses
@@ -379,7 +379,7 @@ def _nights(
 
 @njit(cache=True)
 def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
-    """Draw a number for all that may happen, used or not; for spreading only if fire can spread."""
+    """Draw a number for each possible event, used or not; for spreading only if fire can spread."""
     for house in range(draws.spark.size):
         draws.extinguish[house] = uniform(streams, env)
         draws.spark[house] = uniform(streams, env)
@@ -449,7 +449,7 @@ def owners_duty(
     observations: Array,
     rng: np.random.Generator,  # noqa: ARG001
 ) -> Integers:
-    """A reference policy: work at the lowest-numbered own house that burns, or else rest."""
+    """A reference policy: work at the lowest-numbered own house that burns, otherwise rest."""
     assert isinstance(env, BucketBrigade)
     own = np.arange(agent, env.scenario.num_houses, env.num_agents)
     burning = observations[:, own] == BURNING

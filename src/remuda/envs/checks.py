@@ -1,9 +1,8 @@
-"""Check the values that a game returns once, where they come in: presence, shape and finiteness.
+"""Check the presence, shape and finiteness of the values that a game returns.
 
 Adapters check every value of another library's game before they write it into their arrays. The
-actor checks the arrays of every game, in passes that it makes over them anyway. A fault ends the
-actor, by an error that names the agent, the copy, the turn and the value. `env.check false` turns
-all of it off.
+actor checks the arrays of every game while it processes them. A fault ends the actor with an error
+that names the agent, the copy, the turn and the value. `env.check false` turns all checks off.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from remuda.errors import ContractError
 from remuda.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
-NONE = -1  # no stream
+NONE = -1  # no row was found
 PLAIN = (float, int, np.floating, np.integer, np.bool_)  # types of most numbers
 
 
 class BadValueError(ValueError):
     """A value that breaks the contract of a game; the message describes it."""
 
-    is_of_mask = False  # true for a mask, which no checker of another library tests
+    is_of_mask = False  # true for a mask; other libraries' checkers do not test masks
 
 
 class UntakeableError(BadValueError):
-    """A value that does not fit into any array, so that turning checks off would not help."""
+    """A value that cannot be stored even with checks turned off."""
 
 
 def number(value: Any, check: bool = True) -> float:
-    """Return a reward as a float: a number of Python or NumPy, or an array or tensor of one."""
+    """Convert a reward, a Python or NumPy number or an array or tensor of size 1, to a float."""
     if isinstance(value, PLAIN):
         return _float(value)
     if value is None:
@@ -57,32 +56,32 @@ def _float(value: Any) -> float:
         return float(value)
     except OverflowError:
         fault = f"the reward is {short(value)}, which is beyond any float"
-    except Exception:  # any error means that this is no number
+    except Exception:  # any error means that this is not a number
         fault = f"the reward is {short(value)}, not a number"
     raise UntakeableError(fault) from None
 
 
 def flag(name: str, value: Any, check: bool = True) -> bool:
-    """Return a flag that an episode has ended."""
+    """Convert an end-of-episode flag to a bool."""
     if value is True or value is False:
         return value
     array = numbers_in(value)
     if array is not None and array.size == 1 and array.item() in (0, 1):
         return bool(array.item())
-    said = f"`{name}` is {short(value)}, not true or false"
+    fault = f"`{name}` is {short(value)}, not true or false"
     try:
         truth = bool(value)
     except Exception:  # any error means that this has no truth value
-        raise UntakeableError(said) from None
+        raise UntakeableError(fault) from None
     if check:
-        raise BadValueError(said)
+        raise BadValueError(fault)
     return truth
 
 
 def write_checked(what: str, value: Any, out: Array) -> None:
-    """Write a value into its row."""
+    """Check a value and write it into its row."""
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
-        # Any number fits into a float; infinite ones are found later.
+        # Any number can be cast to float; infinite ones are found later.
         if value.dtype.kind in "biu" or value.dtype == out.dtype:
             out[...] = value
             return
@@ -94,7 +93,7 @@ def write_checked(what: str, value: Any, out: Array) -> None:
 
 
 def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return a value as an array of this shape and dtype."""
+    """Convert a value to an array of this shape and dtype, or raise a `BadValueError`."""
     if value is None:
         raise BadValueError(f"{what} is missing")
     array = numbers_in(value)
@@ -110,7 +109,7 @@ def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any])
 
 
 def numbers_in(value: Any) -> Array | None:
-    """Convert a value to an array of numbers; None: it is none."""
+    """Convert a value to an array of numbers; None: not possible."""
     try:
         # A tensor may be on a device, or require a gradient.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -122,7 +121,7 @@ def numbers_in(value: Any) -> Array | None:
 
 
 def of_mask(error: BadValueError) -> BadValueError:
-    """Mark an error as one of a mask, and return it."""
+    """Mark an error as a fault of a mask, and return it."""
     error.is_of_mask = True
     return error
 
@@ -130,22 +129,22 @@ def of_mask(error: BadValueError) -> BadValueError:
 def broken(
     env: VectorEnv, agent: int | None, copy: int, turn: int, fault: object, lets_pass: bool = True
 ) -> ContractError:
-    """Return the error that names a fault and its place.
+    """Return the error for a fault in a copy of a game.
 
-    `turn` is of that copy's episode: the first is 1, and 0 means that it has just been reset. The
-    fault `lets_pass` if it is accepted without checks.
+    `turn` counts from 1 in the copy's episode; 0 means that it was just reset. `lets_pass`: the
+    value is accepted if checks are off.
     """
-    whose = "" if agent is None else f"{env.agents[agent].name} in "
+    prefix = "" if agent is None else f"{env.agents[agent].name} in "
     lets_pass = lets_pass and not isinstance(fault, UntakeableError)
     return ContractError(
-        f"the game breaks its contract: {whose}copy {env.first_copy + copy}, turn {turn} of "
+        f"the game breaks its contract: {prefix}copy {env.first_copy + copy}, turn {turn} of "
         f"the episode: {fault}. Fix the game{_tester(env.checker, fault)}"
         f"{', or train without checks by --env.check false' if lets_pass else ''}"
     )
 
 
 def _tester(checker: str, fault: object) -> str:
-    """Name what tests a game for this fault."""
+    """Return a hint at the function that tests a game for this fault."""
     if checker == VectorEnv.checker:
         return f" ({checker} tests the whole contract)"
     if not checker or (isinstance(fault, BadValueError) and fault.is_of_mask):
@@ -164,7 +163,7 @@ def short(value: Any) -> str:
 
 @njit(cache=True)
 def first_strange(rows: Array, mask: Bools) -> int:
-    """Return the first row in the mask that is not finite throughout, as float32; or NONE."""
+    """Return the first row in the mask with a number that is not finite in float32, or NONE."""
     for i in range(rows.shape[0]):
         if mask[i]:
             for j in range(rows.shape[1]):
@@ -183,16 +182,16 @@ def first_outside(
     terminated: Bools,
     truncated: Bools,
 ) -> int:
-    """Return the place of the first number in `rows` outside its bounds, or NONE.
+    """Return the flat index of the first number in `rows` outside its bounds, or NONE.
 
     `rows`, [num_envs, size], are the newest observations of an agent, and the bounds are [size] of
-    the same dtype. Copies count in which it acts, or in which its episode ended in this turn.
+    the same dtype. Only copies are checked in which it acts or its episode ended in this turn.
     """
     num_envs, size = rows.shape
     for i in range(num_envs):
         if active[i, agent] or terminated[i, agent] or truncated[i, agent]:
             outside = False
-            for j in range(size):  # without a way out, so that it is compiled to vectors
+            for j in range(size):  # no early exit, so that the loop is vectorised
                 outside |= (rows[i, j] < low[j]) | (rows[i, j] > high[j])
             if outside:
                 for j in range(size):
@@ -203,7 +202,7 @@ def first_outside(
 
 @njit(cache=True)
 def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
-    """Return the first stream that acts and has a choice without any allowed action; or NONE."""
+    """Return the first acting stream that has a choice without an allowed action, or NONE."""
     for stream in range(masks.shape[0]):
         if not acts[stream]:
             continue
@@ -218,14 +217,14 @@ def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
     return NONE
 
 
-SLACK = 1e-5  # tolerance of floats outside a bound of size 1, or as a share of a larger bound
+SLACK = 1e-5  # tolerance for floats; relative for bounds larger than 1
 
 
 class BoundsCheck:
     """A check that observations of an adapter's copies are within their Boxes.
 
-    A violation is no error: many environments pass their bounds by a little. The first is noted in
-    the environment's `notes`.
+    A violation is not an error, because many environments exceed their bounds slightly. The first
+    one becomes a note of the environment.
     """
 
     def __init__(
@@ -238,7 +237,7 @@ class BoundsCheck:
         ]
 
     def look(self, agent: int, turns: Integers) -> None:
-        """Check an agent that observes; `turns`: [num_envs], the turns of each episode so far."""
+        """Check an agent's observations; `turns`: [num_envs], turns of each episode so far."""
         looks = self._looks[agent]
         if looks is None:
             return
@@ -260,7 +259,7 @@ class BoundsCheck:
 
 
 def _bounds_of(spec: AgentSpec, seen: Array) -> tuple[Array, Array, Array] | None:
-    """Return observations as [num_envs, size], and the bounds [size]; None: there are none."""
+    """Return observations as [num_envs, size], and the bounds, [size]; None: unbounded."""
     space: Any = spec.observation_space
     rows = seen.reshape(len(seen), -1)
     low, high, dtype = np.ravel(space.low), np.ravel(space.high), seen.dtype
@@ -291,7 +290,7 @@ class TurnChecks:
             np.cumsum(choice_sizes(spec), dtype=np.int64) if spec.masked else None
             for spec in env.agents
         ]
-        # The first episode to end compiles nothing.
+        # Compile now, rather than when the first episode ends.
         nowhere: Bools = np.zeros((2, len(env.agents)), np.bool_)
         for agent, spec in enumerate(env.agents):
             self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
@@ -302,21 +301,21 @@ class TurnChecks:
             self._fail(agent, stream, not_finite("the observation", seen[stream]))
 
     def masked(self, agent: int, masks: Bools, acts: Bools) -> None:
-        """Refuse a mask that allows nothing to an agent that acts."""
+        """Refuse a mask that allows no action to an acting agent."""
         ends = self._ends[agent]
         if ends is not None:
             copy = first_stuck(masks, ends, acts)
             if copy != NONE:
-                said = f"its mask allows nothing although it is to act: {short(masks[copy])}"
-                self._fail(agent, copy, of_mask(BadValueError(said)))
+                fault = f"its mask allows nothing although it is to act: {short(masks[copy])}"
+                self._fail(agent, copy, of_mask(BadValueError(fault)))
 
     def last(self, agent: int, seen: Array, ended: Bools) -> None:
         """Refuse final observations that are not finite, of agents whose episode has ended."""
         if seen.dtype.kind == "f":
             copy = first_strange(seen.reshape(len(seen), -1), ended)
             if copy != NONE:
-                said = not_finite("the last observation", seen[copy])
-                self._fail(agent, copy, said, over=1)
+                fault = not_finite("the last observation", seen[copy])
+                self._fail(agent, copy, fault, over=1)
 
     def shapes(self, result: TurnResult) -> None:
         """Check that the results of a turn are arrays of numbers for every agent."""
@@ -330,7 +329,7 @@ class TurnChecks:
                 )
 
     def result(self, result: TurnResult, acted: Bools, active: Bools) -> None:
-        """Raise a ContractError for the fault in a turn that has one."""
+        """Raise a ContractError for the first fault in a turn's result."""
         over = ~np.any(active, axis=1)
         ended = result.terminated | result.truncated
         findings = (
@@ -347,7 +346,7 @@ class TurnChecks:
         )
         for where, fault in findings:
             for copy, agent in np.argwhere(where).tolist():
-                # The turn was counted already, when it was added up.
+                # `_turns` already counts this turn.
                 self._fail(agent, copy, fault.format(result.rewards[copy, agent]), over=1)
 
     def _fail(self, agent: int, copy: int, fault: object, over: int = 0) -> NoReturn:

@@ -1,24 +1,24 @@
 """Cleanup: agents must clean the river or no apple grows, and cleaning pays nothing.
 
 - The world is 21 x 31 tiles with a border of wall. Rows 1 to 6 are river, and so are columns 10 and
-  11 down to row 12; rows 14 to 19 are orchard; the rest is sand, on which the agents start, each on
-  another tile. At the start the river is clean, and `start_apples` (20) are on random tiles of the
+  11 down to row 12; rows 14 to 19 are orchard; the rest is sand. The agents start on different
+  tiles of sand. At the start the river is clean, and `start_apples` (20) are on random tiles of the
   orchard. An episode is truncated after `max_turns` (100); it never terminates.
 - In a turn, first each clean tile of the river is polluted with `pollution_probability` (0.009).
-  Then on each tile of the orchard without an apple one grows with probability
-  `growth_probability` (0.002) x max(0, 1 - share / `barren_share`), where share is the polluted
-  share of the river and `barren_share` 0.5. Then the agents act, one after another.
-- An agent moves up, down, left or right, which turns it that way even if a wall or an agent is in
-  its way; or it cleans, or zaps, with a beam. A beam covers the three tiles ahead, and on each side
-  the tile beside the agent and the two ahead of that one; a wall ends a lane. Cleaning makes
-  polluted water under it clean.
-- An agent that steps on an apple eats it and gets 1; an agent that a zap hits gets -1; all else
-  gives 0.
-- An agent sees the tiles around it up to `vision_radius` (5) away, each as one of wall, river,
-  pollution, orchard, apple, agent, clean beam, zap beam, sand: an agent before the beam over it,
-  and a beam before the ground under it. Each agent sees a beam once, in its next observation.
-  Beyond the map all is wall. It also sees which way it faces, and its position, in 0..1: [1095]
-  float32, tile by tile, then the facing, the row and the column.
+  Then an apple grows on each orchard tile without one, with probability `growth_probability`
+  (0.002) x max(0, 1 - share / `barren_share`), where share is the polluted share of the river and
+  `barren_share` is 0.5. Then the agents act, one after another.
+- An agent moves up, down, left or right, or it cleans or zaps with a beam. A move turns the agent
+  that way even if a wall or an agent blocks it. A beam has three lanes: the three tiles ahead of
+  the agent, and on each side the tile next to it and the two ahead of that one. A wall ends a lane.
+  Cleaning cleans the polluted water that the beam covers.
+- An agent that steps on an apple eats it and gets 1; an agent that a zap hits gets -1; all other
+  rewards are 0.
+- An agent observes the tiles around it up to `vision_radius` (5) away, each as one of wall, river,
+  pollution, orchard, apple, agent, clean beam, zap beam, sand. An agent hides the beam over it, and
+  a beam hides the ground. Each agent observes a beam once, in its next observation. Tiles beyond
+  the map are wall. It also observes its facing and its position, in 0..1: [1095] float32, tile by
+  tile, then the facing, the row and the column.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = rang
 """Kinds of tiles, in the order of the channels."""
 KINDS = 9
 CLEAN, ZAP = 4, 5
-"""Actions after those that move, UP to RIGHT; these four are also the ways to face."""
+"""Actions after the moves UP to RIGHT, which are also the directions to face."""
 BEAM_LENGTH = 3
 LONG_AGO = -(2**62)
 
@@ -109,7 +109,7 @@ class Cleanup(GridGame):
         self._framed_beams, self.beams = self._make_map(*size, np.int8, 0)
         """[num_envs, 21, 31] int8: the last beam on a tile."""
         self._framed_fired, self.fired = self._make_map(*size, np.int64, LONG_AGO)
-        """[num_envs, 21, 31]: when that was, on the copy's clock."""
+        """[num_envs, 21, 31]: the time of that beam, on the copy's clock."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         self.tiles[mask], self.standing[mask], self.fired[mask] = self._terrain, 0, LONG_AGO
@@ -120,7 +120,7 @@ class Cleanup(GridGame):
         _place(self.tiles, *agents, *ground, self._streams, seeds, mask)
 
     def begin_turn(self) -> None:
-        """Let pollution come and apples grow."""
+        """Pollute the river and grow apples."""
         self._rewards[:] = 0.0
         ground = self.tiles, self.polluted, self._river, self._orchard
         rates = self._log_clean, self._growth, self._barren
@@ -235,7 +235,8 @@ def _grow(
     for env in range(tiles.shape[0]):
         if not active[env, 0]:
             continue
-        # A draw for every tile has the same law as geometric gaps between the tiles that are hit.
+        # Geometric gaps between the tiles that are hit have the same distribution as a draw for
+        # every tile.
         hit = misses(streams, env, log_clean)
         while hit < len(river):
             y, x = river[int(hit)]
@@ -375,18 +376,18 @@ def _equality(returns: Array) -> float:
     G = sum of |x_i - x_j| over all pairs (i, j) / (2 n sum of x): Perolat et al. 2017, "A multi-
     agent reinforcement learning model of common-pool resource appropriation".
     """
-    apart = total = 0.0
-    for one in returns:
-        total += max(one, 0.0)
-        for other in returns:
-            apart += abs(max(one, 0.0) - max(other, 0.0))
-    return 1.0 - apart / (2.0 * returns.size * total) if total > 0.0 else 1.0
+    differences = total = 0.0
+    for first in returns:
+        total += max(first, 0.0)
+        for second in returns:
+            differences += abs(max(first, 0.0) - max(second, 0.0))
+    return 1.0 - differences / (2.0 * returns.size * total) if total > 0.0 else 1.0
 
 
 def harvesters(
     env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
 ) -> Integers:
-    """A reference policy: go to the nearest apple of the whole map, and never clean."""
+    """A reference policy: go to the nearest apple on the map, and never clean."""
     assert isinstance(env, Cleanup)
     actions = rng.integers(0, 4, len(observations))
     for copy in range(len(observations)):
@@ -414,13 +415,13 @@ def division_of_labour(
 
 
 def _axes(facing: int) -> Integers:
-    """Return how far ahead, and how far aside, by row and column: [2, 2]."""
+    """Return the directions ahead and to the side, as rows and columns: [2, 2]."""
     ahead = STEPS[facing]
     return np.stack([ahead, ahead[::-1]])
 
 
 def _towards(at: Integers, places: Integers, otherwise: int) -> int:
-    """Return a step towards the nearest place, along the longer way first."""
+    """Return a step towards the nearest place, along the axis with the larger distance."""
     if not len(places):
         return otherwise
     way = places[np.abs(places - at).sum(1).argmin()] - at

@@ -1,4 +1,4 @@
-"""Close environments that may raise or hang in `close`; that costs a run a note at most."""
+"""Close environments; a `close` that raises or hangs only causes a note."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from remuda.user_code import where_raised
 
-LIMIT = 5.0  # seconds for environments that are closed together
+LIMIT = 5.0  # seconds in total for environments that are closed together
 log = logging.getLogger(__name__)
 
 
@@ -27,7 +27,7 @@ class _TooLong(BaseException):
 
 @contextmanager
 def listening(say: Callable[[str], None]) -> Iterator[None]:
-    """Call `say` once for each fault of closing in this process, and let `faults` list them."""
+    """Call `say` once for each fault while closing environments; `faults` lists them."""
     global _listener, _heard
     before = _listener, _heard
     _listener, _heard = say, []
@@ -38,12 +38,12 @@ def listening(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def faults() -> tuple[str, ...]:
-    """Return the faults of closing since `listening`."""
+    """Return the faults while closing environments since `listening`."""
     return tuple(_heard)
 
 
 def close_all(copies: Sequence[Any]) -> None:
-    """Close environments one after another, within `LIMIT` seconds together."""
+    """Close environments one after another, within `LIMIT` seconds in total."""
     end = time.monotonic() + LIMIT
     for number, copy in enumerate(copies):
         left = end - time.monotonic()
@@ -54,24 +54,24 @@ def close_all(copies: Sequence[Any]) -> None:
 
 
 def close(call: Callable[[], object], whose: object, limit: float | None = None) -> None:
-    """Call a `close`; report one that raises or hangs, and leave it behind.
+    """Call a `close`; if it raises or hangs, report that and continue.
 
-    In the main thread a signal ends it, so that it runs in the thread that made the environment.
-    Native code that never returns to Python cannot be ended, but is reported.
+    It runs in the calling thread. A signal interrupts it if that is the main thread, except in
+    native code that never returns to Python, which is only reported.
     """
     name = f"close() of {type(whose).__name__}"
     try:
         with _ended_after(LIMIT if limit is None else limit):
             call()
     except _TooLong:
-        note(f"{name} did not end within {LIMIT:g} s, and is not waited for any longer")
+        note(f"{name} did not end within {LIMIT:g} s, and was interrupted")
     except (Exception, SystemExit) as error:  # `pygame.quit(); sys.exit()` is common
         note(f"{name} raised {where_raised(error) or f'{type(error).__name__}: {error}'}")
 
 
 @contextmanager
 def _ended_after(limit: float) -> Iterator[None]:
-    """Raise `_TooLong` after `limit` seconds, unless the signal is in use."""
+    """Raise `_TooLong` after `limit` seconds, unless the signal is already in use."""
     done, lock = threading.Event(), threading.Lock()
     main = threading.main_thread()
     is_free = signal.getsignal(signal.SIGURG) in (signal.SIG_DFL, signal.SIG_IGN)
@@ -85,7 +85,7 @@ def _ended_after(limit: float) -> Iterator[None]:
                 # Ignored by default, and seldom used by others.
                 signal.pthread_kill(main.ident or 0, signal.SIGURG)
         if not done.wait(1.0):
-            note(f"an environment is being closed for more than {limit:g} s")
+            note(f"closing an environment has taken more than {limit:g} s")
 
     def ring(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if not done.is_set():
@@ -103,7 +103,7 @@ def _ended_after(limit: float) -> Iterator[None]:
 
 
 def note(words: str) -> None:
-    """Report something about an environment to this process's user, once."""
+    """Report a message about an environment to the user, once per process."""
     if words not in _heard:
         _heard.append(words)
         (_listener or log.warning)(words)

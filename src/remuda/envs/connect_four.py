@@ -1,10 +1,10 @@
-"""Connect four: two agents drop discs into a standing grid, and four in a line win.
+"""Connect four: two agents drop discs into an upright grid, and four in a line win.
 
 - The grid is `height` x `width` (6 x 7). In each turn agent 0 drops a disc, then agent 1. A disc
   falls to the lowest free row of its column; a full column may not be chosen.
 - The first agent with `connect` (4) of its discs in a row, a column or a diagonal wins: it gets 1,
-  the other -1, and the game is over at once. When the grid is full neither wins.
-- An agent sees its own discs and the other's: [2, height, width] uint8, the top row first.
+  the other -1, and the game ends at once. If the grid is full, the game is a draw.
+- An agent observes its own discs and the other's: [2, height, width] uint8, the top row first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConnectFour(ArrayGame):
         """[num_envs, width]: the number of discs in each column."""
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Empty the grids; there is nothing to draw."""
+        """Empty the grids; nothing is random."""
         self.cells[mask], self.heights[mask], self.active[mask] = EMPTY, 0, True
 
     def begin_turn(self) -> None:
@@ -57,7 +57,7 @@ class ConnectFour(ArrayGame):
         _observe(self.cells, agent, out)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Allow the columns with room, and everything when the game is over."""
+        """Allow the columns with room, and everything once the game has ended."""
         np.less(self.heights, self.cells.shape[1], out=out)
         out |= ~self.active[:, agent, None]
 
@@ -131,7 +131,7 @@ def _drop(
         if not active[env, agent]:
             continue
         x = actions[env]
-        while heights[env, x] == height:  # a full column was chosen: the next one with room
+        while heights[env, x] == height:  # a full column was chosen: take the next one with room
             x = (x + 1) % width
         y = height - 1 - heights[env, x]
         cells[env, y, x] = DISC + agent
@@ -145,7 +145,7 @@ def _drop(
 
 @njit(cache=True)
 def _appeal(cells: Array, heights: Integers, agent: int, connect: int, out: Floats) -> None:
-    """Rate each column: 4 wins, 2 keeps the other from winning, below 1 is nearer the middle."""
+    """Rate each column: 4 wins, 2 blocks the other's win, up to 0.5 by closeness to the middle."""
     height, width = cells.shape[1:]
     for env in range(cells.shape[0]):
         for x in range(width):
@@ -166,9 +166,9 @@ def tactician(
     observations: Array,  # noqa: ARG001
     rng: np.random.Generator,
 ) -> Integers:
-    """A reference policy: win if possible, else stop the other's line, else prefer the middle.
+    """A reference policy: win if possible, else block the other's line, else prefer the middle.
 
-    It looks one disc ahead, and draws among columns that are about as good.
+    It looks one disc ahead, and draws among columns with similar ratings.
     """
     assert isinstance(env, ConnectFour)
     appeal: Floats = np.zeros(env.heights.shape, np.float32)

@@ -1,4 +1,4 @@
-"""The contract of `VectorEnv` as a suite of tests, for the games here and for users' games.
+"""The contract of `VectorEnv` as a test suite, for built-in games and users' games.
 
 In a test file:
 
@@ -39,7 +39,7 @@ from remuda.errors import ContractError, UsageError
 from remuda.types import Bools
 
 POISONS = (0x5A, 0xA5)
-"""Bytes that fill buffers before an observation; both must be gone after it."""
+"""Bytes that fill buffers before an observation, which must overwrite them."""
 
 
 def every(num_envs: int) -> Bools:
@@ -48,17 +48,17 @@ def every(num_envs: int) -> Bools:
 
 
 def require_same(first: Trace, second: Trace, copies: Iterable[int], guarantee: str) -> None:
-    """Require that these copies did the same in two traces."""
+    """Require that these copies are equal in two traces."""
     for copy in copies:
         require(first.same_as(second, copy, copy), guarantee)
 
 
 class VectorEnvContract:
-    """A suite to inherit: give `make`. Each test names the guarantee of `VectorEnv` it tests."""
+    """A test suite to inherit: define `make`. Each test names the guarantee that it checks."""
 
     def make(self, num_envs: int) -> VectorEnv:
         """Make the environment under test."""
-        raise NotImplementedError("give `make(self, num_envs)`, which builds your environment")
+        raise NotImplementedError("define `make(self, num_envs)`, which makes your environment")
 
     def test_what_it_declares(self) -> None:
         """Agents are declared, each in exactly one turn group."""
@@ -79,7 +79,7 @@ class VectorEnvContract:
         require_same(first, second, range(3), guarantee)
 
     def test_copies_share_nothing(self) -> None:
-        """2. Copies share nothing: a copy alone plays as it does among others."""
+        """2. Copies share nothing: a single copy plays as it does among others."""
         many = play(self.make(4), seed=7)
         alone = play(self.make(1), seed=7)
         other_acts = play(self.make(4), seed=7, others_act_differently=True)
@@ -171,14 +171,14 @@ class VectorEnvContract:
             )
             require(
                 env.may_return_at_once or not (active & (terminated | truncated)).any(),
-                "6. an agent whose episode ended is not active (but where may_return_at_once)",
+                "6. an agent whose episode ended is not active (unless may_return_at_once)",
             )
 
     def test_the_dead_are_left_alone(self) -> None:
-        """9. An agent whose episode has ended gets no reward, and ends no second time."""
+        """9. An agent whose episode has ended gets no reward, and does not end again."""
         env = self.make(3)
         trace = play(env, seed=12)
-        # Agents that are in an episode, and those that have been active in it.
+        # Agents that are in an episode, and those that have been active in their episode.
         playing = np.ones((3, env.num_agents), np.bool_)
         has_acted = np.zeros_like(playing)
         ends = zip(trace.terminated, trace.truncated, trace.over, strict=True)
@@ -189,22 +189,22 @@ class VectorEnvContract:
             ended = terminated | truncated
             require(
                 not (ended & ~playing).any(),
-                "9. an agent whose episode has ended ends no second time before it is active again",
+                "9. an agent whose episode has ended does not end again before it is active again",
             )
             require(
                 not rewards[~(playing | active)].any(),
-                "9. an agent whose episode has ended is given nothing before it is active again",
+                "9. an agent whose episode has ended gets no reward before it is active again",
             )
             playing &= ~ended
             has_acted &= ~ended
             require(
                 not (has_acted & over[:, None]).any(),
-                "9. when a copy is over, the episode of every agent in it has ended",
+                "9. when a copy has finished, the episode of every agent in it has ended",
             )
             playing[over] = True
 
     def test_masks_allow_something(self) -> None:
-        """10. `mask` writes all of `out`, changes nothing, and allows active agents something."""
+        """10. `mask` writes all of `out`, changes nothing, and allows active agents an action."""
         env = self.make(3)
         rng = np.random.default_rng(0)
         if not any(spec.masked for spec in env.agents):
@@ -220,37 +220,37 @@ class VectorEnvContract:
     def test_actions_and_observations_stay_the_caller_s(self) -> None:
         """11. The caller may reuse the arrays that it passed to `observe`, `mask` and `act`."""
         first, second = (play(self.make(3), seed=6, spoil_actions=spoil) for spoil in (False, True))
-        guarantee = "11. `act` keeps no hold of the array of actions, which its caller uses again"
+        guarantee = "11. `act` keeps no reference to the actions, whose array the caller reuses"
         require_same(first, second, range(3), guarantee)
 
     def test_environments_share_nothing(self) -> None:
-        """12. Two environments side by side share nothing, nor do copies made later."""
+        """12. Two environments in one process share nothing, nor do copies made later."""
         alone = play(self.make(2), seed=13)
         env, other = self.make(2), self.make(2)
         other.reset(seeds_of(2, 14), every(2))
         play_turns(other, 5, seed=14)
-        beside = play(env, seed=13, meanwhile=lambda: play_turns(other, 1, seed=15))
+        together = play(env, seed=13, meanwhile=lambda: play_turns(other, 1, seed=15))
         other.close()
         guarantee = "12. environments that are used side by side share nothing"
-        require_same(alone, beside, range(2), guarantee)
+        require_same(alone, together, range(2), guarantee)
 
     def test_facts_are_told_when_an_episode_is_over(self) -> None:
-        """13. `TurnResult.info` holds the promised metrics, finite in copies that are over."""
+        """13. `TurnResult.info` holds the declared metrics, finite in copies that have finished."""
         env = self.make(3)
         trace = play(env, seed=16)
         for info, over in zip(trace.info, trace.over, strict=True):
             for name in env.episode_metrics:
                 require(
                     name in info and info[name].shape == (3,),
-                    f"13. every `end_turn` returns the fact {name!r}, as [num_envs]",
+                    f"13. every `end_turn` returns the episode metric {name!r}, as [num_envs]",
                 )
                 require(
                     bool(np.isfinite(info[name][over]).all()),
-                    f"13. the fact {name!r} is finite where an episode is over",
+                    f"13. the episode metric {name!r} is finite where an episode has ended",
                 )
 
     def test_rewards_so_far_are_those_of_the_turn(self) -> None:
-        """14. `rewards_so_far` is one array, starts at 0 in a turn, and ends as its rewards."""
+        """14. `rewards_so_far` is one array that starts a turn at 0 and ends it as its rewards."""
         env, fresh = self.make(3), self.make(3)
         so_far = env.rewards_so_far
         if so_far is None:
@@ -280,14 +280,14 @@ class VectorEnvContract:
         fresh.close()
 
     def test_rewards_before_an_agent_s_act_are_told(self) -> None:
-        """14. `rewards_so_far` is kept if agents get rewards while others act."""
+        """14. `rewards_so_far` is maintained if agents get rewards while others act."""
         one = self.make(1)
         has_so_far = one.rewards_so_far is not None
         is_simultaneous, num_agents = len(one.turn_groups) == 1, one.num_agents
         one.close()
         if has_so_far or is_simultaneous:
             return
-        env = self.make(2 if num_agents != 2 else 3)  # so that copies and agents differ in number
+        env = self.make(2 if num_agents != 2 else 3)  # copies and agents differ in number
         env.reset(seeds_of(env.num_envs, 19), every(env.num_envs))
         play_turns(env, 1, seed=19)
         watch = EarlyRewards(env)
@@ -296,9 +296,9 @@ class VectorEnvContract:
         env.close()
         if found is not None:
             raise ContractError(
-                f"the environment breaks its contract: 14. {names[found.agent]} had been given "
+                f"the environment breaks its contract: 14. {names[found.agent]} got a reward of "
                 f"{found.value:g} in turn {found.turn} of copy {found.copy} before it acted (by "
-                f"`{found.table}`), and there is no `rewards_so_far`, so what it did before would "
+                f"`{found.table}`), and there is no `rewards_so_far`, so its previous action would "
                 "not be credited with it; let `rewards_so_far` be the float32 array that `act` "
                 "adds rewards to"
             )
@@ -309,11 +309,11 @@ class VectorEnvContract:
         env = self.make(2)
         for observations in trace.observations:
             for spec, seen in zip(env.agents, observations, strict=True):
-                require(bool(np.isfinite(seen).all()), f"7. what {spec.name} observes is finite")
+                require(bool(np.isfinite(seen).all()), f"7. observations of {spec.name} are finite")
                 for row in seen:
                     require(
                         bool(spec.observation_space.contains(row)),
-                        f"7. what {spec.name} observes is in {spec.observation_space}",
+                        f"7. observations of {spec.name} are in {spec.observation_space}",
                     )
 
     def test_a_saved_world_goes_on_alike(self) -> None:
@@ -352,11 +352,11 @@ class VectorEnvContract:
 
 
 def check_env(factory: Callable[[int], VectorEnv]) -> None:
-    """Run the whole suite on what `factory(num_envs)` makes.
+    """Run the whole suite on the environments that `factory(num_envs)` makes.
 
     Raises:
-        ContractError: the first guarantee that the environment breaks.
-        UsageError: it makes an environment of another library.
+        ContractError: the environment breaks a guarantee; names the first.
+        UsageError: the factory makes another library's environment.
     """
     if isinstance(factory, type):
         kind = kind_of(factory)

@@ -1,16 +1,16 @@
-"""Tell kinds of environments apart, of Remuda and other libraries, without importing these."""
+"""Recognise the kind of an environment without importing its library."""
 
 from __future__ import annotations
 
 COPIES, GYMNASIUM, PARALLEL, AEC = "copies", "gymnasium", "parallel", "aec"
 VECTOR, OLD_GYM = "vector", "gym"
-SINGLE = (GYMNASIUM, PARALLEL, AEC)  # kinds that hold one copy; an adapter makes many of it
+SINGLE = (GYMNASIUM, PARALLEL, AEC)  # kinds of a single copy; an adapter combines many
 CHECKERS = {
     GYMNASIUM: "gymnasium.utils.env_checker.check_env",
     PARALLEL: "pettingzoo.test.parallel_api_test",
     AEC: "pettingzoo.test.api_test",
 }
-"""The tests of the kind's own library: they cover much of the contract, but no masks."""
+"""The library's own test of each kind; it covers much of the contract, but not masks."""
 _BASES = {
     ("remuda", "VectorEnv"): COPIES,
     ("gymnasium", "VectorEnv"): VECTOR,
@@ -23,9 +23,9 @@ _BASES = {
 
 
 def kind_of(thing: object) -> str:
-    """Return the kind of an environment or of its class; empty: none is known.
+    """Return the kind of an environment or of its class; empty: unknown.
 
-    An object of another class is judged by its methods.
+    An object without a known base class is recognised by its methods.
     """
     for base in (thing if isinstance(thing, type) else type(thing)).__mro__:
         kind = _BASES.get((base.__module__.partition(".")[0], base.__name__))
@@ -47,6 +47,6 @@ def _has(thing: object, *names: str) -> bool:
 
 
 def article(thing: object) -> str:
-    """Return the name of its class, as in `a Tag`."""
+    """Return the name of an object's class with its article: `a Tag`."""
     name = type(thing).__name__
     return "nothing" if thing is None else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

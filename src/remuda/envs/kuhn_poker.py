@@ -1,9 +1,9 @@
 """Kuhn poker (Kuhn 1950): three cards, two agents, one bet. The smallest game with bluffing.
 
-Rules. Of the cards jack, queen and king each agent is dealt one, and puts 1 into the pot. Agent 0
-passes or bets 1. After a bet the other passes, and loses what it put in, or bets too, and the
-higher card takes the pot. After a pass agent 1 passes, and the higher card takes the pot, or bets;
-agent 0 then passes or bets in its turn. At the end each gets what it won or lost.
+Rules. Each agent is dealt one of the cards jack, queen and king, and puts 1 into the pot. Agent 0
+passes or bets 1. After a bet the other agent passes and loses its stake, or bets too, and the
+higher card takes the pot. After a pass agent 1 passes, and the higher card takes the pot, or it
+bets, and agent 0 then passes or bets. At the end each agent's reward is the amount won or lost.
 
     pass pass          the higher card wins 1
     pass bet pass      agent 1 wins 1
@@ -28,10 +28,10 @@ from remuda.types import Array, Bools, Integers, State, TurnResult
 WAIT, PASS, BET = 0, 1, 2  # actions
 JACK, QUEEN, KING = 0, 1, 2
 START, PASSED, BETS, PASSED_BETS, OVER = 0, 1, 2, 3, 4
-"""The actions so far; agent 1 is to act after `PASSED` and `BETS`, agent 0 else."""
+"""The actions so far; agent 1 is to act after `PASSED` and `BETS`, otherwise agent 0."""
 TO_ACT = np.array([0, 1, 1, 0])
 NEXT = np.array([[PASSED, BETS], [OVER, PASSED_BETS], [OVER, OVER], [OVER, OVER]])
-"""[actions so far, PASS or BET]: the actions after that."""
+"""[actions so far, PASS or BET]: the actions after this one."""
 WORDS = (
     "nothing has been done",
     "the first passed",
@@ -39,7 +39,7 @@ WORDS = (
     "the first passed, the second bet",
     "it is over",
 )
-"""The actions so far, in words."""
+"""Descriptions of the actions so far."""
 DEALS = np.array([[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]])
 
 
@@ -81,7 +81,7 @@ class KuhnPoker(TableGame):
         out[:, 7] = self._to_act(agent)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Allow to pass or bet, or else to wait."""
+        """Allow the agent that is to act to pass or bet, and the other only to wait."""
         to_act = self._to_act(agent)
         out[:, WAIT] = ~to_act
         out[:, PASS] = out[:, BET] = to_act
@@ -91,11 +91,11 @@ class KuhnPoker(TableGame):
         on = np.flatnonzero(self.done != OVER)
         before = self.done[on]
         actor = TO_ACT[before]
-        # An agent that does neither passes.
+        # Any other action counts as a pass.
         bets = (self._chosen[on, actor] == BET).astype(np.int64)
         self.done[on] = NEXT[before, bets]
         over = self.done[on] == OVER
-        # The bet was not called, or the cards are compared.
+        # Either the bet was not called, or the cards are compared.
         folds = over & (before != PASSED) & (bets == 0)
         stake = np.where(over & (before != PASSED) & (bets == 1), 2.0, 1.0)
         higher = np.where(self.cards[on, 0] > self.cards[on, 1], 0, 1)

@@ -1,16 +1,16 @@
 """Leduc poker (Southey et al. 2005, "Bayes' bluff"): six cards, two agents, two rounds of bets.
 
-Rules. Of the cards jack, queen and king, each twice, each agent is dealt one, and puts 1 into the
-pot. In each of two rounds agent 0 begins, and they take turns until a bet is called:
+Rules. The deck has two jacks, two queens and two kings. Each agent is dealt one card and puts 1
+chip into the pot. In each of two rounds agent 0 starts, and they take turns until a bet is called:
 
-    fold     give up what was put in; if the other has put in more
-    call     put in as much as the other has, which may be nothing
+    fold     lose the chips put in; only if the other has put in more
+    call     match the chips that the other has put in, possibly adding none
     raise    call, and put in 2 more, or 4 in the second round
 
-A round has two raises at most, and is over when its second or a later action is a call. After the
-first round a public card is dealt from the four that are left. After the second the agent with its
-rank wins, or else that with the higher rank; agents of equal rank win nothing. The winner gets what
-the other put in.
+A round has at most two raises, and ends when its second or a later action is a call. After the
+first round a public card is dealt from the remaining four. After the second round, the agent whose
+card has the public card's rank wins, or else the higher rank; equal ranks are a draw. The winner
+gets the chips that the other put in.
 
 At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
 The rules are those of OpenSpiel's `leduc_poker`, and of `remuda.analysis.tree_games.LeducPoker`.
@@ -30,7 +30,7 @@ from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3  # actions
 CARDS, RANKS = 6, 3  # cards 0 to 5; the rank of a card is card // 2: jack, queen, king
 ROUNDS, MOST_ACTIONS = 2, 4
-"""Rounds of bets, and actions of both agents in a round at most: call, raise, raise, call."""
+"""Rounds of bets, and the most actions of both agents in a round: call, raise, raise, call."""
 RAISES = (2, 4)  # chips that a raise puts in beyond the other's, in each round
 MOST_RAISES = 2  # raises of both agents in a round
 PUBLIC, BETS, TO_ACT = RANKS, 2 * RANKS, 2 * RANKS + 2 * ROUNDS * MOST_ACTIONS
@@ -43,8 +43,8 @@ class LeducPoker(TableGame):
     """Leduc poker for two agents; see the rules at the top of this module.
 
     An agent observes [23] float32 of 0 and 1: the rank of its card (three entries, one of them 1),
-    the rank of the public one (three entries, all 0 while there is none), the actions in both
-    rounds (for each of four in turn a 1 for a call, and a 1 for a raise), and a 1 if it is to act.
+    the public card's rank (three entries, all 0 before it is dealt), the actions in both rounds
+    (for each of four actions, an entry for a call and one for a raise), and a 1 if it is to act.
     """
 
     action_names = ("wait", "fold", "call", "raise")
@@ -53,11 +53,10 @@ class LeducPoker(TableGame):
         sees = Box(0.0, 1.0, (SIZE,), np.float32)
         self._allocate(num_envs, {}, sees, [Discrete(4)] * 2, masked=True)
         self.cards: Integers = np.zeros((num_envs, 3), np.int64)
-        """[num_envs, 3]: the card of each agent, and the public one, which is dealt from the
-        start and visible in the second round."""
+        """[num_envs, 3]: the card of each agent, and the public card, which is drawn at the start
+        and visible in the second round."""
         self.bets: Integers = np.full((num_envs, ROUNDS, MOST_ACTIONS), WAIT, np.int64)
-        """[num_envs, 2, 4]: the actions of each round: CALL or RAISE, and WAIT for those to
-        come."""
+        """[num_envs, 2, 4]: the actions of each round: CALL or RAISE, or WAIT if not yet taken."""
         self.round: Integers = np.zeros(num_envs, np.int64)  # [num_envs]: the round of bets, 0 or 1
         self.chips: Integers = np.ones(self.active.shape, np.int64)
         """[num_envs, 2]: the chips that each agent has put in."""
@@ -71,7 +70,7 @@ class LeducPoker(TableGame):
         _observe(self.cards, self.bets, self.round, self.active, agent, out)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Allow what the rules allow to the agent that is to act, or else to wait."""
+        """Allow legal actions to the agent that is to act, and only waiting to the other."""
         _mask(self.bets, self.round, self.active, agent, out)
 
     def end_turn(self) -> TurnResult:
@@ -124,8 +123,8 @@ def _deal(streams: Array, cards: Integers, seeds: Integers, mask: Bools) -> None
             seed_stream(streams, env, seeds[env])
             first = below(streams, env, CARDS)
             second = (first + 1 + below(streams, env, CARDS - 1)) % CARDS
-            # The public card is drawn from those left: the lower of the two dealt is stepped over
-            # first, then the higher.
+            # The public card is drawn from the remaining four: skip the lower dealt card first,
+            # then the higher.
             public = below(streams, env, CARDS - 2)
             public += public >= min(first, second)
             public += public >= max(first, second)
@@ -224,7 +223,7 @@ def _play(
 
 @njit(cache=True)
 def _winner(cards: Integers) -> int:
-    """Return the agent with the public card's rank, or else the higher one; -1: ranks are equal."""
+    """Return the agent with the public card's rank, or else the higher rank; -1: a draw."""
     first, second, public = cards[0] // 2, cards[1] // 2, cards[2] // 2
     if first == second:
         return -1
@@ -239,7 +238,7 @@ def _winner(cards: Integers) -> int:
 def _pay(
     chips: Integers, winner: int, env: int, active: Bools, rewards: Floats, terminated: Bools
 ) -> None:
-    """End a game: the winner gets what the other put in; -1: neither gets anything."""
+    """End a game: the winner gets the other's chips; -1: a draw."""
     if winner >= 0:
         won = chips[env, 1 - winner]
         rewards[env, winner], rewards[env, 1 - winner] = won, -won

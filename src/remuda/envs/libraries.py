@@ -1,4 +1,4 @@
-"""Libraries whose games have names, `library:name`; they are imported when they are needed."""
+"""Game libraries: their games are named `library:name`; each is imported on first use."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Library:
     name: str  # the part before the colon
     adapter: str  # `module:callable`, which makes copies of a game
     package: str  # to import
-    extra: str  # of Remuda, that installs it; empty: it always is
+    extra: str  # the extra of Remuda that installs it; empty: always installed
     example: str
     listing: Callable[[], Iterable[str]]  # returns all its games, if it is installed
     wraps: bool = False
-    """True if its environments are Gymnasium's or PettingZoo's, so that wrappers fit."""
+    """True if its environments are Gymnasium's or PettingZoo's, so wrappers can be applied."""
 
     @property
     def is_installed(self) -> bool:
@@ -39,14 +39,14 @@ class Library:
         return find_spec(self.package) is not None
 
     def names(self) -> list[str]:
-        """Return all its games in order, as `remuda train` takes them; none if it is missing."""
+        """Return all its games, sorted, as `remuda train` takes them; empty if not installed."""
         if not self.is_installed:
             return []
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             try:
                 return [f"{self.name}:{name}" for name in sorted(self.listing())]
-            except Exception as error:  # one library that is broken does not hide the others
+            except Exception as error:  # a broken library must not hide the others
                 log.warning("the games of %s cannot be listed: %s", self.name, error)
                 return []
 
@@ -96,7 +96,7 @@ def _can_be_imported(name: str) -> bool:
     """Return whether PettingZoo can import a game: `classic/tictactoe-v3`."""
     try:
         import_module("pettingzoo." + name.replace("/", ".").replace("-v", "_v"))
-    except Exception:  # some raise other errors
+    except Exception:  # not only ImportError: a game's module may raise anything
         return False
     return True
 

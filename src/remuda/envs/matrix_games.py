@@ -1,8 +1,8 @@
 """Matrix games: two agents choose at once, and a table gives the payoff of each.
 
-Rules. In each round both agents choose one of their actions, without seeing the other's choice. The
-row of agent 0 and the column of agent 1 meet in a cell of two payoffs, the first for agent 0. An
-episode has one round, or `rounds` of them; then each sees what both chose in the round before.
+Rules. In each round both agents choose an action, without seeing the other's choice. The row of
+agent 0 and the column of agent 1 select a cell of two payoffs, the first for agent 0. An episode
+has `rounds` rounds (1); in later rounds each agent observes both choices of the previous round.
 
 Payoffs, and the equilibria that tests compare with:
 
@@ -10,9 +10,11 @@ Payoffs, and the equilibria that tests compare with:
   only equilibrium is rock 1/4, paper 1/2, scissors 1/4.
 - Matching pennies: agent 0 wants the sides to match, agent 1 wants them to differ.
 - Prisoner's dilemma: temptation 5, reward 3, punishment 1, sucker 0; both defect.
-- Stag hunt: two stags 5 each, a hare 1, a stag alone 0; all stag, all hare, or stag with 1/5.
-- Hawk-dove: temptation 2, reward 1, a fight -4, yielding 0; a hawk and a dove, or hawk with 1/5.
-- Bach or Stravinsky: agreed 5 and 1, or 1 and 5; else nothing.
+- Stag hunt: two stags 5 each, a hare 1, a lone stag 0; all stag, all hare, or stag with
+  probability 1/5.
+- Hawk-dove: temptation 2, reward 1, a fight -4, yielding 0; a hawk and a dove, or hawk with
+  probability 1/5.
+- Bach or Stravinsky: equal choices pay 5 and 1, or 1 and 5; others nothing.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ NONE = -1  # the choice before the first round
 
 
 class MatrixGame(TableGame):
-    """A game of two agents by its table of payoffs.
+    """A game of two agents, defined by its table of payoffs.
 
-    An agent observes a 1, and then its choice and the other's in the round before, each as a row of
-    zeros and a one, or of zeros alone in the first round.
+    An agent observes a constant 1, then its own and the other's choice in the previous round, each
+    one-hot, or zeros in the first round.
     """
 
     def __init__(
@@ -46,9 +48,9 @@ class MatrixGame(TableGame):
         action_names: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
-        """Take the payoffs, [rows, columns, 2]: by the choices of agents 0 and 1, that of each.
+        """Take the payoffs: [choices of agent 0, choices of agent 1, agent].
 
-        `options` are those by which the table was chosen.
+        `options` are the game's options that determined the table.
         """
         require_whole("rounds", rounds, 1)
         self.action_names = action_names
@@ -62,11 +64,11 @@ class MatrixGame(TableGame):
         self._round: Integers = np.zeros(num_envs, np.int64)
 
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
-        """Begin again; there is nothing to draw."""
+        """Restart the copies; nothing is random."""
         self._last[mask], self._round[mask], self.active[mask] = NONE, 0, True
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write the choices of the round before, the agent's own first."""
+        """Write the choices of the previous round, the agent's own first."""
         out[...] = 0.0
         out[:, 0] = 1.0
         played = np.flatnonzero(self._last[:, 0] != NONE)
@@ -99,7 +101,7 @@ class MatrixGame(TableGame):
 
 
 def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False) -> MatrixGame:
-    """Each beats the one before it; biased: rock beats scissors for twice as much."""
+    """Each beats the previous one; biased: rock beats scissors for twice as much."""
     rock = 2.0 if biased else 1.0
     rows: list[list[float]] = [[0, -1, rock], [1, 0, -1], [-rock, 1, 0]]
     payoffs = [[[x, -x] for x in row] for row in rows]

@@ -34,14 +34,14 @@ def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def whole_numbers(**options: tuple[int, ...]) -> dict[str, int]:
-    """Return the options, each passed with its least and perhaps its largest value."""
+    """Return the options; each is passed with its minimum and optionally its maximum."""
     for name, (value, *bounds) in options.items():
         require_whole(name, value, *bounds)
     return {name: value for name, (value, *_) in options.items()}
 
 
 def numbers(**options: tuple[float, ...]) -> dict[str, float]:
-    """Return the options, each passed with its bounds, if it has any."""
+    """Return the options; each is passed with optional bounds."""
     for name, (value, *bounds) in options.items():
         require_number(name, value, *bounds)
     return {name: value for name, (value, *_) in options.items()}

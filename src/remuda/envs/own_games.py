@@ -1,8 +1,7 @@
-"""Users' games: a class or function that makes environments becomes a `VectorEnv`.
+"""Users' games: turn a class or function that makes environments into a `VectorEnv`.
 
-A class or a function that takes `num_envs` makes all copies at once, as a `VectorEnv`. Any other
-makes a single environment of Gymnasium's or PettingZoo's kind at each call, and an adapter holds
-the copies.
+With a `num_envs` parameter, one call returns all copies as a `VectorEnv`. Otherwise each call
+returns one Gymnasium or PettingZoo environment, and an adapter combines the copies.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ def import_factory(path: str) -> Factory:
 
 
 def check_factory(game: object, name: str) -> None:
-    """Refuse an environment that was already made, and anything that makes none."""
+    """Refuse an environment instance, and anything that cannot be called."""
     if not isinstance(game, type) and kind_of(game):
         kind = type(game).__name__
         raise ConfigError(
-            f"{name} is an environment that has been made, and every process of a run makes its "
-            f"own: give the class {kind}, or a function that makes one: lambda: {kind}(...)"
+            f"{name} is an environment that has been made, but every process of a run makes its "
+            f"own: pass the class {kind}, or a function that makes one: lambda: {kind}(...)"
         )
     if not callable(game):
         raise ConfigError(f"{name} is a {type(game).__name__}; allowed is {ALLOWED}")
@@ -86,24 +85,24 @@ def _make_together(
 ) -> VectorEnv:
     parameters = parameters_of(factory)
     if "num_envs" not in parameters and not takes_anything(parameters):
-        raise ConfigError(f"{name} holds all copies of a game, and has to take num_envs")
+        raise ConfigError(f"{name} is a VectorEnv, so it must have a parameter num_envs")
     made = _call(factory, {"num_envs": num_envs, **options}, name)
     if kind_of(made) == COPIES:
         if wrapping != NOTHING:
             close(made.close, made)
             raise not_wrapped(name)
         copies: VectorEnv = made
-        with suppress(AttributeError):  # it has slots: its own errors are raised then
+        with suppress(AttributeError):  # with __slots__ its errors are not caught
             copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
         return copies
     why = f"no VectorEnv; allowed is {ALLOWED}"
     if kind_of(made) in kinds.SINGLE:
-        why = "which is one: leave num_envs out, and every call makes one copy"
+        why = "which is a single copy: leave num_envs out, and return one copy per call"
     raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
 
 
 class OneByOne:
-    """Makes a copy at each call, and refuses one that it has made before."""
+    """A factory of single copies that refuses an object it has returned before."""
 
     def __init__(self, factory: Factory, options: Mapping[str, Any], name: str) -> None:
         self._factory, self._options, self._name = factory, dict(options), name
@@ -111,7 +110,7 @@ class OneByOne:
         self._made: list[Any] = []
 
     def peek(self) -> Any:
-        """Return the next copy."""
+        """Return the next copy without taking it."""
         if not self._spare:
             self._spare.append(_call(self._factory, self._options, self._name))
         return self._spare[0]
@@ -122,14 +121,14 @@ class OneByOne:
         if any(made is other for other in self._made):
             raise ConfigError(
                 f"{self._name} returns the same {type(made).__name__} at each call: let it make a "
-                "new one, since copies share nothing"
+                "new one, because copies share nothing"
             )
         self._made.append(made)
         return made
 
 
 def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
-    """Return whether a factory makes all copies at once; one with `**keywords` is tried."""
+    """Return whether a factory makes all copies at once; call one with `**keywords` to find out."""
     if isinstance(factory, type) and kind_of(factory):
         return kind_of(factory) == COPIES
     parameters = parameters_of(factory)
@@ -139,7 +138,7 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
         return False
     try:
         made = factory(num_envs=1, **options)
-    except Exception:  # it takes no such keyword; any other error is raised again later
+    except Exception:  # it has no such keyword; any other error is raised again later
         return False
     if hasattr(made, "close"):
         close(made.close, made)
@@ -147,7 +146,7 @@ def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
 
 
 def parameters_of(factory: Factory) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a factory; `**options` if they are unknown, as of compiled code."""
+    """Return the parameters of a factory; `**options` if unknown, as for compiled code."""
     try:
         return inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -160,7 +159,7 @@ def takes_anything(parameters: Mapping[str, inspect.Parameter]) -> bool:
 
 
 def _call(factory: Factory, options: Mapping[str, Any], name: str) -> Any:
-    """Call a factory; a refused call, which reaches no line of the user's, is a ConfigError."""
+    """Call a factory; raise a ConfigError if the call fails outside the user's own code."""
     try:
         with naming_user_code():
             return factory(**options)
@@ -173,8 +172,8 @@ def _call(factory: Factory, options: Mapping[str, Any], name: str) -> Any:
 def not_wrapped(name: str) -> ConfigError:
     """Return the error for wrappers of a game that makes all copies at once."""
     return ConfigError(
-        f"env.wrappers and env.episode_metrics are for environments of Gymnasium, PettingZoo and "
-        f"their like; {name} holds all of its copies itself"
+        f"env.wrappers and env.episode_metrics are for single environments, such as Gymnasium's "
+        f"and PettingZoo's; {name} holds all of its copies itself"
     )
 
 
@@ -193,8 +192,8 @@ def _adapter_of(
 
         return ParallelCopies if kind == kinds.PARALLEL else AECCopies
     reasons = {
-        COPIES: "which holds all copies: it has to take num_envs",
-        kinds.VECTOR: "which holds copies: give what makes a single one",
+        COPIES: "which holds all copies: give it a parameter num_envs",
+        kinds.VECTOR: "which holds copies: pass a class or function that makes a single one",
         kinds.OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
     }
     why = reasons.get(kind, f"no environment; allowed is {ALLOWED}")

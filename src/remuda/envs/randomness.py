@@ -1,8 +1,8 @@
 """Random numbers inside compiled games: a small generator per copy.
 
-Its state is one 64-bit word, so `streams: [num_envs] uint64` holds those of all copies. The
+Its state is one 64-bit word; `streams: [num_envs] uint64` holds the states of all copies. The
 generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"):
-a counter that takes constant strides, and a hash of it.
+a hash of a counter that grows by a constant stride.
 """
 
 import math
@@ -29,7 +29,7 @@ def _scramble(word: np.uint64) -> np.uint64:
 @njit(cache=True)
 def seed_stream(streams: Array, env: int, seed: int) -> None:
     """Seed the generator of one copy with an int64."""
-    # Scrambled, so that neighbouring seeds start far apart on the counter's circle.
+    # Scrambling makes neighbouring seeds start far apart in the counter's cycle.
     streams[env] = _scramble(np.uint64(seed))
 
 
@@ -50,7 +50,7 @@ def below(streams: Array, env: int, n: int) -> int:
 def misses(streams: Array, env: int, log_miss: float) -> float:
     """Draw the number of misses before the next hit, if each trial misses with exp(log_miss).
 
-    It is a whole number as a float, since it is infinite if nothing ever hits (log_miss = 0).
+    The result is a float because it is infinite if nothing ever hits (log_miss = 0).
     """
     # The number of misses is at least k with probability exp(log_miss)^k, so its distribution
     # inverts to floor(log(u) / log_miss); 1 - uniform is in (0, 1], which keeps log finite.

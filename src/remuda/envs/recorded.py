@@ -1,4 +1,4 @@
-"""A game that records itself: rewards turn by turn, and the observations of agents that act."""
+"""Wrappers of games; `Recorded` records rewards per turn and the observations of acting agents."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class PlayedEpisodes:
 
 @dataclass(frozen=True)
 class ObservedStates:
-    """Observations of agents that were about to act."""
+    """Observations on which agents acted."""
 
     observations: Array
-    """[S, frames, *shape] as the game writes them, with those before them of the same episode, the
-    newest last; zeros before its first."""
+    """[S, frames, *shape] as the game writes them: each after its predecessors in the same episode,
+    or zeros, the newest last."""
     masks: Bools | None  # [S, mask_size]; None: the agents are not masked
     episodes: Integers  # [S] the number of each observation's episode
 
 
 class Wrapped(VectorEnv):
-    """The game itself, to be played: calls go to it, except those that a subclass overrides."""
+    """A wrapper of a game that forwards all calls, except those that a subclass overrides."""
 
     def __init__(self, game: VectorEnv) -> None:
         self.game = game
@@ -88,15 +88,15 @@ class Wrapped(VectorEnv):
 
 
 class Recorded(Wrapped):
-    """The game itself, and a record of its episodes since `start`.
+    """A wrapper of a game that records its episodes since `start`.
 
-    Episodes in which no agent made a decision, since they were over when they began, are left out.
+    Episodes that ended before any agent acted are left out.
     """
 
     def __init__(self, game: VectorEnv, episodes: int, states: int = 0, frames: int = 1) -> None:
-        """Record the first `episodes` of each copy, and so many `states` of each agent at least.
+        """Record the first `episodes` of each copy, and at least `states` observations per agent.
 
-        The newest `frames` observations of an agent are kept together.
+        Each observation is stored with its predecessors, `frames` in all.
         """
         super().__init__(game)
         self._episodes, self._states, self._is_on = episodes, states, False
@@ -115,7 +115,7 @@ class Recorded(Wrapped):
         """The newest observations of each agent."""
 
     def start(self) -> None:
-        """Begin to record, after the actor's compiling turn."""
+        """Start to record; call it after the turn in which the actor compiles."""
         self._is_on = True
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
@@ -167,11 +167,11 @@ class Recorded(Wrapped):
 
     @property
     def episodes_over(self) -> tuple[int, ...]:
-        """Return how many recorded episodes of each copy are over."""
+        """Return the number of finished recorded episodes of each copy."""
         return tuple(len(of_copy) for of_copy in self._over)
 
     def played(self, most: int | None = None) -> PlayedEpisodes:
-        """Return the recorded episodes that are over, `most` of each copy at most."""
+        """Return the finished recorded episodes, at most `most` of each copy."""
         episodes = [episode for of_copy in self._over for episode in of_copy[:most]]
         count, num_agents = len(episodes), len(self.agents)
         lengths = np.array([len(rewards) for rewards, _, _ in episodes], np.int64)
@@ -187,7 +187,7 @@ class Recorded(Wrapped):
         return PlayedEpisodes(names, whole, took_part, lengths, metrics)
 
     def observed(self, agents: Sequence[int]) -> ObservedStates | None:
-        """Return the observations of some agents of the same spaces; None: none of them acted."""
+        """Return the observations of agents with equal spaces; None: no agent acted."""
         parts = [part for agent in agents for part in self._observed[agent] if len(part[0])]
         if not parts:
             return None

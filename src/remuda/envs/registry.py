@@ -1,4 +1,4 @@
-"""The registry of games. A game is a name, a summary and a factory; its module is imported late."""
+"""The registry of games: names, summaries, and factories that are imported on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from remuda.envs.vector_env import VectorEnv
 
 TOGETHER = "env.observe_together"  # the key of this setting among the options of an environment
-RANDOM = "random"  # the policy that every game has: uniform over allowed actions
+RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Game:
     kind: str  # cooperative, competitive or mixed
     factory: str
     """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`. A
-    user's factory may make single environments of another library instead (`own_games`)."""
+    user's factory may instead return single environments of another library (`own_games`)."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """Handwritten policies: each `module:callable`, a `ScriptedPolicy`."""
+    """Hand-written policies: each `module:callable`, a `ScriptedPolicy`."""
     reference: Mapping[str, float] = field(default_factory=dict)
-    """The mean return of an agent per episode, if `random` or one of `scripted` plays all seats,
-    with the default options."""
+    """An agent's mean return if a scripted policy plays all seats, by policy, with the default
+    options."""
     choices: Mapping[str, str] = field(default_factory=dict)
-    """`module:NAME` of the allowed values of an option."""
+    """`module:NAME` of each option's allowed values."""
     pickle: bytes = field(default=b"", repr=False)  # the factory, if no process can import it
 
     @property
@@ -67,11 +67,12 @@ class Game:
             try:
                 found = found()
             except TypeError as error:
-                raise ConfigError(f"the class {name} is made with nothing: {error}") from None
+                raise ConfigError(f"the class {name} needs arguments: {error}") from None
         if not callable(found):
             raise ConfigError(
                 f"the scripted policy {name!r} is {type(found).__name__}, and cannot be called; "
-                "give a function (env, agent, observations, rng) to actions, or a class of such"
+                "pass a function (env, agent, observations, rng) -> actions, or a class with such "
+                "a __call__"
             )
         return cast("ScriptedPolicy", found)
 
@@ -98,8 +99,8 @@ class Game:
         """Make `num_envs` copies."""
         if "num_envs" in options:
             raise ConfigError(
-                "env.options.num_envs: how many copies are played is no option of a game; to train "
-                "it is env.num_envs, and num_envs for exploit and psro"
+                "env.options.num_envs: the number of copies is not an option of a game; set "
+                "env.num_envs to train, and num_envs for exploit and psro"
             )
         together = options.pop(TOGETHER, False)
         made = self._make(num_envs, options)
@@ -111,8 +112,8 @@ class Game:
         """Make one group of all agents, in the order of the game's groups."""
         if not env.can_observe_together:
             raise ConfigError(
-                f"{TOGETHER}: in {self.name} one agent acts at a time, and sees what those before "
-                "it did; leave it false"
+                f"{TOGETHER}: in {self.name} one agent acts at a time, and observes the actions "
+                "before its own; leave it false"
             )
         try:
             env.turn_groups = (tuple(agent for group in env.turn_groups for agent in group),)
@@ -194,7 +195,7 @@ def name_game(game: object) -> str:
 
 
 def agents_of(name: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
-    """Return the agents of a game, which is made and closed for it."""
+    """Make a game, close it, and return its agents."""
     env = make_env(name, 1, **options)
     env.close()
     return tuple(env.agents)

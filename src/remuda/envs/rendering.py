@@ -1,8 +1,8 @@
-"""Pictures of games: small sprites of `data/sprites.json`, laid out in a grid or pasted.
+"""Pictures of games: small sprites from `data/sprites.json`, laid out in a grid or pasted.
 
-A sprite is the colour of its ground and the shapes that are painted over it, first to last. Shapes
-are functions of the position in a tile, x to the right and y down, both in -1..1. They have soft
-edges: each pixel averages many points.
+A sprite is a background colour and the shapes that are painted over it, first to last. Shapes are
+functions of the position in a tile, x to the right and y down, both in -1..1. Their edges are
+antialiased: each pixel averages many points.
 """
 
 import colorsys
@@ -26,13 +26,13 @@ _AGENTS: tuple[Colour, ...] = (
     *((247, 118, 142), (122, 162, 247), (255, 199, 95)),
     *((187, 154, 247), (255, 150, 92), (80, 210, 190)),
 )
-TEXT_SIZE = (480, 320)  # pixels, the same for all text, so that pictures make a film
+TEXT_SIZE = (480, 320)  # pixels, the same for all text, so that pictures can be frames of a GIF
 TEXT_INK = (205, 214, 244)
-LARGEST, SMALLEST, MARGIN = 28, 7, 12  # sizes of letters, and the margin, in pixels
+LARGEST, SMALLEST, MARGIN = 28, 7, 12  # font sizes, and the margin, in pixels
 
 
 def agent_colour(agent: int) -> Colour:
-    """Return an agent's colour: hand-picked at first, then new hues."""
+    """Return an agent's colour: hand-picked for the first agents, then a new hue each."""
     if agent < len(_AGENTS):
         return _AGENTS[agent]
     red, green, blue = colorsys.hsv_to_rgb(agent * 0.618034 % 1.0, 0.5, 0.95)
@@ -40,12 +40,12 @@ def agent_colour(agent: int) -> Colour:
 
 
 def disc(x0: float, y0: float, radius: float) -> Shape:
-    """A filled circle."""
+    """Return a filled circle."""
     return lambda x, y: (x - x0) ** 2 + (y - y0) ** 2 <= radius**2
 
 
 def block(x0: float, y0: float, half: float, corner: float) -> Shape:
-    """A square of half-width `half` with rounded corners."""
+    """Return a square of half-width `half` with rounded corners."""
     straight = half - corner
     return lambda x, y: (
         np.hypot(np.maximum(np.abs(x - x0) - straight, 0), np.maximum(np.abs(y - y0) - straight, 0))
@@ -54,7 +54,7 @@ def block(x0: float, y0: float, half: float, corner: float) -> Shape:
 
 
 def polygon(*points: tuple[float, float]) -> Shape:
-    """A convex polygon; its corners run clockwise."""
+    """Return a convex polygon; its corners run clockwise."""
 
     def inside(x: Array, y: Array) -> Bools:
         within = np.ones_like(x, np.bool_)
@@ -69,7 +69,7 @@ SHAPES: dict[str, Callable[..., Shape]] = {"disc": disc, "block": block, "polygo
 
 
 def sprite(*layers: tuple[Colour, Shape], ground: Colour = FLOOR) -> Array:
-    """Paint shapes over the ground, first to last: [TILE, TILE, 3] uint8."""
+    """Paint shapes over the background, first to last: [TILE, TILE, 3] uint8."""
     axis = (np.arange(TILE * FINE) + 0.5) / (TILE * FINE) * 2 - 1
     x, y = np.meshgrid(axis, axis)
     picture: Array = np.full((TILE, TILE, 3), ground, np.float64)
@@ -80,7 +80,7 @@ def sprite(*layers: tuple[Colour, Shape], ground: Colour = FLOOR) -> Array:
 
 
 def sprites(*names: str, agents: Sequence[Colour] = ()) -> Array:
-    """Paint these sprites of the file, and then agents on floor: [count, TILE, TILE, 3] uint8."""
+    """Paint sprites of the file, followed by agents on floor: [count, TILE, TILE, 3] uint8."""
     found, painted = data.load("sprites"), []
     for name in names:
         ground, *layers = found[name]
@@ -90,7 +90,7 @@ def sprites(*names: str, agents: Sequence[Colour] = ()) -> Array:
 
 
 def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
-    """Draw a round agent with two eyes, on floor or on this ground."""
+    """Draw a round agent with two eyes, on floor or on the background `ground`."""
     white, black = (255, 255, 255), (26, 27, 38)
     return sprite(
         (FLOOR if ground is None else ground, block(0, 0, 0.94, 0.1)),
@@ -104,7 +104,7 @@ def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
 
 
 def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
-    """Put a picture on a canvas, its centre at x and y, both in 0..1 of the canvas."""
+    """Put a picture on a canvas, centred at x and y, both in 0..1 of the canvas."""
     height, width = picture.shape[:2]
     top = round(y * canvas.shape[0] - height / 2)
     left = round(x * canvas.shape[1] - width / 2)
@@ -121,7 +121,7 @@ def draw_grid(cells: Array, sprites: Array) -> Array:
 
 
 def picture_of_text(text: str) -> Array:
-    """Return text in letters of one width, as large as fits: [320, 480, 3] uint8."""
+    """Draw text in a monospaced font, as large as fits: [320, 480, 3] uint8."""
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 

@@ -1,4 +1,4 @@
-"""Play without learning: random actions, handwritten policies, and turns of them."""
+"""Play without learning: random actions, hand-written policies, and a loop over turns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
 
 ScriptedPolicy = Callable[[VectorEnv, int, Array, np.random.Generator], Array]
-"""Chooses for one agent in all copies: (env, agent, observations, rng) to actions.
+"""Chooses one agent's actions in all copies: (env, agent, observations, rng) -> actions.
 
 Observations are [num_envs, *observation_shape], actions [num_envs, *action_shape]. It may read the
-environment, and draws from `rng` alone."""
+environment, and must draw random numbers from `rng` only."""
 
 
 def at_random(env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator) -> Array:
@@ -50,7 +50,7 @@ def possibilities(spec: AgentSpec) -> int:
 
 
 def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
-    """Return in which rows each choice has an allowed action: [num_envs] bool."""
+    """Return whether every choice in a row has an allowed action: [num_envs] bool."""
     sizes = choice_sizes(spec)
     ends = np.cumsum(sizes)
     parts = [masks[:, end - size : end].any(1) for size, end in zip(sizes, ends, strict=True)]
@@ -61,9 +61,9 @@ def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
 def sample_actions(
     space: Space[object], count: int, rng: np.random.Generator, masks: Bools | None = None
 ) -> Array:
-    """Draw actions, uniform over what the masks allow: [count, *action_shape].
+    """Draw actions uniformly from those that the masks allow: [count, *action_shape].
 
-    Without bounds, the numbers of a Box are drawn from the normal distribution.
+    Unbounded entries of a Box are drawn from the standard normal distribution.
     """
     if isinstance(space, Discrete | MultiDiscrete):
         sizes = [int(space.n)] if isinstance(space, Discrete) else space.nvec.ravel().tolist()
@@ -93,10 +93,10 @@ def room_for(env: VectorEnv, agent: int) -> Array:
 def turns(
     env: VectorEnv, policies: Sequence[ScriptedPolicy], rng: np.random.Generator
 ) -> Iterator[tuple[TurnResult, Bools, Bools]]:
-    """Play without end, a policy for each agent.
+    """Play forever, with a policy for each agent.
 
-    Yields after each turn its result, the copies that are over, [num_envs], and the agents that
-    acted, [num_envs, num_agents]. Copies that are over are reset before the next turn.
+    Yields after each turn its result, the copies that have finished, [num_envs], and the agents
+    that acted, [num_envs, num_agents]. Finished copies are reset before the next turn.
     """
     acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
     over: Bools = np.ones(env.num_envs, np.bool_)

@@ -1,16 +1,16 @@
-"""Tag: one agent is "it" and chases the others; the one it reaches is "it" instead.
+"""Tag: one agent is "it" and chases the others; the agent it reaches becomes "it".
 
 - The world is `height` x `width` tiles (11 x 11) with a border of wall. Five agents start on
   distinct random tiles, and one of them, drawn at random, is "it". An episode is truncated after
   `max_turns` (20); it never terminates.
 - The agents act one after another. An agent moves up, down, left or right, unless a wall or an
-  agent is in its way. After "it" has moved, or tried to, an agent on one of the four tiles beside
-  it is "it" instead; among several the first of those above, below, left and right. If that
-  agent's own move is still to come in this turn, it can tag back.
+  agent is in its way. After "it" has moved, or tried to, an agent on one of the four adjacent tiles
+  becomes "it": the first of those above, below, left and right. If that agent has not moved yet in
+  this turn, it can tag back.
 - An agent that is not "it" after its own move gets `reward` (10), and "it" gets nothing.
-- An agent sees the tiles around it up to `vision_radius` (4) away, itself in the middle, each as
-  one of wall, agent, the agent that is "it", or nothing; beyond the map all is wall. It also sees
-  if it is "it" itself: [244] uint8, channel by channel, then that.
+- An agent observes the tiles around it up to `vision_radius` (4) away, itself in the middle, each
+  as one of wall, agent, the agent that is "it", or nothing; tiles beyond the map are wall. It also
+  observes whether it is "it": [244] uint8, channel by channel, that flag last.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ def _act(
             y, x = to_y, to_x
         if it[env] == agent:
             for way in range(4):
-                beside = tiles[env, y + STEPS[way, 0], x + STEPS[way, 1]]
-                if beside >= AGENT:
-                    it[env] = beside - AGENT
+                adjacent = tiles[env, y + STEPS[way, 0], x + STEPS[way, 1]]
+                if adjacent >= AGENT:
+                    it[env] = adjacent - AGENT
                     tags[env] += 1.0
                     break
         if it[env] != agent:
@@ -172,9 +172,9 @@ def chase_and_flee(
     observations: Array,
     rng: np.random.Generator,
 ) -> Integers:
-    """A reference policy: "it" runs to the nearest agent, all others flee from "it" if they see it.
+    """A reference policy: "it" runs to the nearest agent, others flee from "it" if it is in view.
 
-    Distances are counted in steps; ties are drawn.
+    Distances are counted in steps; ties are broken at random.
     """
     assert isinstance(env, Tag)
     view = env._view

@@ -1,4 +1,4 @@
-"""Play games and record them, so that two of them can be compared."""
+"""Play games and record traces, so that two of them can be compared."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
 TURNS = 130  # turns of each check; most games end an episode within them
 DEPTH = 4
-"""The depth of attributes, from the environment on, in which tables of rewards are searched."""
+"""Levels of nested attributes that are searched for tables of rewards."""
 
 
 @dataclass
 class Trace:
-    """A record of some turns, a copy of each array by turn; `active` and `over` are after it."""
+    """A record of turns, with copies of all arrays; `active` and `over` are those after a turn."""
 
     observations: list[list[Array]] = field(default_factory=list)
     rewards: list[Array] = field(default_factory=list)
     terminated: list[Bools] = field(default_factory=list)
     truncated: list[Bools] = field(default_factory=list)
     active: list[Bools] = field(default_factory=list)
-    began: list[Bools] = field(default_factory=list)  # active at any time in the turn
+    began: list[Bools] = field(default_factory=list)  # active at some time in the turn
     over: list[Bools] = field(default_factory=list)  # [num_envs]: no agent is active
     info: list[dict[str, Array]] = field(default_factory=list)
     so_far: list[Array] = field(default_factory=list)
-    """Rewards of the turn before an agent observed; zeros if the game has no `rewards_so_far`."""
+    """Rewards in the turn before each agent observed; zeros if the game has no `rewards_so_far`."""
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
-        """Return whether one copy here and one there did the same."""
+        """Return whether a copy here and a copy of `other` have equal records."""
         pairs = [*zip(chain(*self.observations), chain(*other.observations), strict=True)]
         for name in ("rewards", "so_far", "terminated", "truncated", "active"):
             pairs += zip(getattr(self, name), getattr(other, name), strict=True)
@@ -124,7 +124,7 @@ def _play_group(
 
 
 def _restart(env: VectorEnv, rngs: list[np.random.Generator], over: Bools) -> None:
-    """Restart the copies that are over; only these draw seeds, so that copies stay independent."""
+    """Restart finished copies; only these draw seeds, so that copies stay independent."""
     if not over.any():
         return
     seeds = np.array([rng.integers(2**62) if over[e] else -1 for e, rng in enumerate(rngs)])
@@ -153,7 +153,7 @@ def check_masks(env: VectorEnv, agent: int, seen: Array, rng: np.random.Generato
         masks = look_at_masks(env, agent)
         require(
             bool(allows_something(spec, masks)[env.active[:, agent]].all()),
-            f"10. {spec.name} may always do something where it is active",
+            f"10. {spec.name} always has an allowed action where it is active",
         )
     return at_random(env, agent, seen, rng)
 
@@ -166,7 +166,7 @@ def look_at_masks(env: VectorEnv, agent: int) -> Bools:
     for out in (masks, again):
         env.mask(agent, out)
     same = np.array_equal(masks, again)
-    require(same, "10. `mask` writes all of `out`, and the same at every call")
+    require(same, "10. `mask` writes all of `out`, and the same values at every call")
     same = np.array_equal(before, look(env, agent)) and np.array_equal(active, env.active)
     require(same, "10. `mask` changes nothing in the world")
     return masks
@@ -180,13 +180,13 @@ def look(env: VectorEnv, agent: int) -> Array:
 
 
 def buffer(env: VectorEnv, agent: int, extra: int = 0) -> Array:
-    """Return zeros for an agent's observations in all copies, and some more."""
+    """Return a zeroed buffer for an agent's observations, with `extra` rows."""
     space = env.agents[agent].observation_space
     return np.zeros((env.num_envs + extra, *(space.shape or ())), space.dtype)
 
 
 def seeds_of(num_envs: int, seed: int) -> Integers:
-    """Return distinct seeds of all copies for each `seed`."""
+    """Return a seed for each copy, distinct for distinct `seed`."""
     return np.arange(num_envs, dtype=np.int64) + 1000 * seed
 
 
@@ -198,7 +198,7 @@ def require(holds: bool, guarantee: str) -> None:
 
 @dataclass(frozen=True)
 class Early:
-    """A reward that was given in a turn before its agent acted."""
+    """A reward that came in a turn before its agent acted."""
 
     agent: int
     copy: int
@@ -208,38 +208,38 @@ class Early:
 
 
 class _Table:
-    """Numbers by copy and agent that may be the rewards of a turn."""
+    """A table of numbers by copy and agent that may hold the rewards of a turn."""
 
     def __init__(self, holder: Any, key: Any) -> None:
         self._holder, self._key = holder, key
         self.start = self.begun = self.last = np.zeros(0)
         """[num_envs, num_agents]: before the turn, after `begin_turn`, and after the last act."""
         self.fits = {"is", "was", "grew", "had grown"}
-        """The ways in which the rewards of every turn so far were found here."""
+        """The ways in which the table has matched the rewards of every turn so far."""
         self.early: list[tuple[int, int, float]] = []
-        """Agent, copy and value of entries of this turn before the agent acted."""
+        """Agent, copy and value of this turn's rewards before the agent acted."""
 
     def read(self, shape: tuple[int, int]) -> Array | None:
-        """Return a copy of its numbers; None: it is gone."""
+        """Return a copy of its numbers; None: it no longer exists."""
         try:
             return _table_of(self._holder[self._key], shape)
         except (LookupError, TypeError):
             return None
 
     def ended(self, now: Array, rewards: Floats) -> None:
-        """Keep the ways in which these rewards are found here."""
+        """Keep the ways in which the table matches these rewards."""
         grown = {"grew": now - self.start, "had grown": self.last - self.start}
         ways = {"is": now, "was": self.last} | grown
         self.fits &= {way for way, found in ways.items() if np.allclose(found, rewards)}
 
 
 class EarlyRewards(Wrapped):
-    """A watch for rewards that a game gives while a turn is under way, in numbers that it keeps.
+    """A wrapper that detects rewards that a game gives before the end of a turn.
 
-    `end_turn` returns each agent's rewards of a turn, not when they came. A game that gives rewards
-    while agents act adds them up somewhere: in a *table*, an array or nested lists with a number
-    for each copy and agent, which `end_turn` returns, or which grows by that. Tables are read
-    before each act. The game has been played for a turn, so that they exist.
+    `end_turn` returns the rewards of a turn, but not when they came. A game that gives rewards
+    while agents act accumulates them in a *table*: an array or nested lists with a number for each
+    copy and agent. `end_turn` returns the table, or its growth in the turn. Tables are read before
+    each action. Play a turn of the game first, so that they exist.
     """
 
     def __init__(self, game: VectorEnv) -> None:
@@ -250,14 +250,14 @@ class EarlyRewards(Wrapped):
             for name, holder, key in _walk(vars(game), game.active.shape, "", DEPTH, set())
         }
         self._found: dict[str, Early] = {}  # the first early reward of each table
-        self._took_part = np.ones(game.active.shape, np.bool_)  # in this turn
-        self._least, self._most = np.inf, -np.inf  # rewards of agents that took part in a turn
+        self._took_part = np.ones(game.active.shape, np.bool_)  # agents active in this turn
+        self._least, self._most = np.inf, -np.inf  # rewards of agents that took part
 
     @property
     def found(self) -> Early | None:
-        """Return an early reward; None: none was found.
+        """Return an early reward, or None.
 
-        If all rewards are the same, a clock or a count of turns may equal them too.
+        It is None if all rewards are equal, because a count of turns could match those.
         """
         if self._least >= self._most:
             return None
@@ -274,17 +274,17 @@ class EarlyRewards(Wrapped):
     def observe(self, agent: int, out: Array) -> None:
         self.game.observe(agent, out)
         for _, table, now in self._read():
-            given = now[:, agent] - table.begun[:, agent]
-            for copy in np.flatnonzero(self.active[:, agent] & (given != 0.0)):
-                table.early.append((agent, int(copy), float(given[copy])))
+            early = now[:, agent] - table.begun[:, agent]
+            for copy in np.flatnonzero(self.active[:, agent] & (early != 0.0)):
+                table.early.append((agent, int(copy), float(early[copy])))
 
     def end_turn(self) -> TurnResult:
         for _, table, now in self._read():
             table.last = now
         result = self.game.end_turn()
-        given = result.rewards[self._took_part]
-        self._least = min(self._least, given.min(initial=np.inf))
-        self._most = max(self._most, given.max(initial=-np.inf))
+        rewards = result.rewards[self._took_part]
+        self._least = min(self._least, rewards.min(initial=np.inf))
+        self._most = max(self._most, rewards.max(initial=-np.inf))
         for name, table, now in self._read():
             table.ended(now, result.rewards)
             if not table.fits:
@@ -306,7 +306,7 @@ class EarlyRewards(Wrapped):
 
 
 def _table_of(value: Any, shape: tuple[int, int]) -> Array | None:
-    """Return a copy of a table as [num_envs, num_agents] float64; None: it is no table."""
+    """Return a copy of a table as [num_envs, num_agents] float64; None: it is not a table."""
     if isinstance(value, list) and value and isinstance(value[0], list | np.ndarray):
         try:
             value = np.array(value)

@@ -1,19 +1,19 @@
-"""Treasure Hunt: agents compete for gems and food on a grid, and step round bones.
+"""Treasure Hunt: agents compete for gems and food on a grid, and avoid bones.
 
 - The world is `height` x `width` tiles (21 x 21); its border is wall, its interior starts empty.
   Agents start on distinct random interior tiles. An episode is truncated after `max_turns` (100);
   it never terminates.
-- In a turn, first every empty interior tile turns with `spawn_probability` (0.005) into a gem, a
-  bone or food, each equally likely. Then the agents act, one after another.
-- An agent moves up, down, left or right, and gets the value of that tile:
+- At the start of a turn, each empty interior tile becomes a gem, a bone or food, equally likely,
+  with probability `spawn_probability` (0.005). Then the agents act, one after another.
+- An agent moves up, down, left or right, and gets the value of that tile as its reward:
 
       wall              -1   it stays in place
       another agent      0   it stays in place
-      gem +10, food +5, bone -10   it moves there, and the thing is gone
+      gem +10, food +5, bone -10   it moves there, and the item is removed
       empty              0   it moves there
 
-- An agent sees the tiles around it up to `vision_radius` (2) away, each as one of wall, gem, bone,
-  food, agent, or nothing: [5, 5, 5] uint8, channels first. Beyond the map everything is wall.
+- An agent observes the tiles around it up to `vision_radius` (2) away, each as one of wall, gem,
+  bone, food, agent, or nothing: [5, 5, 5] uint8, channels first. Tiles beyond the map are wall.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def _begin_turn(
         rewards[env] = 0.0
         if not active[env].any():
             continue
-        # A draw for every tile has the same law as geometric gaps between the tiles that are hit;
-        # the gaps need two or three draws where the tiles need hundreds.
+        # Geometric gaps between the tiles that are hit have the same distribution as a draw for
+        # every tile, and need two or three draws instead of hundreds.
         hit = misses(streams, env, log_miss)
         while hit < interior:
             y = 1 + int(hit) // inner_width
@@ -182,21 +182,21 @@ def greedy_walker(
     observations: Array,
     rng: np.random.Generator,
 ) -> Integers:
-    """A reference policy: walk to the best thing in view, or at random.
+    """A reference policy: walk to the best item in view, or at random.
 
-    It steps towards the gem or food of the best value per distance, the first in row order among
-    equals, by either of the moves that bring it nearer, and never onto a bone on the way.
+    The target is the gem or food with the best value per distance, the first in row order among
+    equals. It draws among the moves that bring it nearer, and does not step onto a bone.
     """
     view = observations.shape[-1]
     centre = view // 2
     rows, columns = np.indices((view, view)) - centre
     distance = np.maximum(np.abs(rows) + np.abs(columns), 1)
-    worth = (10.0 * observations[:, GEM - 1] + 5.0 * observations[:, FOOD - 1]) / distance
-    target = worth.reshape(len(worth), -1).argmax(1)
+    value = (10.0 * observations[:, GEM - 1] + 5.0 * observations[:, FOOD - 1]) / distance
+    target = value.reshape(len(value), -1).argmax(1)
     to_row, to_column = rows.flat[target], columns.flat[target]
     nearer = np.stack([to_row < 0, to_row > 0, to_column < 0, to_column > 0], axis=1)
     bones = observations[:, BONE - 1, centre + STEPS[:, 0], centre + STEPS[:, 1]] == 1
-    in_view = worth.any((1, 2))[:, None]
-    appeal = rng.random((len(worth), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
+    in_view = value.any((1, 2))[:, None]
+    appeal = rng.random((len(value), 4)) + in_view * (1.0 * nearer - 9.0 * bones)
     actions: Integers = appeal.argmax(1)
     return actions

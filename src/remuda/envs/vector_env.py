@@ -1,7 +1,7 @@
 """`VectorEnv`: the rules of a game, for many independent copies at once.
 
-A turn goes `begin_turn`, then for each group of agents `observe` and `act`, then `end_turn`. The
-game sets the order of the groups: one agent after another, several at once, or all.
+A turn is `begin_turn`, then `observe` and `act` for each group of agents, then `end_turn`. The game
+sets the groups and their order: one agent after another, several at once, or all at once.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from typing import Any
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 MOST_EMPTY = 1000
-"""Episodes in a row that may be over when they begin; with more, play gives up."""
+"""Episodes in a row that may have ended when they start; after more, play stops with an error."""
 
 
 class VectorEnv(ABC):
@@ -22,67 +22,67 @@ class VectorEnv(ABC):
 
     1. The same seeds and actions give the same observations and results.
     2. Copies share nothing: nothing that happens in one changes another.
-    3. `reset` restarts the copies in its mask and leaves the others alone; after it an agent in
-       each of those copies is active. If none is, the episode is over when it begins: it ends
-       with the turn in which no agent acts, and counts nowhere.
+    3. `reset` restarts the copies in its mask and leaves the others unchanged. Afterwards each of
+       those copies has an active agent. If one has none, its episode has ended when it starts: it
+       lasts one turn, in which no agent acts, and is not counted.
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
-    5. `act` takes effect at once: an agent that observes after it sees its effect. Actions of
+    5. `act` takes effect at once: agents that observe after it observe its effect. Actions of
        agents that were not active when they observed are ignored.
     6. Termination is not truncation, and an agent never has both. An agent whose episode has ended
        is not active, except with `may_return_at_once`.
     7. Observations are in the declared space, with its shape and dtype.
     8. If it can be saved, a restored environment continues exactly like the one that was saved.
-    9. An agent whose episode has ended ends no second time before it is active again, and gets no
-       reward before the turn that makes it active: a reward of that turn belongs to its new
-       episode. When a copy is over, every agent's episode has ended.
-    10. `mask` writes all of `out` and changes nothing; an active agent may always do something.
-    11. It keeps no reference to the arrays that `observe`, `mask` and `act` got.
-    12. Environments side by side share nothing.
-    13. In copies that are over, `end_turn` returns the promised episode metrics.
-    14. `rewards_so_far` is kept if an agent may get a reward in a turn before it acts. It starts
-        at 0 in every turn, and ends as the rewards that `end_turn` returns.
+    9. After an agent's episode has ended, it does not end again before the agent is active again,
+       and the agent gets no reward before the turn that makes it active. A reward of that turn
+       belongs to its new episode. When a copy has finished, every agent's episode has ended.
+    10. `mask` writes all of `out` and changes nothing; an active agent always has an allowed
+        action.
+    11. It keeps no reference to the arrays that are passed to `observe`, `mask` and `act`.
+    12. Environments in the same process share nothing.
+    13. For copies that have finished, `end_turn` returns the declared episode metrics.
+    14. `rewards_so_far` is maintained if an agent may get a reward in a turn before it acts. It
+        starts every turn at 0, and at its end equals the rewards that `end_turn` returns.
     """
 
     num_envs: int
     agents: tuple[AgentSpec, ...]
     turn_groups: tuple[tuple[int, ...], ...]
-    """Agents that observe together, in the order in which the groups act: ((0,), (1,)) is one
-    after another, ((0, 1),) is at once. `env.observe_together` sets it to one group of all agents,
+    """The groups of agents that observe together, in the order in which they act: ((0,), (1,)) is
+    one after another, ((0, 1),) at once. `env.observe_together` sets it to one group of all agents,
     so a property needs a setter."""
     active: Bools
     """[num_envs, num_agents]: agents that act when their group's turn comes. Always the same array,
-    which `reset`, `act` and `end_turn` update; a copy without an active agent after `end_turn` is
-    over. An agent that is out may come back, in the same episode or, once its own has ended, in a
+    which `reset`, `act` and `end_turn` update. A copy without an active agent after `end_turn` has
+    finished. An inactive agent may come back in the same episode or, once its own has ended, in a
     new one."""
 
     can_observe_together: bool = True
     """True if all agents may observe at the start of a turn (`env.observe_together`). False if an
-    act decides which agent acts next."""
+    action decides which agent acts next."""
     may_return_at_once: bool = False
-    """True if an agent whose episode a turn has ended may be active after it: its next episode
-    begins with the next turn. Until then `observe` and `mask` write those of the old one."""
+    """True if an agent may be active right after the turn that ended its episode. Its next episode
+    starts with the next turn; until then `observe` and `mask` write the old episode's values."""
     rewards_so_far: Floats | None = None
     """[num_envs, num_agents] float32: rewards since `begin_turn`. Always the same array, up to date
-    whenever an agent has observed. Rewards before an agent acts belong to its action before. None:
-    rewards only come in `end_turn`."""
+    whenever an agent has observed. Rewards before an agent acts are credited to its previous
+    action. None: all rewards come in `end_turn`."""
     episode_metrics: tuple[str, ...] = ()
-    """Names of the metrics in `TurnResult.info`, of each episode that is over. Runs show their
+    """Names of the metrics in `TurnResult.info`, one value per finished episode. Runs show their
     means over episodes."""
 
     notes: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
-    """Problems that are no errors and that the user should know: sentences by a key. Notes are only
-    added; a run shows each key once, and again at its end. An environment with notes sets a
-    dictionary."""
+    """Warnings for the user: messages by key. Notes are only added; a run shows each key once, and
+    again at its end. An environment with notes sets a dictionary."""
     checker: str = "remuda.envs.contract.check_env"
-    """The test of the game's contract, for messages; empty: there is none."""
+    """The function that tests the game's contract, named in messages; empty: none."""
     action_names: tuple[str, ...] = ()
-    """Names of the actions of a Discrete space, for people who play; empty: they are numbers. `up`,
-    `down`, `left` and `right` are the arrow keys."""
+    """Names of the actions of a Discrete space, for human players; empty: numbers. `up`, `down`,
+    `left` and `right` are the arrow keys."""
 
     check: bool = True
-    """True if every value of another library's game is checked."""
+    """True to check every value of another library's game."""
     first_copy: int = 0
-    """The number of its first copy, if actors share the copies of a game."""
+    """The number of its first copy, if several actors share a game's copies."""
 
     @property
     def num_agents(self) -> int:
@@ -103,7 +103,7 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def begin_turn(self) -> None:
-        """Let the world's own entities move."""
+        """Move the world's own entities."""
 
     @abstractmethod
     def observe(self, agent: int, out: Array) -> None:
@@ -112,11 +112,10 @@ class VectorEnv(ABC):
     def mask(self, agent: int, out: Bools) -> None:
         """Write the allowed actions of `agent` into `out`: [num_envs, possibilities] bool.
 
-        Called for agents whose specification has `masked`, right after `observe`. An active agent
-        may always do something. The possibilities of several choices (MultiDiscrete) follow one
-        another. Called after `end_turn`, too, if an episode was truncated: Q-learners bootstrap
-        from the best action that would have been allowed. If nothing was, they count all as
-        allowed.
+        Called right after `observe` for agents whose specification has `masked`. An active agent
+        always has an allowed action. The actions of several choices (MultiDiscrete) follow one
+        another. Also called after `end_turn` if an episode was truncated: Q-learners bootstrap from
+        the best allowed action. If none is allowed, they treat all as allowed.
         """
         raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
 
@@ -124,31 +123,31 @@ class VectorEnv(ABC):
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].
 
-        The rewards that follow accrue, to any agents, until `end_turn`; immediate ones are in
+        The resulting rewards, of any agent, accrue until `end_turn`; immediate ones appear in
         `rewards_so_far` at once.
         """
 
     @abstractmethod
     def end_turn(self) -> TurnResult:
-        """End the turn: rewards since `begin_turn`, and which episodes ended how."""
+        """End the turn; return the rewards since `begin_turn` and how episodes ended."""
 
     def render(self, env: int = 0) -> Array:
         """Return a picture of one copy: [height, width, 3] uint8.
 
         Raises:
-            NotImplementedError: the game has no picture.
+            NotImplementedError: the game cannot be drawn.
         """
         raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
 
     def describe(self, agent: int, env: int = 0) -> str:  # noqa: ARG002
-        """Return an observation of one copy in words, for people who play; empty: there are none.
+        """Describe an agent's observation of one copy for human players; empty: no description.
 
-        It holds nothing that the agent cannot know.
+        It reveals nothing that the agent cannot know.
         """
         return ""
 
     def history(self, env: int = 0) -> list[int] | None:  # noqa: ARG002
-        """Return a copy's moves in this episode, those of chance too, as its library numbers them.
+        """Return the moves of a copy's episode, including chance, as its library numbers them.
 
         None: the game's library does not number moves.
         """
@@ -157,7 +156,7 @@ class VectorEnv(ABC):
     def state(self) -> State:
         """Return everything that `restore` needs to continue exactly here, between two turns.
 
-        Optional: without it, a resumed run begins new episodes.
+        Optional: without it, a resumed run starts new episodes.
 
         Raises:
             NotImplementedError: the game cannot be saved.

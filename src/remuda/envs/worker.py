@@ -1,4 +1,4 @@
-"""A worker: a process that steps some copies of a game for its parent, and reports on itself."""
+"""A worker process, which steps some copies of a game for its parent and reports its status."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from remuda.types import Integers
 from remuda.user_code import where_raised
 
 REQUESTED, DONE, FAILED = range(3)
-"""Words of a worker. The parent counts requests in the first; the worker sets the second to that
-number when it has served one, and the third to 1, or `OF_THE_USER`, if it failed."""
+"""Words of a worker. The parent counts requests in the first. The worker copies that count to the
+second once it has served the request, and sets the third to 1 or `OF_THE_USER` if it failed."""
 OF_THE_USER = 2  # the user's code raised
 RESET, BEGIN, END, STOP = range(4)  # requests besides acting and observing
 MESSAGE = 2000  # bytes of a worker's error message
@@ -35,25 +35,24 @@ MESSAGE = 2000  # bytes of a worker's error message
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """A few words for each worker of one actor.
+    """Shared status words for each worker of one actor.
 
-    An actor sleeps while its workers work. Its supervisor must know which of them it waits for, to
-    distinguish an actor that hangs from one whose workers compile, or get no processor.
+    An actor sleeps while its workers step. Its supervisor must know which of them it waits for, to
+    distinguish an actor that hangs from one whose workers compile or get no CPU time.
 
-    Owners of the words, one per worker:
+    Writers of the words, one per worker:
 
-    - `waited_for`, by the actor: the process id of a worker that it has waited for, for about a
-      second; 0: it does not wait for this one. `started`: when that process started, written
-      before. If the actor dies, the supervisor clears both before a successor starts.
-    - `answered`, by the actor, at the place of its first worker: requests that all of its workers
-      have answered. It only grows, over all actors that had this place; a dead actor leaves it
-      unchanged, and its successor continues to count.
-    - `compiling`, by the worker: its process id while it compiles a function, else 0. If it dies
-      there, the word names a process that the actor waits for no more, and means nothing.
-    - `compiled`, by the worker: functions that it began to compile; `signs`: the same, and those
-      that it has finished. They only grow, over all workers that had this place.
-    - `process`, by the worker: its process id; `began`: when that started, written before. If it
-      dies, the two name a process that is gone; a reader between the two writes finds none.
+    - `waited_for`, by the actor: the process id of a worker that it has waited for about a second;
+      0: not waiting. `started`: the start time of that process, written first. If the actor dies,
+      the supervisor clears `waited_for` before a successor starts.
+    - `answered`, by the actor, in its first worker's entry: the number of requests that all of its
+      workers have answered. It only grows; the successor of a dead actor continues the count.
+    - `compiling`, by the worker: its process id while it compiles a function, else 0. The word of a
+      dead worker is ignored, because the actor no longer waits for that process.
+    - `compiled`, by the worker: the number of compilations started. `signs`: the number started
+      plus the number finished. Both only grow; a worker's successor continues them.
+    - `process`, by the worker: its process id. `began`: its start time, written first. The words of
+      a dead worker name no live process, and neither do words read between the two writes.
     """
 
     shared: SharedArrays
@@ -61,14 +60,14 @@ class WorkerStatus:
 
     @staticmethod
     def of_all(actors: int, workers: int) -> tuple[WorkerStatus, ...]:
-        """Make those of all actors, with at most `workers` workers each, in one block."""
+        """Make the status of all actors, with at most `workers` workers each, in one block."""
         names = "waited_for", "started", "answered", "compiling", "compiled", "signs"
         words = *names, "process", "began"
         shared = SharedArrays(dict.fromkeys(words, ((actors, workers), np.int64)))
         return tuple(WorkerStatus(shared, actor) for actor in range(actors))
 
     def set_waiting(self, worker: int, pid: int | None) -> None:
-        """Set, as the actor, the worker that it waits for; None: none in its place."""
+        """Record, as the actor, that it waits for this worker's process; None: it does not."""
         words = self._words("waited_for")
         if pid is None:
             store(words, worker, 0)
@@ -87,18 +86,18 @@ class WorkerStatus:
         store(self._words("process"), worker, pid)
 
     def set_compiling(self, worker: int, pid: int, compiling: bool) -> None:
-        """Note that a worker begins or ends to compile a function."""
+        """Record that a worker starts or finishes compiling a function."""
         if compiling:
             self._words("compiled")[worker] += 1
         store(self._words("compiling"), worker, pid if compiling else 0)
         store(self._words("signs"), worker, int(self._words("signs")[worker]) + 1)
 
     def reset(self) -> None:
-        """Clear, as the supervisor, what the actor wrote; it has no process now."""
+        """Clear, as the supervisor, `waited_for` of an actor that has no process."""
         self._words("waited_for")[:] = 0
 
     def processes(self) -> list[ProcessId]:
-        """Return the workers that have begun; some may be gone."""
+        """Return the workers that have started; some may have died."""
         return self._named("process", "began")
 
     def waited_for(self) -> list[ProcessId]:
@@ -106,16 +105,16 @@ class WorkerStatus:
         return self._named("waited_for", "started")
 
     def is_compiling(self) -> bool:
-        """Return whether a worker that the actor waits for compiles a function just now."""
+        """Return whether a worker that the actor waits for is compiling a function."""
         pids = self._words("waited_for")
         return bool(((self._words("compiling") == pids) & (pids != 0)).any())
 
     def compiled(self) -> int:
-        """Return the number of functions that workers have begun to compile."""
+        """Return the number of functions that workers have started to compile."""
         return int(self._words("compiled").sum())
 
     def signs(self) -> int:
-        """Return a number that changes with each sign of life of a worker, and each answer."""
+        """Return a number that grows with each sign of life of a worker and with each answer."""
         return int(self._words("signs").sum()) + load(self._words("answered"), 0)
 
     def _named(self, ids: str, starts: str) -> list[ProcessId]:
@@ -130,12 +129,12 @@ class WorkerStatus:
 
 @dataclass(frozen=True)
 class Share:
-    """A worker's part of the copies: those from `first` on, before `end`."""
+    """The settings of a worker, and its copies: `first` to `end` - 1."""
 
     index: int
     game: Game
     options: dict[str, Any]
-    pickles: dict[str, bytes]  # the code of the options
+    pickles: dict[str, bytes]  # pickled classes and functions that the options name
     first: int
     end: int
     shared: SharedArrays
@@ -143,7 +142,7 @@ class Share:
     parents: Wakeup
     check: bool
     first_copy: int  # the number of the first of all workers' copies
-    status: WorkerStatus | None  # for the supervisor of its parent; None: there is none
+    status: WorkerStatus | None  # for the supervisor of its parent, if there is one
     stream: tuple[int, str] = (0, "")  # seed and name of the workers' global generators
 
 
@@ -164,13 +163,13 @@ def work(share: Share) -> None:
         numbers = (*share.stream, "worker", share.index)
         seed_libraries(*numbers, "made")
         env = share.game.make(share.end - share.first, **share.options)
-        seed_libraries(*numbers)  # its module may have seeded them, as in each process
+        seed_libraries(*numbers)  # the game's module may have reseeded them
         env.check, env.first_copy = share.check, share.first_copy + share.first
         env.warm_up()
         answer()
         while True:
             while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):
-                pass  # the lifeline ends this process once its parent is gone
+                pass  # the lifeline ends this process if its parent dies
             if shared["todo"][share.index, STOP]:
                 env.close()
                 return
@@ -190,11 +189,11 @@ def work(share: Share) -> None:
 
 
 def _report_to_supervisor(share: Share) -> None:
-    """Tell the parent's supervisor this process, and from now on when it compiles."""
+    """Report this process, and from now on its compilations, to the parent's supervisor."""
     status, pid = share.status, os.getpid()
     if status is not None:
         status.set_process(share.index, pid)
-        status.set_compiling(share.index, pid, False)  # loads what reporting takes
+        status.set_compiling(share.index, pid, False)  # loads the code of reporting
         tell_compiling(lambda compiling: status.set_compiling(share.index, pid, compiling))
 
 

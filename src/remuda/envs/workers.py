@@ -1,10 +1,10 @@
-"""Copies of a game in several processes: for environments in Python whose steps take long.
+"""Copies of a game in several processes, for slow Python environments.
 
-The parent, an actor, writes a request into shared memory and rings; every worker serves it for its
-copies and rings back. They take turns: while a worker works, the parent sleeps and touches nothing
-of its share, and the other way round. If a worker dies, the parent raises, and its supervisor
-restarts it with new workers; if the parent dies, the workers die with it. A worker that never began
-because the fork server died with the request is started again.
+The parent (an actor) writes a request into shared memory and wakes the workers. Each worker serves
+it for its copies and wakes the parent. While workers work, the parent sleeps and does not touch
+their arrays, and vice versa. If a worker dies, the parent raises an error, and its supervisor
+restarts it with new workers. If the parent dies, the workers die with it. A worker whose start was
+lost because the fork server died is started again.
 """
 
 from __future__ import annotations
@@ -46,16 +46,15 @@ from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
 from remuda.types import Array, Bools, Integers, TurnResult
 
-GLANCE = 1.0  # seconds between two looks at a worker that does not answer
-ATTEMPTS = 3  # starts of a worker that may be lost with the fork server before that is a failure
-ENDING = 5.0  # seconds for workers to end, on request and when they are killed
+GLANCE = 1.0  # seconds between checks of a worker that does not answer
+ATTEMPTS = 3  # lost starts of a worker, because the fork server died, before it is an error
+ENDING = 5.0  # seconds for workers to end, both on request and after they are killed
 
 
 class WorkerEnvs(VectorEnv):
-    """A game of the registry whose copies several processes step.
+    """A game of the registry whose copies are stepped by several processes.
 
-    It differs from the game in two things: it cannot be saved in mid-episode, and it has no
-    pictures.
+    Unlike the game itself, it cannot be saved in mid-episode, and it cannot be drawn.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class WorkerEnvs(VectorEnv):
         options: Mapping[str, Any] = MappingProxyType({}),
         stream: tuple[int, str] = (0, ""),
     ) -> None:
-        """Start the workers, and wait until all are ready; if one fails, none is left.
+        """Start the workers, and wait until all are ready; if one fails, stop all.
 
         Args:
             game: the game, or its name.
@@ -78,8 +77,8 @@ class WorkerEnvs(VectorEnv):
             workers: processes; no more than copies.
             check: whether the values of another library's game are checked.
             first_copy: the number of its first copy among those of all actors.
-            status: where the supervisor of this process sees which workers it waits for.
-            options: of the game.
+            status: shows the supervisor of this process which workers it waits for.
+            options: the game's options.
             stream: seed and name from which each worker seeds the global generators.
         """
         game = find_game(game) if isinstance(game, str) else game
@@ -111,17 +110,17 @@ class WorkerEnvs(VectorEnv):
         self._wakeup = Wakeup()
         self._lifeline = Lifeline()
         self._words = self._shared["words"].reshape(-1)
-        self._requests = 1  # to make its copies
+        self._requests = 1  # the first request: make the copies
         self._shared["words"][:, REQUESTED] = 1
         self._wakeups = [Wakeup() for _ in range(workers)]
         self._shares = self._divide(game, options, check)
-        self._lost = [0] * workers  # starts of each that were lost with the fork server
+        self._lost = [0] * workers  # lost starts of each worker, because the fork server died
         self._processes: list[Process] = []
         try:
             for share in self._shares:
                 self._processes.append(self._spawn(share))
             self._await()
-        except BaseException:  # Ctrl-C too: only this object knows of those that were started
+        except BaseException:  # Ctrl-C too: only this object knows the workers that were started
             self._release()
             raise
 
@@ -154,7 +153,7 @@ class WorkerEnvs(VectorEnv):
         self._ask(RESET)
 
     def begin_turn(self) -> None:
-        """Let the next request begin the turn."""
+        """Include the start of the turn in the next request."""
         self._begins = True
         self._fresh.clear()
 
@@ -167,17 +166,17 @@ class WorkerEnvs(VectorEnv):
         out[...] = self._shared[f"mask {agent}"]
 
     def act(self, agent: int, actions: Array) -> None:
-        """Let `agent` act: with all of its group, or when an agent observes before that."""
+        """Store actions; they are sent once the whole group has acted, or an agent observes."""
         acts = self._shared["acts"]
         if acts[agent]:
-            self._ask()  # it acted before, and no agent has observed since
+            self._ask()  # it has acted already, and no agent has observed since
         self._shared[f"actions {agent}"][...] = actions
         acts[agent] = True
         self._fresh.clear()
         group = self._group_of[agent]
         following = self._next_group.get(group)
         if following is not None and acts[list(group)].all():
-            self._look_all(following)  # the last group of a turn waits for its end
+            self._look_all(following)  # the last group's actions are sent by `end_turn`
 
     def end_turn(self) -> TurnResult:
         self._ask(END)
@@ -194,7 +193,7 @@ class WorkerEnvs(VectorEnv):
 
     @property
     def pids(self) -> list[int]:
-        """Return the process ids of the workers; none when they have ended."""
+        """Return the process ids of the workers; empty once they have ended."""
         return [pid for process in self._processes if (pid := process.pid) is not None]
 
     def close(self) -> None:
@@ -239,8 +238,8 @@ class WorkerEnvs(VectorEnv):
             raise RemudaError("the workers of the environment (env.workers) have ended")
         todo = self._shared["todo"]
         todo[:, BEGIN] = self._begins
-        for each in what:
-            todo[:, each] = True
+        for request in what:
+            todo[:, request] = True
         self._requests += 1
         for i, wakeup in enumerate(self._wakeups):
             store(self._words, 3 * i + REQUESTED, self._requests)
@@ -270,7 +269,7 @@ class WorkerEnvs(VectorEnv):
             self._status.count_answer()
 
     def _look_at(self, worker: int, process: Process) -> None:
-        """See what became of a worker, and tell the supervisor whether it is waited for."""
+        """Check on a worker, and report to the supervisor whether the actor waits for it."""
         code = process.exitcode  # first: a worker writes its message before it ends
         self._look_for_failure(worker)
         if self._status is not None:

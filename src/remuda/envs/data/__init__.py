@@ -1,4 +1,4 @@
-"""Tables of the games, as JSON files beside this module."""
+"""Tables of the games, as JSON files next to this module."""
 
 import json
 from pathlib import Path
