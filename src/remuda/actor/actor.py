@@ -43,7 +43,7 @@ def _tally(
     """Add up a turn and mark finished copies; return whether any finished or failed a check."""
     num_envs, num_agents = rewards.shape
     steps = 0
-    any_over = strange = False
+    any_over = invalid = False
     for env in range(num_envs):
         over[env] = True
         turns[env] += 1
@@ -56,13 +56,13 @@ def _tally(
             steps += acted[env, agent]
             if acts:
                 over[env] = False
-            strange |= not math.isfinite(reward) or (dies and cut) or (acts and (dies or cut))
+            invalid |= not math.isfinite(reward) or (dies and cut) or (acts and (dies or cut))
             unfinished |= acted[env, agent] and not (dies or cut)
         any_over |= over[env]
-        strange |= over[env] and unfinished
+        invalid |= over[env] and unfinished
     row[0] += num_envs  # Play.TURNS
     row[1] += steps  # Play.AGENT_STEPS
-    return any_over, strange
+    return any_over, invalid
 
 
 class Actor:
@@ -260,8 +260,8 @@ class Actor:
     def _tell_notes(self, notes: Mapping[str, str]) -> None:
         self._noted = len(notes)
         if self._on_note is not None:
-            for key, words in notes.items():
-                self._on_note(key, words)
+            for key, message in notes.items():
+                self._on_note(key, message)
 
     def _begin(self) -> None:
         """Start the first episodes, and compile everything with a dummy turn."""
@@ -288,8 +288,8 @@ class Actor:
             checks.shapes(result)
         turn = (result.rewards, result.terminated, result.truncated, acted, active)
         sums = (self._returns, self._took_part, self._turn_of, self._over)
-        any_over, strange = _tally(*turn, *sums, row)
-        if strange and checks is not None:
+        any_over, invalid = _tally(*turn, *sums, row)
+        if invalid and checks is not None:
             checks.result(result, acted, active)
         return bool(any_over)
 
@@ -308,11 +308,11 @@ class Actor:
         cut: Bools = np.any(result.truncated, axis=1)
         # Evolution counts a metric that an episode did not report as 0.
         counted = np.nan_to_num(metrics) if len(metrics) else metrics
-        earned = np.where(self._took_part, self._returns, np.nan)
-        self.seats.close(self._over, earned, cut, self._turn_of, counted)
+        episode_returns = np.where(self._took_part, self._returns, np.nan)
+        self.seats.close(self._over, episode_returns, cut, self._turn_of, counted)
         if self.on_episode is not None:
             for env in np.flatnonzero(over):
-                returns = earned[env].astype(np.float32)
+                returns = episode_returns[env].astype(np.float32)
                 self.on_episode(int(env), returns, metrics[:, env].copy())
 
     def _count_empty(self, counted: Bools) -> None:

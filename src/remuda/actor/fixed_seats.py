@@ -289,17 +289,17 @@ class FixedSeats(Seats):
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
         """Return whether the other's policy is next in the same stack and otherwise equal."""
-        one, two = self.seats[agent], self.seats[other]
+        first, second = self.seats[agent], self.seats[other]
         sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
         return (
-            one.stack is two.stack
-            and one.index + 1 == two.index
-            and one.masked == two.masked
+            first.stack is second.stack
+            and first.index + 1 == second.index
+            and first.masked == second.masked
             and sees[0].observation_space == sees[1].observation_space
             and acts[0].action_space == acts[1].action_space
-            and type(one.selector) is type(two.selector)
-            and repr(one.selector.actions) == repr(two.selector.actions)  # stricter than spaces
-            and _rings_are_neighbours(one.experience, two.experience)
+            and type(first.selector) is type(second.selector)
+            and repr(first.selector.actions) == repr(second.selector.actions)  # finer than spaces
+            and _rings_are_neighbours(first.experience, second.experience)
         )
 
     def _forget(self, ended: Bools) -> None:

@@ -38,21 +38,21 @@ def make_policy_groups(
     table = league.table
     policy_groups = []
     for kind, numbers in _grouped(env, specs, league):
-        live = [specs[number] for number in numbers]
+        live_specs = [specs[number] for number in numbers]
         owners = _owners(table, specs, numbers)
         places = [place for place, _ in owners]
-        is_noisy = noisy and live[0].config.network.noisy
+        is_noisy = noisy and live_specs[0].config.network.noisy
         noise = [
             torch_rng(seed, purpose, "noise", spec.name, place) if is_noisy else None
             for place, spec in owners
         ]
         width = -(-len(kind.observations_flat) // STEP) * STEP
-        stack = ActingStack(live[0].network(), noise, width, device, gathered=True)
+        stack = ActingStack(live_specs[0].network(), noise, width, device, gathered=True)
         rows = {specs[number].name: places.index(number) for number in numbers}
         writers = _writers(experience, rows, actor)
-        rng = make_rng(seed, purpose, "dealt", live[0].name)
+        rng = make_rng(seed, purpose, "dealt", live_specs[0].name)
         policy_groups.append(
-            PolicyGroup(kind, live, places, stack, writers, rng, len(table.numbers))
+            PolicyGroup(kind, live_specs, places, stack, writers, rng, len(table.numbers))
         )
     return policy_groups
 
@@ -60,17 +60,17 @@ def make_policy_groups(
 def _grouped(
     env: VectorEnv, specs: tuple[PolicySpec, ...], league: Dealer
 ) -> list[tuple[StreamArrays, list[int]]]:
-    alike = kinds_of(env.agents)
+    kind_by_agent = kinds_of(env.agents)
     kinds: dict[tuple[int, ...], StreamArrays] = {}
-    together: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for number, spec in enumerate(specs):
-        kind_of = alike[league.roster.seats_of(league.table.policies[number])[0]]
-        agents = tuple(agent for agent, kind in enumerate(alike) if kind == kind_of)
+        kind_of = kind_by_agent[league.roster.seats_of(league.table.policies[number])[0]]
+        agents = tuple(agent for agent, kind in enumerate(kind_by_agent) if kind == kind_of)
         if agents not in kinds:
             kinds[agents] = StreamArrays(env, agents, spec.actions, spec.masked)
         key = (agents, network_layout(spec), spec.config.entry.samples)
-        together.setdefault(key, []).append(number)
-    return [(kinds[agents], numbers) for (agents, *_), numbers in together.items()]
+        groups.setdefault(key, []).append(number)
+    return [(kinds[agents], numbers) for (agents, *_), numbers in groups.items()]
 
 
 def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamArrays]:
@@ -92,15 +92,15 @@ def _owners(
     table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
 ) -> list[tuple[int, PolicySpec]]:
     """Return the population's slots in order, each with the spec of its network."""
-    live = {specs[number].name: specs[number] for number in numbers}
+    live_specs = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [
-        (place, spec) for name, spec in live.items() for place in table.places.copies_of(name)
+        (place, spec) for name, spec in live_specs.items() for place in table.places.copies_of(name)
     ]
     owners += [
-        (place, live[origin.like])
+        (place, live_specs[origin.like])
         for place, origin in zip(table.places.imported, table.places.origins, strict=True)
-        if origin.like in live
+        if origin.like in live_specs
     ]
     return sorted(owners, key=lambda owner: owner[0])
 
@@ -133,7 +133,7 @@ def make_seats(
     stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
     for spec, layout in zip(specs, layouts, strict=True):
         if layout not in stacks:
-            names = [other.name for other, its in zip(specs, layouts, strict=True) if its == layout]
+            names = [s.name for s, own in zip(specs, layouts, strict=True) if own == layout]
             is_noisy = noisy and spec.config.network.noisy
             noise = [torch_rng(seed, purpose, "noise", n) if is_noisy else None for n in names]
             stacks[layout] = (ActingStack(spec.network(), noise, env.num_envs, device), names)

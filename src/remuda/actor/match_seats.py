@@ -118,10 +118,10 @@ class MatchSeats(StreamSeats):
     ) -> None:
         """Count finished episodes and their match results; let the director act."""
         over = over & ~np.isnan(returns).all(axis=1)
-        seated, earned = self.league.seated[over], returns[over]
+        seated, finished_returns = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
         lengths: Integers = np.repeat(turns[over], self.env.num_agents).reshape(seated.shape)
-        self._counter.count(seated[live], earned[live], lengths[live])
+        self._counter.count(seated[live], finished_returns[live], lengths[live])
         newest = self._versions[self.league.seated]
         league = self.league
         league.close(over, returns, self._oldest, newest, truncated, metrics)
@@ -258,18 +258,18 @@ class MatchSeats(StreamSeats):
 
     def fits(self, policy: str, other: str) -> bool:
         """Return whether a policy could start with the other's weights, converted if needed."""
-        one, two = self._groups_of(policy, other)
-        if one is two or one.kind is not two.kind:
-            return one is two
-        return network_family(one.specs[0]) == network_family(two.specs[0])
+        first, second = self._groups_of(policy, other)
+        if first is second or first.kind is not second.kind:
+            return first is second
+        return network_family(first.specs[0]) == network_family(second.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
         """Convert the other's weights to this network, adding random ones; None: unchanged."""
-        own, others = self._groups_of(policy, other)
-        if own is others:
+        target, source = self._groups_of(policy, other)
+        if target is source:
             return None
-        fresh = self._random(own, policy, generation)
-        layouts = [WeightLayout.of(each.stack.network) for each in (others, own)]
+        fresh = self._random(target, policy, generation)
+        layouts = [WeightLayout.of(each.stack.network) for each in (source, target)]
         return grow(weights, layouts[0], fresh, layouts[1]).weights
 
     def _random(self, policy_group: PolicyGroup, policy: str, generation: int) -> Floats:

@@ -191,7 +191,7 @@ class ActorRole:
         roster = Roster.of(config, env.agents)
         matchmaker = make_matchmaker(config.population, roster)
         matches = make_rng(config.seed, "matches", begins)
-        alike = (
+        league_options = (
             env.num_envs,
             roster.with_imported(table.places.origins),
             sits_once(config.population, roster),
@@ -199,7 +199,7 @@ class ActorRole:
             [env.episode_metrics.index(n) for n in config.population.evolution.episode_metrics],
         )
         if self.index:
-            return FollowingLeague(table, self.index, matchmaker, matches, *alike)
+            return FollowingLeague(table, self.index, matchmaker, matches, *league_options)
         evolution = None
         if config.population.evolution.on:
             from remuda.evolution.setup import make_evolution
@@ -210,7 +210,7 @@ class ActorRole:
             [evolution] if evolution is not None else [],
             make_rng(config.seed, "director", begins),
         )
-        return League(table, matchmaker, director, matches, *alike)
+        return League(table, matchmaker, director, matches, *league_options)
 
     def make_env(self) -> VectorEnv:
         """Make this actor's copies of the environment, in this process or in its workers."""

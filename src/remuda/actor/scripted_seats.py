@@ -56,9 +56,9 @@ class ScriptedSeats:
                 for agent in member.plays:
                     self._seated[agent].append((member, np.ones(len(seated), np.bool_)))
                 continue
-            theirs: Bools = seated == member.place
-            for agent in np.flatnonzero(theirs.any(0)).tolist():
-                self._seated[agent].append((member, theirs[:, agent]))
+            dealt: Bools = seated == member.place
+            for agent in np.flatnonzero(dealt.any(0)).tolist():
+                self._seated[agent].append((member, dealt[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
         """Return an agent's actions; raise ConfigError if a policy returns invalid ones."""
@@ -114,12 +114,12 @@ def reserved_members(
 ) -> list[ScriptedMember]:
     """Return the policies of `env.scripted`, which always play their agents."""
     names, found = [spec.name for spec in env.agents], []
-    for agent, who in scripted.items():
+    for agent, policy_name in scripted.items():
         if agent not in names:
             raise ConfigError(
                 f"{game.name} has no agent {agent!r} to be scripted; it has {', '.join(names)}"
             )
-        plays = {names.index(agent): (game.policy(who), rng)}
+        plays = {names.index(agent): (game.policy(policy_name), rng)}
         found.append(ScriptedMember(f"env.scripted.{agent}", plays))
     return found
 
@@ -129,15 +129,15 @@ def load_scripted(
 ) -> dict[str, ScriptedPolicy]:
     """Return the policies by scripted member; raise ConfigError for unknown or unusable ones."""
     found: dict[str, ScriptedPolicy] = {}
-    for name, who in scripted.items():
+    for name, policy_name in scripted.items():
         key = f"population.scripted.{name}"
-        if workers > 1 and who != RANDOM and who in game.scripted:
+        if workers > 1 and policy_name != RANDOM and policy_name in game.scripted:
             raise ConfigError(
-                f"{key}: {who} reads the environment, whose copies are in other processes with "
-                f"env.workers {workers}; set env.workers 1"
+                f"{key}: {policy_name} reads the environment, whose copies are in other processes "
+                f"with env.workers {workers}; set env.workers 1"
             )
         try:
-            found[name] = game.policy(who)
+            found[name] = game.policy(policy_name)
         except ConfigError as error:
             raise ConfigError(f"{key}: {error}") from None
     return found

@@ -21,9 +21,9 @@ class StreamArrays:
     ) -> None:
         self.agents, self.num_envs = agents, env.num_envs
         first, num_streams = env.agents[agents[0]], len(agents) * env.num_envs
-        sees, at = first.observation_space, (len(agents), env.num_envs)
-        size = math.prod(sees.shape)  # type: ignore[arg-type]
-        self.observations: Array = np.zeros((*at, *sees.shape), sees.dtype)  # type: ignore[misc]
+        space, at = first.observation_space, (len(agents), env.num_envs)
+        size = math.prod(space.shape)  # type: ignore[arg-type]
+        self.observations: Array = np.zeros((*at, *space.shape), space.dtype)  # type: ignore[misc]
         self.final_observations = self.observations.copy()
         self.observations_flat = self.observations.reshape(num_streams, size)
         self.final_observations_flat = self.final_observations.reshape(num_streams, size)

@@ -76,9 +76,9 @@ class StreamSeats(Seats):
                 if found != NONE and self.checks is not None:
                     self._tell_of(kind, part.streams.start + found)
             if not part.policy_groups and self.checks is not None:  # nothing else checks them
-                seen = kind.observations_flat[part.streams]
-                if seen.dtype.kind == "f":
-                    found = first_strange(seen, acts.reshape(-1))
+                observations = kind.observations_flat[part.streams]
+                if observations.dtype.kind == "f":
+                    found = first_strange(observations, acts.reshape(-1))
                     if found != NONE:
                         self._tell_of(kind, part.streams.start + found)
         if self.checks is None:
@@ -121,8 +121,8 @@ class StreamSeats(Seats):
         kind = self._kind_of[agent]
         actions = kind.chosen(agent)
         if self._scripted is not None:
-            seen = kind.observations[kind.place_of[agent]]
-            actions = self._scripted.chosen(agent, seen, actions)
+            observations = kind.observations[kind.place_of[agent]]
+            actions = self._scripted.chosen(agent, observations, actions)
         self.env.act(agent, actions)
 
     def _forget(self, ended: Bools) -> None:

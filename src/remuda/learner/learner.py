@@ -234,11 +234,11 @@ class PolicyTrainer:
         if good is None:
             self._remember()
         else:  # the last publication is older than this state
-            here = self._algorithm.learned(self.index)
+            current = self._algorithm.learned(self.index)
             good = branch(state, "good")
             self._algorithm.restore_learned(self.index, branch(good, "learned"))
             self._good = self._algorithm.learned(self.index)
-            self._algorithm.restore_learned(self.index, here)
+            self._algorithm.restore_learned(self.index, current)
             self._good_counts = fitting(good, "counts", self.row[COUNTED], COUNT)
 
     def _remember(self) -> None:

@@ -213,12 +213,12 @@ class ReplayLearner(Learner):
         that.
         """
         trainer, experience = self.trainers[k], self.replays[k].experience
-        there = self._plays(trainer.name)
-        due = not trainer.halted and experience.has(self.steps_needed(k), begins=there)
-        if there != self._there[k]:
-            self._there[k] = there
+        plays = self._plays(trainer.name)
+        due = not trainer.halted and experience.has(self.steps_needed(k), begins=plays)
+        if plays != self._there[k]:
+            self._there[k] = plays
             self._tell(k)
-        return due and there
+        return due and plays
 
     def _consume(self, policy: int, last: int) -> None:
         """Publish a learner's progress to waiting actors; its last update had `last` samples."""

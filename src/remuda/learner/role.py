@@ -140,8 +140,8 @@ class LearnerRole:
         past, config = None, spec.config
         if config.replays:
             rng = make_rng(self.seed, "replay", spec.name, learner_step)
-            alone = config.learning_mode == "off_policy"
-            past = SegmentReplay(self._sources(spec), rng, config.replays, alone)
+            only_replayed = config.learning_mode == "off_policy"
+            past = SegmentReplay(self._sources(spec), rng, config.replays, only_replayed)
         own = self.experience[spec.name]
         return RolloutQueue(own, config.ppo.max_staleness, past=past, newest=not self.exact)
 

@@ -106,12 +106,12 @@ class RolloutLearner(Learner):
             self._left = self._take()
         size = self._piece() if self._is_cut else len(self._left)
         piece, self._left = self._left[:size], self._left[size:]
-        begun = time.perf_counter()
+        start = time.perf_counter()
         for first in range(0, len(piece), self._width):
             self._train(piece[first : first + self._width])
         if piece:
-            gone = time.perf_counter() - begun
-            self._paces = self._paces[1], gone / max(int(self._rollout.num_steps[piece].sum()), 1)
+            spent = time.perf_counter() - start
+            self._paces = self._paces[1], spent / max(int(self._rollout.num_steps[piece].sum()), 1)
         for k in range(len(self.trainers)):
             if k not in self._left:
                 self._count_lost(k)

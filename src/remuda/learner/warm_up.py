@@ -38,11 +38,11 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
     Compiled functions are specialised by dtypes, dimensions, and contiguity, not by sizes. So two
     small updates, of both policies and of only the second, compile everything.
     """
-    alike = {
+    distinct = {
         (replace(specs[0], name="").specification, device): (specs, device)
         for specs, device in stacks
     }
-    for specs, device in alike.values():
+    for specs, device in distinct.values():
         small = tuple(replace(spec, config=_in_small(spec.config)) for spec in specs[:2])
         names = tuple(spec.name for spec in small)
         length = small[0].config.experience.segment_length
@@ -68,10 +68,10 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
             if isinstance(learner, RolloutLearner):
                 learner.train_whole()  # both policies in one piece, however long it takes
         writers = [BlockWriter([(found, 0)]) for found in experience]
-        for wanted in (range(len(small)), [len(small) - 1]):
-            for k in wanted:
+        for members in (range(len(small)), [len(small) - 1]):
+            for k in members:
                 _live(writers[k], small[k], _steps(small[k].config), length)
-            for _ in wanted:
+            for _ in members:
                 learners.work()
         if not all(scoreboard.learn(name)[Learn.UPDATES] for name in names):
             log.warning("%s: the warm-up made no update; the first one may compile", names[0])
@@ -138,14 +138,14 @@ def _live(writer: BlockWriter, spec: PolicySpec, steps: int, length: int) -> Non
     shape = stream_shape(spec)
     always, never = np.ones(1, np.bool_), np.zeros(1, np.bool_)
     nothing: Floats = np.zeros(1, np.float32)
-    plan, seen = (
+    plan, observations = (
         StreamPlan(np.array([0, 1]), np.zeros(1, np.int64)),
         np.zeros((1, shape.size), shape.dtype),
     )
     masks = np.ones((1, shape.mask_size), np.bool_)
     choices = Choices(
         active=always,
-        observations=seen,
+        observations=observations,
         actions=np.zeros((1, shape.action_size), shape.action_dtype),
         log_probs=nothing,
         masks=masks,
@@ -157,5 +157,5 @@ def _live(writer: BlockWriter, spec: PolicySpec, steps: int, length: int) -> Non
         writer.decide(plan, choices)
         over = always if (step + 1) % (2 * length) == 0 else never
         writer.outcome(
-            plan, writer.results(TurnOutcomes(always, nothing, over, never, seen, masks))
+            plan, writer.results(TurnOutcomes(always, nothing, over, never, observations, masks))
         )

@@ -179,8 +179,8 @@ class DiscreteActions(Actions):
         total = torch.zeros((), device=outputs.device)
         both = (self._log_probabilities(each, masks) for each in (outputs, others))
         for log_pi, log_other in zip(*both, strict=True):
-            apart = log_pi.clamp(min=LEAST_LOG) - log_other.clamp(min=LEAST_LOG)
-            total = total + (log_pi.exp() * apart).sum(-1)
+            difference = log_pi.clamp(min=LEAST_LOG) - log_other.clamp(min=LEAST_LOG)
+            total = total + (log_pi.exp() * difference).sum(-1)
         return total
 
 
@@ -236,8 +236,8 @@ class ContinuousActions(Actions):
         means, log_scales = outputs.chunk(2, -1)
         other_means, other_scales = others.chunk(2, -1)
         ratio = (2.0 * (log_scales - other_scales)).exp()
-        apart = (means - other_means).square() * (-2.0 * other_scales).exp()
-        return (other_scales - log_scales + 0.5 * (ratio + apart - 1.0)).sum(-1)
+        difference = (means - other_means).square() * (-2.0 * other_scales).exp()
+        return (other_scales - log_scales + 0.5 * (ratio + difference - 1.0)).sum(-1)
 
     def within_bounds(self, actions: Array) -> Array:
         return self.bounds.scale(actions)
@@ -296,12 +296,12 @@ def _choose_discrete(
                     total += parts[j]
             chosen = best
             if not greedy:
-                left = uniforms[k, stream, i] * total
+                remaining = uniforms[k, stream, i] * total
                 for j in range(start, end):
                     if not masked or mask[j]:
                         chosen = j
-                        left -= parts[j]
-                        if left < 0.0:
+                        remaining -= parts[j]
+                        if remaining < 0.0:
                             break
             actions[k, stream, i] = chosen - start
             log_prob += output[chosen] - top - math.log(total)

@@ -55,18 +55,18 @@ def vtrace(
     Errors are weighted by ratios clipped at `most`, traces by ratios clipped at 1. Lambda also
     applies to the advantages, as in RLax.
     """
-    beyond = 0.0  # target minus value of the next row
+    excess = 0.0  # target minus value of the next row
     for i in range(r_t.size - 1, -1, -1):
         if after[i]:
-            beyond = 0.0
+            excess = 0.0
             advantages[i] = 0.0
             targets[i] = values[i]
             continue
         error = r_t[i] + discount_t[i] * values[i + 1] - values[i]
-        advantages[i] = error + discount_t[i] * trace_decay * beyond
+        advantages[i] = error + discount_t[i] * trace_decay * excess
         weight, cut = min(ratios[i], most), min(ratios[i], 1.0)
-        beyond = weight * error + discount_t[i] * trace_decay * cut * beyond
-        targets[i] = values[i] + beyond
+        excess = weight * error + discount_t[i] * trace_decay * cut * excess
+        targets[i] = values[i] + excess
 
 
 def effective_share(ratios: np.ndarray) -> float:
@@ -104,10 +104,10 @@ class RunningMoments:
             return
         mean, variance, count = batch.mean(0), batch.var(0), float(len(batch))
         total = self.count + count
-        apart = mean - self.mean
+        difference = mean - self.mean
         squares = self.variance * self.count + variance * count
-        squares = squares + apart * apart * (self.count * count / total)
-        self.mean = self.mean + apart * (count / total)
+        squares = squares + difference * difference * (self.count * count / total)
+        self.mean = self.mean + difference * (count / total)
         self.variance, self.count = squares / total, total
 
 
@@ -239,8 +239,8 @@ def _credit_one(
         targets[:] = values
         if config.correction == "vtrace":
             limit = config.correction_limit
-            given = (rewards, discounts, values, after, ratios, trace_decay, limit)
-            vtrace(*given, advantages, targets)
+            inputs = (rewards, discounts, values, after, ratios, trace_decay, limit)
+            vtrace(*inputs, advantages, targets)
             return
         generalised_advantages(rewards, discounts, values, after, trace_decay, advantages)
         targets[:] += advantages
@@ -248,13 +248,13 @@ def _credit_one(
     if is_fresh and not after.all():
         # With equal values, targets are linear: a part from rewards, and a factor times the value.
         credit(rewards, np.zeros_like(values))
-        earned = float(targets[~after].mean())
+        mean_rewards = float(targets[~after].mean())
         credit(np.ones_like(rewards), np.zeros_like(values))
         steps = float(targets[~after].mean())
         credit(np.zeros_like(rewards), np.ones_like(values))
-        left = 1.0 - float(targets[~after].mean())
-        horizon = steps / left if left > steps / HORIZON else HORIZON
-        values[:] = earned / steps * horizon if steps > 0.0 else 0.0
+        unbootstrapped = 1.0 - float(targets[~after].mean())
+        horizon = steps / unbootstrapped if unbootstrapped > steps / HORIZON else HORIZON
+        values[:] = mean_rewards / steps * horizon if steps > 0.0 else 0.0
     credit(rewards, values)
 
 

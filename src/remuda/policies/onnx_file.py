@@ -79,7 +79,7 @@ def onnx_file(
             "graph computes different outputs. The network may use only torch operations, the same "
             "for any batch size, without values that leave torch and without random numbers"
         )
-    _describe(model, {one.name: one.meaning for one in inputs} | outputs)
+    _describe(model, {item.name: item.meaning for item in inputs} | outputs)
     set_model_props(model, {**about, **_metadata(spec, network, agent)})
     content: bytes = model.SerializeToString(deterministic=True)
     return content
@@ -171,10 +171,10 @@ def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[st
     with _exporting, _quiet(), torch.inference_mode(False), torch.enable_grad():
         program = torch.onnx.export(
             module,
-            kwargs={one.name: one.example for one in inputs},
-            input_names=[one.name for one in inputs],
+            kwargs={item.name: item.example for item in inputs},
+            input_names=[item.name for item in inputs],
             output_names=list(outputs),
-            dynamic_shapes={one.name: {0: batch} for one in inputs},
+            dynamic_shapes={item.name: {0: batch} for item in inputs},
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
@@ -191,11 +191,11 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
     from onnx.reference import ReferenceEvaluator
 
     rng = np.random.default_rng(0)
-    given = {one.name: _rng(one.example, rng) for one in inputs}
+    samples = {item.name: _rng(item.example, rng) for item in inputs}
     try:
         with torch.inference_mode():
-            expected = module(**{name: torch.tensor(array) for name, array in given.items()})
-        found: Any = ReferenceEvaluator(model).run(None, given)
+            expected = module(**{name: torch.tensor(array) for name, array in samples.items()})
+        found: Any = ReferenceEvaluator(model).run(None, samples)
     except Exception:  # wrong shapes raise many kinds of errors
         return False
     for array, tensor in zip(found[1:], expected[1:], strict=True):
@@ -203,7 +203,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
         tolerance = TOLERANCE * np.abs(wanted).max()
         if array.shape != wanted.shape or not np.abs(array - wanted).max() <= tolerance:
             return False
-    mask = torch.from_numpy(given["mask"]) if "mask" in given else None
+    mask = torch.from_numpy(samples["mask"]) if "mask" in samples else None
     chosen = module.choose(torch.from_numpy(found[1]), mask).numpy()
     return found[0].shape == chosen.shape and bool((found[0] == chosen).all())
 

@@ -56,12 +56,12 @@ class Adam:
             size = self._flat.shape[1]
             step(flat, gradients, mean, square, steps, chosen, rates, epsilons, size)
             return
-        alike: dict[tuple[float, float], list[int]] = {}
+        groups: dict[tuple[float, float], list[int]] = {}
         for row in range(len(self._flat)) if rows is None else rows:
             kind = (self.learning_rates[row], self.epsilons[row])
-            alike.setdefault(kind, []).append(row)
+            groups.setdefault(kind, []).append(row)
         with torch.no_grad():
-            for (learning_rate, epsilon), members in alike.items():
+            for (learning_rate, epsilon), members in groups.items():
                 flat, gradients, mean, square, steps = zip(
                     *(self._rows[row] for row in members), strict=True
                 )

@@ -256,28 +256,28 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     from remuda.policies.actions import actions_of
     from remuda.policies.joint_actions import valued
 
-    sees, does = agent.observation_space, agent.action_space
-    if not isinstance(sees, Box):
-        raise ContractError(f"{agent.name} observes {sees}; policies learn from a Box")
-    found = config.policy_of(name)
-    actions = actions_of(does, agent.name)
-    if not found.rollout_length:
-        kind: Any = found.entry.load()
-        actions = valued(actions, agent.name, found.algorithm, kind.values_each_choice())
-    if agent.masked and not found.entry.masks:
+    observation_space, action_space = agent.observation_space, agent.action_space
+    if not isinstance(observation_space, Box):
+        raise ContractError(f"{agent.name} observes {observation_space}; policies learn from a Box")
+    policy = config.policy_of(name)
+    actions = actions_of(action_space, agent.name)
+    if not policy.rollout_length:
+        kind: Any = policy.entry.load()
+        actions = valued(actions, agent.name, policy.algorithm, kind.values_each_choice())
+    if agent.masked and not policy.entry.masks:
         raise ContractError(
-            f"{agent.name} has action masks, and {found.algorithm} ignores them: exclude the "
-            "actions that batch.allowed_t forbids in its loss, and set masks = True in its class; "
-            "or use --policy.algorithm dqn"
+            f"{agent.name} has action masks, and {policy.algorithm} ignores them: exclude "
+            "the actions that batch.allowed_t forbids in its loss, and set masks = True in its "
+            "class; or use --policy.algorithm dqn"
         )
-    parts = parts_of(sees)
+    parts = parts_of(observation_space)
     scales = [1.0 / 255.0 if part.is_pixels else 1.0 for part in parts]
     runs = tuple((part.size, scale) for part, scale in zip(parts, scales, strict=True))
     spec = PolicySpec(
         name=name,
-        config=found,
-        observation=sees.shape,
-        dtype=sees.dtype,
+        config=policy,
+        observation=observation_space.shape,
+        dtype=observation_space.dtype,
         actions=actions,
         masked=agent.masked,
         scale=scales[0] if len(set(scales)) == 1 else runs,
@@ -285,14 +285,14 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         layout=agent.layout,
     )
     try:
-        known = found.with_network(spec.memory > 0) if found.waits_for_network else found
+        resolved = policy.with_network(spec.memory > 0) if policy.waits_for_network else policy
     except ValueError as error:
         raise ConfigError(f"policies.{name}: {_first_fault(error)}") from None
     try:  # the configuration checks other policies before the environment is known
-        config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", known)
+        config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", resolved)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return replace(spec, config=known)
+    return replace(spec, config=resolved)
 
 
 def _first_fault(error: ValueError) -> str:

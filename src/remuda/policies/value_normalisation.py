@@ -61,10 +61,10 @@ class ValueNormalisation:
         means, variances = np.zeros_like(self.means), np.zeros_like(self.means)
         _moments(targets, counts, means[:, 0], variances[:, 0])
         share = np.maximum(1.0 / (self.counts + 1.0), NEWEST)
-        apart = means - self.means
+        difference = means - self.means
         return ValueNormalisation(
-            self.means + share * apart,
-            (1.0 - share) * (self.variances + share * apart * apart) + share * variances,
+            self.means + share * difference,
+            (1.0 - share) * (self.variances + share * difference * difference) + share * variances,
             self.counts + 1.0,
         )
 

@@ -138,9 +138,9 @@ class Algorithm(ABC):
             return True
         if before is None:
             return False
-        now: Floats = weights.cpu().numpy()
-        odd = ~np.isfinite(now)
-        return bool((now[odd].view(np.int32) == before[odd].view(np.int32)).all())
+        current: Floats = weights.cpu().numpy()
+        nonfinite = ~np.isfinite(current)
+        return bool((current[nonfinite].view(np.int32) == before[nonfinite].view(np.int32)).all())
 
     @abstractmethod
     def state(self, policy: int) -> State:

@@ -112,12 +112,12 @@ class Autograd:
                         values.numpy(),
                     )
                     continue
-                chances, _ = network.actions.log_probs_and_entropy(
+                log_probs, _ = network.actions.log_probs_and_entropy(
                     outputs, pick.of(actions), None if masks is None else pick.of(masks)
                 )
                 counts = slice(None) if pick.valid is None else pick.valid.flatten() > 0
                 values.view(-1)[pick.flat[counts]] = found.flatten()[counts]
-                log_pi.view(-1)[pick.flat[counts]] = chances.flatten()[counts]
+                log_pi.view(-1)[pick.flat[counts]] = log_probs.flatten()[counts]
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
@@ -128,8 +128,8 @@ class Autograd:
         advantages = pick.of(batch.advantages)
         if self._normalises:
             advantages = normalised(advantages, valid)
-        seen = pick.of(batch.observations)
-        inputs = network.prepare(parameters, seen)
+        observations = pick.of(batch.observations)
+        inputs = network.prepare(parameters, observations)
         outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
         masks = None if batch.masks is None else pick.of(batch.masks)
         log_pi, entropies = network.actions.log_probs_and_entropy(
@@ -159,10 +159,12 @@ class Autograd:
         loss = policy_loss + value_cost.squeeze(1) * error - entropy_cost.squeeze(1) * entropy
         if self._anchor is not None:
             with torch.no_grad():
-                held = self._anchor.parameters
-                others, _ = network.policy_and_value(held, network.prepare(held, seen), None)
-            apart = network.actions.divergence(outputs, others, masks)
-            loss = loss + anchor_cost.squeeze(1) * mean_of(apart.expand_as(values), valid)
+                anchored = self._anchor.parameters
+                anchor_outputs, _ = network.policy_and_value(
+                    anchored, network.prepare(anchored, observations), None
+                )
+            divergence = network.actions.divergence(outputs, anchor_outputs, masks)
+            loss = loss + anchor_cost.squeeze(1) * mean_of(divergence.expand_as(values), valid)
         self._part.backward(loss.sum())
         with torch.no_grad():
             kl = mean_of(kl_estimate(log_pi, log_prox), valid)
@@ -204,9 +206,9 @@ class Autograd:
         joined = self._joined(outputs.detach(), values.detach(), order)
         minibatch.differentiate(joined, slice(0, len(joined)), rows)
         if order is not None:
-            there = np.empty_like(joined)
-            np.put_along_axis(there, order[..., None], joined, 1)
-            joined = there
+            reordered = np.empty_like(joined)
+            np.put_along_axis(reordered, order[..., None], joined, 1)
+            joined = reordered
         errors = torch.zeros_like(outputs)
         errors[..., :logits] = torch.from_numpy(joined[..., :logits])
         return errors, torch.from_numpy(joined[..., logits])

@@ -276,9 +276,9 @@ def take_apart(
         for n in range(count):
             row = b * count + n
             for j in range(features.shape[1]):
-                error, there = by_products[row, j], embedded[row, j]
-                by_features[b, j] += error * there
-                by_embedded[row, j] = error * features[b, j] if there > zero else zero
+                error, embedding = by_products[row, j], embedded[row, j]
+                by_features[b, j] += error * embedding
+                by_embedded[row, j] = error * features[b, j] if embedding > zero else zero
 
 
 @njit(**STRICT)
@@ -308,27 +308,27 @@ def differentiate_quantiles(
         for n in range(count):
             targets[n] = batch.r_t[k, b] + batch.discount_t[k, b] * z_t[i * count + n, best]
         weight = batch.weights[k, b] if batch.weights.shape[1] else one
-        loss = value = off = zero
+        loss = value = mean_error = zero
         for n in range(count):
-            here, tau = z_tm1[i * count + n, action], quantiles[b, n]
-            own = slope = apart = zero
+            predicted, tau = z_tm1[i * count + n, action], quantiles[b, n]
+            penalty = slope = distances = zero
             for m in range(count):
-                error = targets[m] - here
+                error = targets[m] - predicted
                 distance = abs(error)
-                bent = distance > huber
+                is_linear = distance > huber
                 share_of = abs(tau - (one if error < zero else zero))
-                own += share_of * (
-                    huber * (distance - half * huber) if bent else half * error * error
+                penalty += share_of * (
+                    huber * (distance - half * huber) if is_linear else half * error * error
                 )
-                steep = (huber if error > zero else -huber) if bent else error
-                slope -= share_of * steep
-                apart += distance
+                derivative = (huber if error > zero else -huber) if is_linear else error
+                slope -= share_of * derivative
+                distances += distance
             for j in range(by_z.shape[1]):
                 by_z[i * count + n, j] = zero
             by_z[i * count + n, action] = slope / huber * each * weight * share
-            loss += own / huber * each
-            value += here * each
-            off += apart * each * each
-        metrics[0, k, b], metrics[1, k, b], metrics[2, k, b] = loss, value, off
+            loss += penalty / huber * each
+            value += predicted * each
+            mean_error += distances * each * each
+        metrics[0, k, b], metrics[1, k, b], metrics[2, k, b] = loss, value, mean_error
         means[0, k] += loss * weight / samples
         means[1, k] += value / samples

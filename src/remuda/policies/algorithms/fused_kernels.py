@@ -143,21 +143,21 @@ def evaluate(
     allowed = np.empty((num_logits if masks.shape[2] else 0, BLOCK), np.float32)
     value, entropy = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
-        who = picked.members[k]
+        member = picked.members[k]
         for first in range(0, picked.counts[k], BLOCK):
             count = min(BLOCK, picked.counts[k] - first)
             block = picked.rows[k, first : first + count]
-            load(outputs[k], first, count, masks[who], block, logits, allowed, value)
+            load(outputs[k], first, count, masks[member], block, logits, allowed, value)
             for i in range(count):
-                values[who, block[i]] = value[i]
-                log_probs[who, block[i]] = ZERO
+                values[member, block[i]] = value[i]
+                log_probs[member, block[i]] = ZERO
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
-                some = allowed[start:end] if allowed.shape[0] else allowed
-                softmax(logits[start:end], some, pi[start:end], log_pi[start:end], entropy, count)
+                mask = allowed[start:end] if allowed.shape[0] else allowed
+                softmax(logits[start:end], mask, pi[start:end], log_pi[start:end], entropy, count)
                 for i in range(count):
-                    log_probs[who, block[i]] += log_pi[start + actions[who, block[i], c], i]
+                    log_probs[member, block[i]] += log_pi[start + actions[member, block[i], c], i]
                 start = end
 
 
@@ -202,30 +202,30 @@ def differentiate(
     entropies = np.empty((sizes.size, BLOCK), np.float32)
     x, value = np.empty((WORKED, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
-        who, part = picked.members[k], np.float32(terms.shares[k])
+        member, part = picked.members[k], np.float32(terms.shares[k])
         outputs[k, picked.counts[k] :] = ZERO
         for first in range(0, picked.counts[k], BLOCK):
             count = min(BLOCK, picked.counts[k] - first)
             block = picked.rows[k, first : first + count]
-            load(outputs[k], first, count, masks[who], block, logits, allowed, value)
+            load(outputs[k], first, count, masks[member], block, logits, allowed, value)
             x[LOG_RATIO] = ZERO
             start = 0
             for c in range(sizes.size):
                 end = start + sizes[c]
-                some = allowed[start:end] if allowed.shape[0] else allowed
+                mask = allowed[start:end] if allowed.shape[0] else allowed
                 own = pi[start:end], log_pi[start:end], entropies[c]
-                softmax(logits[start:end], some, own[0], own[1], own[2], count)
+                softmax(logits[start:end], mask, own[0], own[1], own[2], count)
                 for i in range(count):
-                    x[LOG_RATIO, i] += log_pi[start + actions[who, block[i], c], i]
+                    x[LOG_RATIO, i] += log_pi[start + actions[member, block[i], c], i]
                 start = end
-            of_block(x, block, value, terms, k, who)
+            of_block(x, block, value, terms, k, member)
             start, cost = 0, terms.entropy_cost[k, 0]
             for c in range(sizes.size):
                 end = start + sizes[c]
                 by_logits(pi[start:end], log_pi[start:end], entropies[c], x, count, part, cost)
                 start = end
             # `pi` now holds the errors of the logits.
-            store(outputs[k], first, block, pi, actions[who], sizes, x, part)
+            store(outputs[k], first, block, pi, actions[member], sizes, x, part)
             add_metrics(x, entropies, count, terms, k, means[:, k])
 
 
@@ -285,8 +285,8 @@ def of_policy(
         ratio, advantage = x[RATIO, i], (x[ADVANTAGE, i] - mean) * factor
         bounded = ONE - bound if ratio < ONE - bound else ratio
         bounded = ONE + bound if bounded > ONE + bound else bounded
-        gain, other = ratio * advantage, bounded * advantage
-        least = other if other < gain else gain
+        gain, bounded_gain = ratio * advantage, bounded * advantage
+        least = bounded_gain if bounded_gain < gain else gain
         x[LEAST, i] = x[WEIGHT, i] * least
         # The comparison is false for NaN, so that NaN stays.
         x[BY_CHANCE, i] = ZERO if gain > least else -x[WEIGHT, i] * gain
@@ -297,12 +297,12 @@ def of_value(x: Floats, values: Floats, count: int, limit: np.float32, cost: np.
     """Compute the clipped value loss of each row, and its gradient times the cost."""
     for i in range(count):
         error, moved = values[i] - x[TARGET, i], values[i] - x[VALUE, i]
-        near = -limit if moved < -limit else moved
-        near = limit if near > limit else near
-        held = x[VALUE, i] + near - x[TARGET, i]
-        further = abs(held) > abs(error)
-        x[LOSS, i] = HALF * held * held if further else HALF * error * error
-        x[SLOPE, i] = ZERO if further and abs(moved) > limit else cost * error
+        bounded = -limit if moved < -limit else moved
+        bounded = limit if bounded > limit else bounded
+        clipped = x[VALUE, i] + bounded - x[TARGET, i]
+        is_larger = abs(clipped) > abs(error)
+        x[LOSS, i] = HALF * clipped * clipped if is_larger else HALF * error * error
+        x[SLOPE, i] = ZERO if is_larger and abs(moved) > limit else cost * error
 
 
 @njit(**STRICT)
@@ -381,14 +381,16 @@ def evaluate_normal(
     size = log_scales.shape[1]
     z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
-        who = picked.members[k]
+        member = picked.members[k]
         for first in range(0, picked.counts[k], BLOCK):
             count = min(BLOCK, picked.counts[k] - first)
             block = picked.rows[k, first : first + count]
-            standard_scores(outputs[k], first, count, actions[who], block, log_scales[k], z, chance)
+            standard_scores(
+                outputs[k], first, count, actions[member], block, log_scales[k], z, chance
+            )
             for i in range(count):
-                log_probs[who, block[i]] = chance[i]
-                values[who, block[i]] = outputs[k, first + i, size]
+                log_probs[member, block[i]] = chance[i]
+                values[member, block[i]] = outputs[k, first + i, size]
 
 
 @njit(**STRICT)
@@ -407,7 +409,7 @@ def differentiate_normal(
     entropies = np.empty((1, BLOCK), np.float32)
     x = np.empty((WORKED, BLOCK), np.float32)
     for k in range(outputs.shape[0]):
-        who, part = picked.members[k], np.float32(terms.shares[k])
+        member, part = picked.members[k], np.float32(terms.shares[k])
         outputs[k, picked.counts[k] :] = ZERO
         entropy = ZERO
         for j in range(size):
@@ -416,12 +418,14 @@ def differentiate_normal(
             by_scales[k, j] -= part * np.float32(picked.counts[k]) * terms.entropy_cost[k, 0]
         for first in range(0, picked.counts[k], BLOCK):
             count = min(BLOCK, picked.counts[k] - first)
-            block, likely = picked.rows[k, first : first + count], x[LOG_RATIO]
-            standard_scores(outputs[k], first, count, actions[who], block, log_scales[k], z, likely)
+            block, log_ratios = picked.rows[k, first : first + count], x[LOG_RATIO]
+            standard_scores(
+                outputs[k], first, count, actions[member], block, log_scales[k], z, log_ratios
+            )
             entropies[0] = entropy
             for i in range(count):
                 value[i] = outputs[k, first + i, size]
-            of_block(x, block, value, terms, k, who)
+            of_block(x, block, value, terms, k, member)
             for j in range(size):
                 inverse, total = exp(-log_scales[k, j]), ZERO
                 for i in range(count):

@@ -34,9 +34,9 @@ def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
     parts = found if isinstance(found, tuple | list) else (found,)
     loss, value, error = (*parts, None, None, None)[:3]
     # Values are metrics and may have more axes; errors are by sample.
-    known = isinstance(value, Tensor) and value.dim() > 1 and len(value) == wanted[0]
+    has_values = isinstance(value, Tensor) and value.dim() > 1 and len(value) == wanted[0]
     by_sample = error is None or (isinstance(error, Tensor) and error.numel() == prod(wanted))
-    if len(parts) not in (2, 3) or _shape(loss) != wanted or not (known and by_sample):
+    if len(parts) not in (2, 3) or _shape(loss) != wanted or not (has_values and by_sample):
         raise ContractError(
             f"policy.algorithm {algorithm}: loss returned {_words(found)}; for {wanted[0]} "
             f"policies with {wanted[1]} samples each it must return their losses, a tensor "
@@ -58,8 +58,8 @@ def _shape(part: object) -> list[int]:
 def _words(found: object) -> str:
     """Describe what was returned, as `a tensor [1, 64] and a float`."""
     parts = found if isinstance(found, tuple | list) else (found,)
-    words = [
+    descriptions = [
         f"a tensor {_shape(part)}" if isinstance(part, Tensor) else type(part).__name__
         for part in parts
     ]
-    return " and ".join(words) or "nothing"
+    return " and ".join(descriptions) or "nothing"

@@ -283,17 +283,17 @@ class RolloutAlgorithm(Algorithm):
         # Each group has its own clock: small groups may continue after large ones stop.
         spent, budget = np.zeros(len(members)), self.configs[members[0]].time_budget
         for epoch in range(1, self._epochs + 1):
-            left = []
+            remaining = []
             for group in groups:
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 rest = self._go_through(group, batch, samples, sums, passes, trained)
-                spent[group.going] += time.perf_counter() - begun
+                spent[group.going] += time.perf_counter() - start
                 if rest is None:
                     continue
-                another = spent[rest.going[0]] * (epoch + 1) / epoch
-                if budget is None or another <= budget:
-                    left.append(rest)
-            groups = left
+                predicted = spent[rest.going[0]] * (epoch + 1) / epoch
+                if budget is None or predicted <= budget:
+                    remaining.append(rest)
+            groups = remaining
             if epoch == 1:
                 once = trained.copy()
             if not groups:
@@ -308,16 +308,16 @@ class RolloutAlgorithm(Algorithm):
         for i, units in enumerate(samples.units):
             counts.setdefault(min(self._parts(samples.steps(i)), len(units)), []).append(i)
         return [
-            self._group([those[i] for i in found], [members[those[i]] for i in found], count)
-            for count, those in counts.items()
-            for found in alike([samples.minibatch(i, count) for i in those])
+            self._group([indices[i] for i in found], [members[indices[i]] for i in found], count)
+            for count, indices in counts.items()
+            for found in alike([samples.minibatch(i, count) for i in indices])
         ]
 
     def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> TrainingGroup:
         limits = KL_MARGIN * self._target_kl[members]
-        watched = limits if np.isfinite(limits).any() else None
+        used_limits = limits if np.isfinite(limits).any() else None
         return TrainingGroup(
-            np.asarray(going), members, minibatches, watched, *self._engine(members)
+            np.asarray(going), members, minibatches, used_limits, *self._engine(members)
         )
 
     def _go_through(
@@ -352,24 +352,24 @@ class RolloutAlgorithm(Algorithm):
             trained[going] += pick.counts
             if group.limits is None:
                 continue
-            stay = np.flatnonzero(~(means[KL].cpu().numpy() > group.limits))
-            if len(stay) == len(going):
+            remaining = np.flatnonzero(~(means[KL].cpu().numpy() > group.limits))
+            if len(remaining) == len(going):
                 continue
             sums.index_add_(1, torch.from_numpy(going).to(self.device), metrics)
-            if not len(stay):
+            if not len(remaining):
                 return None
-            group = self._group(going[stay], [group.members[i] for i in stay], parts)
-            metrics = sums.new_zeros(len(METRICS), len(stay))
+            group = self._group(going[remaining], [group.members[i] for i in remaining], parts)
+            metrics = sums.new_zeros(len(METRICS), len(remaining))
         sums.index_add_(1, torch.from_numpy(group.going).to(self.device), metrics)
         return group
 
     def _set_learning_rates(self, members: Sequence[int]) -> None:
         for k in members:
             config = self.configs[k]
-            left = 1.0
+            factor = 1.0
             if config.ppo.anneal_steps is not None:
-                left = max(1.0 - self._trained[k] / config.ppo.anneal_steps, 0.0)
-            self.optimizer.learning_rates[k] = config.learning_rate * left
+                factor = max(1.0 - self._trained[k] / config.ppo.anneal_steps, 0.0)
+            self.optimizer.learning_rates[k] = config.learning_rate * factor
 
     @property
     def _is_fused(self) -> bool:

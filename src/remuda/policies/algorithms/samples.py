@@ -144,9 +144,9 @@ class Sequences:
         starts, last = (np.zeros((len(units), size), np.int64) for _ in range(2))
         memory = np.zeros((len(units), size, self._memories[0].shape[-1]), np.float32)
         for i, (k, each) in enumerate(zip(members, units, strict=True)):
-            there = slice(0, len(each))
-            starts[i, there], last[i, there] = self._starts[k][each], self._lengths[k][each] + after
-            memory[i, there] = self._memories[k][each]
+            used = slice(0, len(each))
+            starts[i, used], last[i, used] = self._starts[k][each], self._lengths[k][each] + after
+            memory[i, used] = self._memories[k][each]
             starts[i, len(each) :] = starts[i, 0]
         t = np.arange(length)
         rows = starts[..., None] + np.minimum(t, np.maximum(last[..., None] - 1, 0))

@@ -146,8 +146,8 @@ class LiftedModule(Encoder):
         policies, batch, _ = inputs.shape
         own = self._own(tower, weights)
         arguments = (inputs.reshape(policies, batch, *self._shape), *state)
-        few = policies <= FEW or not self._in_one_pass
-        bound = self._bound.of(own) if few and torch.is_inference_mode_enabled() else None
+        per_policy = policies <= FEW or not self._in_one_pass
+        bound = self._bound.of(own) if per_policy and torch.is_inference_mode_enabled() else None
         if bound is not None:  # acting
             made = [module(*(x[k] for x in arguments)) for k, module in enumerate(bound)]
             if not self.memory:
@@ -251,12 +251,12 @@ class LiftedModule(Encoder):
         return pattern, with_own_parts(pattern, nn.LSTMCell)
 
     def _can_be_lifted(self) -> bool:
-        two = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
+        pairs = {name: torch.stack((t, t)).detach() for name, t in self._floats.items()}
         try:
             with torch.no_grad():
                 zeros = torch.zeros(2, 2, *self._shape)
                 state = (zeros.new_zeros(2, 2, self.memory),) if self.memory else ()
-                vmap(partial(self._call, self._liftable))(two, zeros, *state)
+                vmap(partial(self._call, self._liftable))(pairs, zeros, *state)
         except Exception as error:  # torch may raise anything
             log.warning(
                 "%s: torch.func.vmap cannot lift it (%s), so it runs for one policy after another",

@@ -80,9 +80,9 @@ def _tile(
     All arguments are integers; matrices are addresses of 32-bit floats, and `_row` and `_sum`
     distances in floats to the next row and term of a sum.
     """
-    given = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
-    more = (terms, columns, runs, a_run, b_run)
-    return types.void(*(types.int64 for _ in (*given, *more))), _choose
+    leading = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
+    trailing = (terms, columns, runs, a_run, b_run)
+    return types.void(*(types.int64 for _ in (*leading, *trailing))), _choose
 
 
 tile: Callable[..., None] = intrinsic(_tile)

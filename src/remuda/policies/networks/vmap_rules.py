@@ -165,12 +165,12 @@ def lstm_step(cell: nn.LSTMCell, input: Tensor, hx: LSTMState | None = None) -> 
     if hx is None:
         zeros = torch.zeros(*input.shape[:-1], cell.hidden_size, dtype=input.dtype)
         hx = (zeros.to(input.device), zeros.to(input.device))
-    before, kept = hx
+    hidden, cell_state = hx
     gates = functional.linear(input, cell.weight_ih, cell.bias_ih)
-    gates = gates + functional.linear(before, cell.weight_hh, cell.bias_hh)
-    take, keep, new, show = gates.chunk(4, -1)
-    kept = keep.sigmoid() * kept + take.sigmoid() * new.tanh()
-    return show.sigmoid() * kept.tanh(), kept
+    gates = gates + functional.linear(hidden, cell.weight_hh, cell.bias_hh)
+    input_gate, forget_gate, new, output_gate = gates.chunk(4, -1)
+    cell_state = forget_gate.sigmoid() * cell_state + input_gate.sigmoid() * new.tanh()
+    return output_gate.sigmoid() * cell_state.tanh(), cell_state
 
 
 def _tangent(layer: nn.Tanh, input: Tensor) -> Tensor:  # noqa: A002, ARG001
