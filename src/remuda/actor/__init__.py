@@ -1,1 +1,1 @@
-"""The actor role, which plays."""
+"""The actor role, which plays the environment."""

@@ -40,7 +40,7 @@ def _tally(
     over: Bools,
     row: Row,
 ) -> tuple[bool, bool]:
-    """Add up a turn and mark finished copies; return whether any finished or failed a check."""
+    """Add up a turn, mark finished copies; return whether any finished, and if a check failed."""
     num_envs, num_agents = rewards.shape
     steps = 0
     any_over = invalid = False

@@ -34,7 +34,7 @@ def _push(
             value = stacked.dtype.type(observed[i])
             newest[i] = value
             if checks:
-                total += value * zero  # 0, or not a number
+                total += value * zero  # 0 or NaN
         if total != zero:
             found = stream
     return found

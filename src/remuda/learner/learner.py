@@ -117,9 +117,7 @@ class PolicyTrainer:
         self._bad_in_a_row = 0
         row[Learn.VERSION] = publisher.version
         self._count_hyperparameters()
-        row[Learn.RESTORED] += (
-            2.0 - row[Learn.RESTORED] % 2.0
-        )  # even: this process writes the counts
+        row[Learn.RESTORED] += 2.0 - row[Learn.RESTORED] % 2.0  # even: no rewrite in progress
 
     @property
     def updates(self) -> int:

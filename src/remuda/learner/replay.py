@@ -23,7 +23,7 @@ from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State
 
-FIRST_BETA = 0.4  # importance exponent when training begins (Schaul et al. 2016)
+FIRST_BETA = 0.4  # importance exponent when training starts (Schaul et al. 2016)
 
 
 class ReplayLearner(Learner):

@@ -197,7 +197,7 @@ class RolloutLearner(Learner):
             trainer.add(Learn.EXPLAINED_UPDATES, 1.0)
 
     def _lost(self, policy: int) -> int:
-        """Return the consumed steps without training, or with an undone update."""
+        """Return the number of consumed steps that no accepted update used."""
         passed, row = self.rollouts[policy].experience.passed, self.trainers[policy].row
         return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
 
@@ -255,9 +255,7 @@ class RolloutLearner(Learner):
         has_rollout = self.rollouts[k].ready()
         if self._plays(trainer.name):
             return has_rollout and not trainer.halted
-        closed = (
-            experience.closed
-        )  # read before the last check, so that no newborn's steps are skipped
+        closed = experience.closed  # read before the last check, to skip no newborn's steps
         if experience.untaken > 0 and not self._plays(trainer.name):
             experience.skip(closed)
             self._count_lost(k)

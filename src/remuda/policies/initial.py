@@ -3,7 +3,7 @@
     initial/sources.json            the source of each policy's weights, for readers
     initial/POLICY.safetensors      the weights, and with `init_optimizer` Adam's moments
 
-Files are written once, when a run starts, so that it needs its sources no more.
+Files are written once, when a run starts, so that it no longer needs its sources.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: 
 
 
 def training_layout(spec: PolicySpec) -> TrainingLayout:
-    """Return the layout of a policy's training state besides its weights."""
+    """Return the layout of a policy's training state, without its weights."""
     kind: Any = spec.config.entry.load()
     found: TrainingLayout = kind.training_layout(spec.config)
     return found

@@ -113,7 +113,7 @@ class ParameterStack:
 
 
 class Side:
-    """Some policies of a stack that pass a network together.
+    """Some policies of a stack that run through a network together.
 
     Neighbours are used in place. Others are copied together: call `load` before a pass, and
     `store_gradients` after it.

@@ -178,7 +178,7 @@ class Algorithm(ABC):
 
 @njit(**FAST)
 def are_finite(numbers: Floats) -> bool:
-    """Return whether all numbers are finite: others make the sum of their products with 0 NaN."""
+    """Return whether all numbers are finite: infinity and NaN times 0 are NaN."""
     total = np.float32(0.0)
     for i in range(numbers.size):
         total += numbers[i] * np.float32(0.0)

@@ -46,9 +46,9 @@ class Minibatch:
 PIECE, LEAST, MOST = 200e6, 64, 512
 """Multiplications and minimum and maximum rows of a piece that convolutions differentiate at once.
 
-Activations of larger pieces would not stay in the cache and leave no work for other threads; each
-piece costs some calls. The size does not depend on other policies or threads, because sums over
-other pieces differ in their last bits.
+Larger pieces would not fit the cache and give threads nothing to share; smaller ones cost more
+calls. The size does not depend on other policies or threads, because sums over other pieces differ
+in their last bits.
 """
 ROWS = 1024  # best number of rows of a policy per evaluation, without convolutions
 

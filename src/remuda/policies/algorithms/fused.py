@@ -1,8 +1,8 @@
 """PPO's gradient for multi-layer perceptrons on the CPU, by compiled kernels.
 
-It equals the gradient of `autograd.py` at about twice the speed on one core. A minibatch passes all
-layers in pieces that stay in the cache, and one loop computes everything after the last hidden
-layer.
+It equals the gradient of `autograd.py` at about twice the speed on one core. A minibatch runs
+through all layers in pieces that stay in the cache, and one loop computes everything after the last
+hidden layer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
 PIECE = 5 << 20  # bytes of a piece: smaller pieces cost more calls, larger ones leave the cache
-LEAST_ROWS, MOST_ROWS = 256, 3072  # rows that pass all layers together
+LEAST_ROWS, MOST_ROWS = 256, 3072  # rows that run through all layers together
 HEADS = ("policy", "value")
 
 
@@ -54,7 +54,7 @@ class Workspace:
         ]
         outputs = network.actions.num_logits + 1
         numbers = network.num_inputs + 2 * sum(map(sum, widths)) + outputs
-        # rows that pass all layers together
+        # rows that run through all layers together
         self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
 
         def rows_of(width: int) -> Tensor:
@@ -93,7 +93,7 @@ class _Piece:
 
 @dataclass
 class _Cut:
-    """Rows of a pick that pass all layers together."""
+    """Rows of a pick that run through all layers together."""
 
     first: int
     end: int  # range of policies of the pick

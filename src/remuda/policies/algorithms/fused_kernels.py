@@ -397,7 +397,7 @@ def evaluate_normal(
 def differentiate_normal(
     outputs: Floats,  # [G, B, A + 1] means, then the value
     log_scales: Floats,  # [G, A] log standard deviations
-    by_scales: Floats,  # [G, A] their errors, added to
+    by_scales: Floats,  # [G, A] gradients of `log_scales`, added to
     picked: RowsOf,
     actions: Floats,
     terms: Terms,

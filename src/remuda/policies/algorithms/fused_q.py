@@ -81,9 +81,9 @@ class Head(NamedTuple):
     width: int  # number of its inputs
     actions: int
     dueling: bool
-    folded: int  # start in the scratch of the plain weight and bias (`fold_head`),
-    target: int  # of those of the target network,
-    gradients: int  # of the gradients of the plain head,
+    folded: int  # start in the scratch of the folded weight and bias (`fold_head`),
+    target: int  # of the folded target head,
+    gradients: int  # of the gradients of the folded head,
     transposed: int  # and of its transposed weight
 
     @classmethod

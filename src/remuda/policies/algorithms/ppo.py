@@ -15,7 +15,7 @@ class PPO(RolloutAlgorithm):
     fused = True
 
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
-        """Return equations 7 and 9 of the paper."""
+        """Return the losses of equations 7 and 9 of the paper."""
         policy = clipped_surrogate_loss(
             rows.log_probs, rows.old_log_probs, rows.advantages, rows.clip
         )

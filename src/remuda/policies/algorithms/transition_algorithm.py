@@ -92,8 +92,8 @@ class Transitions:
 
     s_tm1: Tensor  # [K, B, num_inputs]
     a_tm1: Tensor
-    """[K, B] int64: actions; several choices are one combination number, or with `branching`
-    (a value for each choice) the choices: [K, B, choices]."""
+    """[K, B] int64: actions; several choices are one combination number. If `branching`, choices
+    are separate: [K, B, choices]."""
     r_t: Tensor  # [K, B], scaled
     discount_t: Tensor  # [K, B]
     s_t: Tensor  # [K, B, num_inputs]

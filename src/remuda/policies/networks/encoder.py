@@ -19,8 +19,8 @@ Step = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 def unroll(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = None) -> Tensor:
     """Apply a recurrent step along G sequences of T steps: [K, G * T, ...] to [K, G * T, F].
 
-    The first `burn_in` [K, G] steps of a sequence only update its state [K, G, S], without
-    gradients.
+    The first `burn_in` [K, G] steps of a sequence only update its state [K, G, S]: no gradient
+    flows back through them.
     """
     policies, sequences, _ = state.shape
     steps = inputs.view(policies, sequences, -1, *inputs.shape[2:])

@@ -21,7 +21,7 @@ WEIGHT, BIAS = 2, 3  # the start of its parameters in a policy's row,
 # and the start of its outputs, their errors and its transposed weight in the scratch
 ACTIVATIONS, ERRORS, TRANSPOSED = 4, 5, 6
 NUMBER = 4  # bytes of a number
-# rows that pass a network together: activations and weights fit the cache (measured)
+# rows that run through a network together: activations and weights fit the cache (measured)
 CHUNK = 192
 
 
