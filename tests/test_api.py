@@ -264,8 +264,8 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (lambda run: remuda.tournament([3], game="tag"), "entrants: 3 is no remuda.Policy"),
-        (lambda run: remuda.tournament([], game="tag"), "entrants: there are none"),
+        (lambda run: remuda.tournament([3], game="tag"), "entrants: 3 is neither a remuda.Policy"),
+        (lambda run: remuda.tournament([], game="tag"), "entrants must not be empty"),
         (lambda run: remuda.tournament("random", game="tag"), r"as in \['random'\]"),
         (lambda run: remuda.tournament(["random"], game="tag", episodes="9"), "episodes: .* '9'"),
         (lambda run: run.evaluate(episodes="many"), "episodes: .* 'many'"),

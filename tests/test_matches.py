@@ -139,7 +139,7 @@ def test_a_run_without_matches_is_told(tmp_path, league):
     shutil.copytree(league.path, tmp_path / "young")
     young = remuda.load(tmp_path / "young")
     (young.path / "ledger.bin").unlink()
-    with pytest.raises(RunDirectoryError, match="has no ledger of matches yet: none is over"):
+    with pytest.raises(RunDirectoryError, match="has no ledger yet: no match has finished"):
         young.ledger()
     (young.path / "ledger.bin").write_bytes(b"other")
     with pytest.raises(RunDirectoryError, match="no ledger of matches"):

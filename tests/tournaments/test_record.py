@@ -214,11 +214,11 @@ def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tm
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ({"directory": 5}, "directory: a path, or None; this is 5"),
+        ({"directory": 5}, "directory must be a path or None; it is 5"),
         ({"directory": ""}, "directory is '': an empty path .* name one"),
-        ({"options": 5}, "options: a mapping, or None; this is 5"),
-        ({"options": 0}, "options: a mapping, or None; this is 0"),
-        ({"options": "ab"}, "options: a mapping, or None; this is 'ab'"),
+        ({"options": 5}, "options must be a mapping or None; it is 5"),
+        ({"options": 0}, "options must be a mapping or None; it is 0"),
+        ({"options": "ab"}, "options must be a mapping or None; it is 'ab'"),
         ({"deterministic": "no"}, "deterministic: True or False; this is 'no'"),
     ],
 )

@@ -158,7 +158,7 @@ def test_payoffs_of_different_games_are_not_put_together(tmp_path, capsys):
     table.write_text(",a,b\na,0,1\nb,-1,0\n")
     for second, told in (
         (other, f"{one} is of rock_paper_scissors, and {other} is of kuhn_poker: only runs of one"),
-        (longer, "with other options: env.options.rounds is the default and 3"),
+        (longer, "with different options: env.options.rounds is the default and 3"),
         (table, f"{table} names no game"),
     ):
         assert run(["analyse", str(one), str(second)]) in (1, 2)
@@ -272,7 +272,7 @@ def test_what_is_about_matches_is_refused_where_there_are_none(fixed, capsys, fl
 def test_matches_and_runs_without_any_are_not_put_together(league, fixed, tmp_path, capsys):
     other = trained(tmp_path / "other", population={"matchmaker": "fixed"})
     assert run(["analyse", str(league), str(other)]) in (1, 2)
-    assert "analyse them apart" in capsys.readouterr().err.replace("\n", " ")
+    assert "analyse them separately" in capsys.readouterr().err.replace("\n", " ")
     assert run(["analyse", str(league), str(fixed)]) in (1, 2)
     assert "is of kuhn_poker, and" in capsys.readouterr().err.replace("\n", " ")
 

@@ -134,17 +134,17 @@ def test_that_play_was_cut_is_told(fixed, capsys, tmp_path, monkeypatch):
     assert run(["analyse", str(fixed), "--out", str(tmp_path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "2 agents, 6 greedy episodes" in shown
-    assert "cut: The time was up when 11 of 200 episodes were over; 6 are counted" in shown
-    assert "Long ones are missing" in shown
+    assert "cut: The time was up after 11 of 200 episodes; 6 count" in shown
+    assert "Long episodes are missing" in shown
     written = json.loads((tmp_path / "analysis.json").read_text())
     told = {"asked": 200, "over": 11, "counted": 6, "why": "the time was up"}
     assert written["cut"] == told
-    assert "Long ones are missing" in written["in_words"]["cut"]
+    assert "Long episodes are missing" in written["in_words"]["cut"]
 
 
 def test_means_of_short_episodes_alone_are_refused(fixed, capsys, tmp_path, monkeypatch):
     cut(monkeypatch, (0, 8))
     assert run(["analyse", str(fixed), "--out", str(tmp_path)]) in (1, 2)
     told = " ".join(capsys.readouterr().err.split())
-    assert "8 of 200 episodes were over in 10 s, and none in 1 of 2 copies of the game" in told
+    assert "8 of 200 episodes finished in 10 s, but none in 1 of 2 environment copies" in told
     assert not (tmp_path / "analysis.json").exists()

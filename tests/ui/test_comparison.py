@@ -162,10 +162,10 @@ def test_a_single_run_or_directory_may_be_compared(six):
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (3, "give runs in a list; this is 3"),
-        (None, "give runs in a list; this is None"),
-        ({"a": "run"}, "give runs in a list; this is {'a'"),
-        ([3], "a run is its directory, .* this is 3"),
+        (3, "needs a list of runs; this is 3"),
+        (None, "needs a list of runs; this is None"),
+        ({"a": "run"}, "needs a list of runs; this is {'a'"),
+        ([3], "a run is a directory or .* this is 3"),
         ([], "name the runs"),
     ],
 )
@@ -203,7 +203,7 @@ def test_runs_without_a_common_policy_are_compared_by_their_means(others, rate, 
     runs = [str(tmp_path / "one"), str(tmp_path / "two")]
     assert command(["compare", *runs, "--out", str(tmp_path / "page")]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert ("no policy in common" in said) == (others == ("x", "y"))
+    assert ("share no policy names" in said) == (others == ("x", "y"))
     assert (tmp_path / "page" / "report.html").exists()
 
 

@@ -18,7 +18,7 @@ from ui.made_runs import a_run
     [
         ("compare", "name the runs to compare, as in `remuda compare RUN RUN`; `remuda runs` l"),
         ("evaluate .", ". is no run directory, it holds runs: name one of them; `remuda runs .`"),
-        ("compare nowhere", "nowhere is no run directory, and there is none in it"),
+        ("compare nowhere", "nowhere is not a run directory and contains none"),
         ("compare run --out run", "run is a run; name another directory for the report"),
         ("compare unfinished", "the run has not ended"),
         ("runs nowhere", "there is no directory nowhere; name the directory of the runs"),

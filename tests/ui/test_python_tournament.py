@@ -53,13 +53,13 @@ def test_options_are_taken_as_the_configuration_of_a_run_takes_them(tmp_path):
     [
         (
             {"until": "the best is 95% sure", "matches": 0},
-            "matches: a whole number, one at least; this is 0",
+            "matches must be a whole number, 1 or more; it is 0",
         ),
-        ({"processes": 1.5}, r"processes: a whole number, one at least; this is 1\.5"),
-        ({"seconds": -1}, "seconds: a number above 0, or None; this is -1"),
-        ({"until": 3}, "until: a text, as in 'the best is 95% sure'; this is 3"),
-        ({"matches": 10}, "matches is for until; without it, episodes says how many"),
-        ({"until": "soon", "episodes": 3}, "until says how far it goes, and so does episodes"),
+        ({"processes": 1.5}, r"processes must be a whole number, 1 or more; it is 1\.5"),
+        ({"seconds": -1}, "seconds must be a number above 0, or None; it is -1"),
+        ({"until": 3}, "until must be text such as 'the best is 95% sure'; it is 3"),
+        ({"matches": 10}, "matches works with until only; without it, use episodes"),
+        ({"until": "soon", "episodes": 3}, "until and episodes both limit the tournament"),
         ({"until": "soon"}, 'until: this is "soon"'),
     ],
 )

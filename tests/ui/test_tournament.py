@@ -227,7 +227,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("{one}:agent_7 random", "there is no policy 'agent_7'; there are agent_0, agent_1"),
         ("{one}:agent_0@99999 random", "keeps no version 99999 of agent_0; it keeps"),
         ("nowhere/x:agent_0 random", "nowhere/x is no run directory: nothing is there"),
-        ("random random", "no entrant is of a run, so --game must name the game"),
+        ("random random", "no entrant is a policy of a run, so --game must name the game"),
         ("{one}:agent_0 tacticia", "rock_paper_scissors has no scripted policy 'tacticia'; it"),
         ("{one}:agent_0 random --game kuhn_poker", "cannot play agent_0 of kuhn_poker: it sees"),
         (
@@ -312,7 +312,7 @@ def test_checkpoints_are_resumed_too(tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "cannot be continued: " in said
-    assert "which " + str(tmp_path / "run") + " does not keep any more" in said
+    assert "which " + str(tmp_path / "run") + " no longer has" in said
 
 
 def trained_further(directory, turns):

@@ -63,8 +63,8 @@ def test_until_a_limit_says_what_is_not_sure_and_goes_on(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--until", UNTIL, "--episodes", "3"], "--until says how far it goes, and so does"),
-        (["--matches", "3"], "--matches is for --until; without it, --episodes"),
+        (["--until", UNTIL, "--episodes", "3"], "--until and --episodes both limit the"),
+        (["--matches", "3"], "--matches works with --until only; without it, use"),
         (["--until", "soon"], 'until: this is "soon"; it may be "rank of the top 3'),
     ],
 )

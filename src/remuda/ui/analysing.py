@@ -1,4 +1,4 @@
-"""The result of `remuda analyse`: tables in the terminal, a file and pictures."""
+"""The result of `remuda analyse`: tables in the terminal, `analysis.json` and pictures."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of
 from remuda.ui.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
-NUMBERS = 58  # characters that the columns of numbers may need
+NUMBERS = 58  # maximum width of the number columns in characters
 
 
 @dataclass(frozen=True)
 class Report:
-    """The analyses of one or several sources of one game, and for each its extras by title."""
+    """The analyses of one or more sources of one game, with extra analyses by title."""
 
     sources: tuple[AnalysisSource, ...]
     analyses: tuple[Analysis, ...]
     extras: tuple[Mapping[str, Any], ...]
-    why: str = ""  # why a run has no usable matches, as in self-play: then it has only extras
+    why: str = ""  # why a run has no usable matches, as in self-play; it then has only extras
 
     @property
     def several(self) -> Several:
@@ -73,17 +73,17 @@ def analyse_what_there_is(
     seconds: float = 0.0,
     seed: int = 0,
 ) -> Report:
-    """Analyse the payoffs of each source; of a single run without usable matches, its policies."""
+    """Analyse the payoffs of each source, or only the policies of a run without usable matches."""
     try:
         analyses = tuple(analyse_payoffs(payoffs_of(s, choice), rng, samples) for s in sources)
     except UsageError as error:
         run = sources[0].run
         if len(sources) > 1 or run is None or choice != Choice():
             raise
-        alone = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
-        if not alone:
+        only_extras = extras_of(run, SavedPolicies(run).names(), rng, seconds, seed)
+        if not only_extras:
             raise
-        return Report(tuple(sources), (), (alone,), str(error))
+        return Report(tuple(sources), (), (only_extras,), str(error))
     extras = tuple(
         {} if source.run is None else extras_of(source.run, each.payoffs.names, rng, seconds, seed)
         for source, each in zip(sources, analyses, strict=True)
@@ -92,7 +92,7 @@ def analyse_what_there_is(
 
 
 def print_report(report: Report | SocietyReport, console: Console | None = None) -> None:
-    """Print tables and sentences: of one source all of it, of several a row each."""
+    """Print tables and sentences: all results of one source, or a row for each of several."""
     console = console or Console()
     if isinstance(report, SocietyReport):
         print_societies(report, console)
@@ -119,9 +119,9 @@ def _print_words(sentences: Mapping[str, str], console: Console) -> None:
 
 
 def _table_of_runs(several: Several, common: Mapping[str, RunSpread], width: int) -> Table:
-    """Return a table with a row for each run; names are folded so that numbers have room."""
+    """Return a table with a row per run; long names are folded to leave room for numbers."""
     table = Table(title=f"{len(several.labels)} runs of one game")
-    numbers = {"of": [_matches(found.payoffs) for found in several.analyses]}
+    numbers = {"based on": [_matches(found.payoffs) for found in several.analyses]}
     numbers |= {name: [number(x) for x in measure.values] for name, measure in common.items()}
     widths = {
         head: max(len(word) for words in (head, *cells) for word in words.split())
@@ -129,7 +129,8 @@ def _table_of_runs(several: Several, common: Mapping[str, RunSpread], width: int
     }
     room = max(width - sum(widths.values()) - 3 * (len(numbers) + 2) - 1, 12)
     best = [found.ranking.names[int(np.argmin(found.ranking.ranks))] for found in several.analyses]
-    columns = {"run": list(several.labels), "of": numbers.pop("of"), "earns the most": best}
+    columns = {"run": list(several.labels), "based on": numbers.pop("based on")}
+    columns["highest payoff"] = best
     columns |= numbers
     for head in columns:
         if head in widths:
@@ -145,8 +146,8 @@ def _table_of_runs(several: Several, common: Mapping[str, RunSpread], width: int
 
 def _print_policies(several: Several, console: Console) -> None:
     table = _table(
-        "payoff against the others of the run, by policy",
-        ("policy", "mean", "95%", "deviation between runs"),
+        "payoff against the other policies of the run",
+        ("policy", "mean", "95%", "std between runs"),
     )
     order = sorted(several.by_policy.items(), key=lambda item: -item[1].mean)
     for name, found in order[:SHOWN]:
@@ -156,29 +157,29 @@ def _print_policies(several: Several, console: Console) -> None:
 
 
 def print_analysis(found: Analysis, console: Console | None = None) -> None:
-    """Print the ranking with its intervals, the equilibrium, and a sentence for each part."""
+    """Print the ranking with intervals, the equilibrium, and a sentence for each part."""
     console = console or Console()
     ranking, mixture = found.ranking, None
     if found.equilibrium is not None:
         mixture = found.equilibrium.answer.mixtures[0]
     table = _table(
         f"{len(ranking.names)} policies, {_matches(found.payoffs)}",
-        ("rank", "policy", "payoff", "95%", "rank, 95%", "first", "equilibrium"),
+        ("rank", "policy", "payoff", "95%", "rank, 95%", "P(first)", "equilibrium"),
         max(console.width - NUMBERS, 8),
     )
     order = np.argsort(ranking.ranks, kind="stable")
-    for place in order[:SHOWN]:
-        ends = ranking.score_intervals[:, place]
-        score, interval = _with_interval(float(ranking.scores[place]), *map(float, ends))
-        first, last = ranking.intervals[:, place]
+    for row in order[:SHOWN]:
+        ends = ranking.score_intervals[:, row]
+        score, interval = _with_interval(float(ranking.scores[row]), *map(float, ends))
+        first, last = ranking.intervals[:, row]
         table.add_row(
-            str(ranking.ranks[place]),
-            Text(ranking.names[place]),
+            str(ranking.ranks[row]),
+            Text(ranking.names[row]),
             score,
             interval,
             str(first) if first == last else f"{first} to {last}",
-            f"{ranking.first[place]:.0%}",
-            "" if mixture is None or mixture[place] < 1e-6 else f"{mixture[place]:.1%}",
+            f"{ranking.first[row]:.0%}",
+            "" if mixture is None or mixture[row] < 1e-6 else f"{mixture[row]:.1%}",
         )
     _print_table(table, len(order), console)
     _print_words(found.in_words(), console)
@@ -209,7 +210,7 @@ def _matches(payoffs: Payoffs) -> str:
 
 
 def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path, ...]:
-    """Write `analysis.json` and the pictures, those of several sources in subdirectories."""
+    """Write `analysis.json` and the pictures; several sources get subdirectories."""
     file = directory / "analysis.json"
     written, drawn = [file], list[tuple[Analysis, AnalysisSource]]()
     if isinstance(report, Report):
@@ -227,7 +228,7 @@ def write_report(report: Report | SocietyReport, directory: Path) -> tuple[Path,
             written.append(draw_into(place, found, ledger, sides))
     except OSError as error:
         raise RunDirectoryError(
-            f"the analysis cannot be written into {directory}: {error.strerror or error}; name "
+            f"cannot write the analysis into {directory}: {error.strerror or error}; name "
             "another directory with --out"
         ) from None
     return tuple(written)
@@ -248,16 +249,16 @@ def _directories(sources: Sequence[AnalysisSource]) -> list[str]:
 
 @dataclass(frozen=True)
 class SocietyReport:
-    """The outcomes of one run, or of several runs of one game."""
+    """The returns and welfare of agents in one or more runs of one game."""
 
     labels: tuple[str, ...]
     societies: tuple[Society, ...]  # the returns of agents in each run
-    extras: tuple[Mapping[str, Any], ...]  # other analyses of each run, by their names
+    extras: tuple[Mapping[str, Any], ...]  # other analyses of each run, by title
     ways: tuple[str, ...]  # `greedy` or `sampled` (with exploration) for each run
 
     @property
     def common(self) -> dict[str, RunSpread]:
-        """The spread over runs of each measure that all runs have and some know."""
+        """The spread over runs of each measure that all runs have and some could compute."""
         every = [found.measures for found in self.societies]
         return {
             name: spread([measures[name].value for measures in every])
@@ -282,7 +283,7 @@ class SocietyReport:
 def report_societies(
     sources: Sequence[AnalysisSource], rng: np.random.Generator, seconds: float, seed: int
 ) -> SocietyReport:
-    """Play fresh episodes of each run, and analyse the returns of its agents."""
+    """Play fresh episodes of each run, and analyse the agents' returns."""
     found, ways = [], []
     for source in sources:
         assert source.run is not None
@@ -297,25 +298,25 @@ def report_societies(
 
 
 def print_societies(report: SocietyReport, console: Console | None = None) -> None:
-    """Print a line for each agent of one run, or for each of several runs."""
+    """Print a row per agent of a single run, or a row per run."""
     console = console or Console()
     if len(report.societies) == 1:
         _print_one(report, console)
         return
     ways = " or ".join(dict.fromkeys(report.ways))
-    table = Table(title=f"{len(report.labels)} runs of one game, fresh {ways} episodes of each")
+    table = Table(title=f"{len(report.labels)} runs of one game, fresh {ways} episodes")
     table.add_column("run", overflow="fold", max_width=max(console.width // 3, 10))
     for name in report.common:
         table.add_column(Text(name.replace("_", " ")), justify="right")
-    for place, label in enumerate(report.labels):
-        values = (number(each.values[place]) for each in report.common.values())
+    for run, label in enumerate(report.labels):
+        values = (number(each.values[run]) for each in report.common.values())
         table.add_row(Text(label), *values)
     console.print(table)
     for name, each in report.common.items():
         low, high = each.interval
         mean = to_width((each.mean,), high - low)[0]
         known = f" ({between(low, high)})" if np.isfinite([low, high]).all() else ""
-        words = f"{mean} on the mean of the runs{known}."
+        words = f"{mean} on average over the runs{known}."
         _print_words({name.replace("_", " "): words}, console)
     for label, extras in zip(report.labels, report.extras, strict=True):
         _print_words({f"{label}, {name}": e.in_words() for name, e in extras.items()}, console)
@@ -325,15 +326,15 @@ def _print_one(report: SocietyReport, console: Console) -> None:
     (found,), (extras,), (way,) = report.societies, report.extras, report.ways
     agents = f"{len(found.agents)} agent{'s' * (len(found.agents) != 1)}"
     title = f"{agents}, {len(found.returns):,} {way} episodes"
-    table = _table(title, ("agent", "return", "lowest", "highest"))
-    earned = found.earned
-    values = np.nan_to_num([each.value for each in earned], nan=-np.inf)  # it never took part
-    order = sorted(range(len(found.agents)), key=lambda place: -values[place])
-    for place in order[:SHOWN]:
-        error = earned[place].error
-        mean = with_error(earned[place].value, None if np.isnan(error) else error)
-        returns = known(found.returns[:, place])
+    table = _table(title, ("agent", "mean return", "lowest", "highest"))
+    means = found.earned
+    values = np.nan_to_num([each.value for each in means], nan=-np.inf)  # NaN: never took part
+    order = sorted(range(len(found.agents)), key=lambda agent: -values[agent])
+    for agent in order[:SHOWN]:
+        error = means[agent].error
+        mean = with_error(means[agent].value, None if np.isnan(error) else error)
+        returns = known(found.returns[:, agent])
         ends = (returns.min(), returns.max()) if len(returns) else (np.nan, np.nan)
-        table.add_row(Text(found.agents[place]), mean, *(number(float(end)) for end in ends))
+        table.add_row(Text(found.agents[agent]), mean, *(number(float(end)) for end in ends))
     _print_table(table, len(order), console)
     _print_words(_with_extras({"in_words": found.in_words()}, extras)["in_words"], console)

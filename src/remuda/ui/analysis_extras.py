@@ -21,19 +21,19 @@ from remuda.evaluate import RecordedPlay, play_recorded
 from remuda.saved import SavedPolicies
 from remuda.tournaments.entrants import Player
 
-EPISODES = 200  # the most fresh episodes of a run
-STATES = 4000  # observations of each agent that are kept
+EPISODES = 200  # maximum number of fresh episodes per run
+STATES = 4000  # observations kept per agent
 
 Seat = tuple[Any, Any]  # a policy's spec and weights [P]
 
 
 @dataclass(frozen=True)
 class CutPlay:
-    """A note that fresh play was cut by its time limit."""
+    """A note that the time limit cut fresh play short."""
 
     asked: int
     over: int
-    counted: int  # episodes that are over, equally many of each copy of the environment
+    counted: int  # counted episodes: equally many finished ones from each environment copy
     why: str
 
     def as_summary(self) -> dict[str, Any]:
@@ -41,18 +41,18 @@ class CutPlay:
         return vars(self).copy()
 
     def in_words(self) -> str:
-        """Return one sentence."""
+        """Describe the cut."""
         return (
-            f"{self.why.capitalize()} when {self.over} of {self.asked} episodes were over; "
-            f"{self.counted} are counted, as many of each copy of the game. Long ones are "
-            "missing: give more --seconds."
+            f"{self.why.capitalize()} after {self.over} of {self.asked} episodes; "
+            f"{self.counted} count, equally many from each environment copy. Long episodes are "
+            "missing: use more --seconds."
         )
 
 
 def extras_of(
     run: RunDirectory, names: Sequence[str], rng: np.random.Generator, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """Return the parts of an analysis that are possible: exact exploitability, behaviour."""
+    """Compute the possible extra parts of an analysis: exact exploitability, behaviour."""
     found: dict[str, Any] = {}
     try:
         players = _players(SavedPolicies(run), names)
@@ -76,11 +76,11 @@ def extras_of(
 def society_of(
     run: RunDirectory, rng: np.random.Generator, seconds: float, seed: int
 ) -> tuple[Society, dict[str, Any]]:
-    """Analyse the agents of a run of independent learners in fresh play; returns extras, too."""
+    """Analyse the agents of independent learners in fresh episodes; return extras, too."""
     if seconds <= 0.0:
         raise UsageError(
             f"{run.path}: each agent has one policy for the whole run, so there are no matches to "
-            "analyse; fresh episodes are played, which takes more `--seconds` than 0"
+            "analyse, and fresh episodes need `--seconds` above 0"
         )
     saved = SavedPolicies(run)
     if not saved.names():
@@ -122,9 +122,9 @@ def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> N
     lacking = played.game.episodes_over.count(0)
     if played.over and lacking:
         raise UsageError(
-            f"{run.path}: {played.over} of {played.asked} episodes were over in {seconds:g} s, and "
-            f"none in {lacking} of {played.game.num_envs} copies of the game: means of them would "
-            "be of short ones; give more `--seconds`"
+            f"{run.path}: {played.over} of {played.asked} episodes finished in {seconds:g} s, but "
+            f"none in {lacking} of {played.game.num_envs} environment copies, so means would "
+            "favour short episodes; use more `--seconds`"
         )
 
 
@@ -168,16 +168,18 @@ def _behaviour(
 ) -> PolicyBehaviour:
     """Compare the actions of policies on observations of agents with equal spaces."""
     first = next(iter(players.values())).agent
-    alike = [
-        place
-        for place, agent in enumerate(played.agents)
+    comparable = [
+        i
+        for i, agent in enumerate(played.agents)
         if agent.name not in scripted
         and agent.observation_space == first.observation_space
         and agent.action_space == first.action_space
     ]
-    states = played.observed(alike)
+    states = played.observed(comparable)
     if states is None:
-        raise UsageError("the behaviour of policies is not compared: none of them acted in time")
+        raise UsageError(
+            "the behaviour of policies is not compared: no policy acted within the time limit"
+        )
     seats = {name: _seat(player) for name, player in players.items()}
     return policy_behaviour(seats, states, rng)
 

@@ -27,7 +27,7 @@ from remuda.tournaments.until import missing_matches as missing_in_rounds
 from remuda.tournaments.until import sides_between
 from remuda.ui.summary import find_runs
 
-MOST = 64  # the most policies that are analysed unless the user names them
+MOST = 64  # maximum number of policies unless the user names them
 FILES = (".csv", ".npz")
 
 
@@ -36,21 +36,20 @@ class AnalysisSource:
     """A run, a tournament or a file of payoffs."""
 
     path: Path
-    label: str  # a short name that differs from those of the other sources
+    label: str  # a short name, unique among the sources
     place: Path  # the directory for its analysis
-    game: str = ""  # empty: not known, as of a file
+    game: str = ""  # empty: not known, for example for a file
     options: Mapping[str, Any] = field(default_factory=dict)
     ledger: Path | None = None  # None: a file, or a run of independent learners
     sides: tuple[int, ...] = ()
-    """Numbers of teams by seat; -1: a scripted seat, which has no opponents; empty: all
-    play against all."""
-    rated: tuple[int, ...] = ()  # for ratings: scripted seats belong to their team
+    """Team numbers by seat; -1: a scripted seat, which has no opponents; empty: no teams."""
+    rated: tuple[int, ...] = ()  # team numbers by seat for ratings, including scripted seats
     run: RunDirectory | None = None
     taken: tuple[str, ...] = ()  # agents with scripted seats
 
     @property
     def has_payoffs(self) -> bool:
-        """True if policies met in matches; otherwise each agent keeps one policy."""
+        """True if policies met in matches; False if each agent keeps one policy."""
         return self.ledger is not None or self.run is None
 
 
@@ -102,7 +101,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
         return AnalysisSource(path, label, run.path, config.game, config.env.made_with, run=run)
     if not run.ledger.exists():
         raise RunDirectoryError(
-            f"{run.path} has no ledger of matches yet: none is over; let the run continue"
+            f"{run.path} has no ledger yet: no match has finished; let the run continue"
         )
     sides, rated = sides_of_seats(config)
     return AnalysisSource(
@@ -120,7 +119,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
 
 
 def sides_of_seats(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the teams of seats that meet others, and of all seats."""
+    """Return team numbers by seat: with -1 for scripted seats, and for all seats."""
     agents = agents_of(config.game, config.env.made_with)
     roster = Roster.of(config, agents)
     meeting = sides_of(roster.teams, len(agents), roster.taken)
@@ -133,8 +132,8 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
     missing = missing_matches(ledger) if in_rounds is None else in_rounds
     if missing:
         print(
-            f"remuda: {missing:,} matches are missing in {path}, long ones rather than short "
-            f"ones; continue with remuda tournament --resume {path}",
+            f"remuda: {missing:,} matches are missing in {path}, mostly long ones; "
+            f"continue with remuda tournament --resume {path}",
             file=sys.stderr,
         )
     try:
@@ -153,11 +152,11 @@ def _check_together(sources: Sequence[AnalysisSource]) -> None:
     first = sources[0]
     for other in sources[1:]:
         if other.game != first.game:
-            one, two = (
+            left, right = (
                 f"{each.path} is of {each.game}" if each.game else f"{each.path} names no game"
                 for each in (first, other)
             )
-            raise UsageError(f"{one}, and {two}: only runs of one game are analysed together")
+            raise UsageError(f"{left}, and {right}: only runs of one game can be analysed together")
         if other.options != first.options:
             names = sorted(
                 name
@@ -166,15 +165,15 @@ def _check_together(sources: Sequence[AnalysisSource]) -> None:
             )
             key = names[0] if names[0].startswith("env.") else f"env.options.{names[0]}"
             raise UsageError(
-                f"{first.path} and {other.path} are of {first.game} with other options: "
+                f"{first.path} and {other.path} are of {first.game} with different options: "
                 f"{key} is {first.options.get(names[0], 'the default')} and "
-                f"{other.options.get(names[0], 'the default')}; analyse them apart"
+                f"{other.options.get(names[0], 'the default')}; analyse them separately"
             )
         if other.has_payoffs != first.has_payoffs:
             with_matches, without = (first, other) if first.has_payoffs else (other, first)
             raise UsageError(
-                f"{with_matches.path} has matches, and in {without.path} each agent has one policy "
-                "for the whole run; analyse them apart"
+                f"{with_matches.path} has matches, but in {without.path} each agent has one policy "
+                "for the whole run; analyse them separately"
             )
 
 
@@ -184,14 +183,14 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
     if source.ledger is None:
         if choice.frozen or choice.wins or choice.roles:
             raise UsageError(
-                f"--frozen, --wins and --roles are for runs; {source.path} has payoffs"
+                f"--frozen, --wins and --roles need matches; {source.path} has only payoffs"
             )
         payoffs = read_file(source.path)
     else:
 
         def keep(ref: PolicyRef) -> bool:
             if ref.is_scripted and (source.run is None or ref.policy in source.taken):
-                return False  # it plays a scripted seat
+                return False  # the policy of a scripted seat
             return str(ref) in only if only else choice.frozen or not ref.is_frozen
 
         known = LedgerReader.open(source.ledger).policies
@@ -210,8 +209,8 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
         )
         if len(payoffs.names) > MOST and not only:
             raise UsageError(
-                f"{source.path} has matches of {len(payoffs.names)} policies, and {MOST} are "
-                "analysed at once; name some with --only"
+                f"{source.path} has matches of {len(payoffs.names)} policies, but at most {MOST} "
+                "can be analysed together; choose some with --only"
             )
     unknown = [name for name in only if name not in payoffs.names]
     if unknown:
@@ -222,7 +221,7 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
 
 
 def missing_matches(ledger: Path) -> int:
-    """Return how many matches are missing in a ledger although later ones are in."""
+    """Return the number of missing matches before the last recorded one."""
     found, last = 0, -1
     for matches in LedgerReader.open(ledger).pieces():
         numbers = matches["number"]

@@ -1,4 +1,4 @@
-"""Compare runs: groups that differ only by their seed, and the scores of their policies."""
+"""Comparisons of runs: groups that differ only by their seed, and their scores."""
 
 from __future__ import annotations
 
@@ -22,27 +22,33 @@ from remuda.ui.numbers import NOTHING, with_error
 from remuda.ui.summary import PolicySummary, RunSummary, find_runs, read_run
 from remuda.ui.tables import table_of
 
-ASIDE = {"seed", "trace", "run.directory", "run.live", "run.loggers"}  # runs of a group may differ
-NAMED = 3  # the most settings in the name of a group
+ASIDE = {
+    "seed",
+    "trace",
+    "run.directory",
+    "run.live",
+    "run.loggers",
+}  # keys in which runs of a group may differ
+NAMED = 3  # maximum number of settings in the name of a group
 
 
 def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Comparison:
-    """Compare runs that have ended; those that differ only by their seed are one group.
+    """Compare finished runs; runs that differ only by their seed form one group.
 
     Args:
-        runs: directories, what `train` or `load` returned, or a single one of these. A directory
-            that is no run means all runs in it.
+        runs: one run or several: directories, or the results of `train` or `load`. A directory
+            that is not a run stands for all runs in it.
 
     Raises:
-        UsageError: there are none, or one of them is no run.
-        RunDirectoryError: one of them is no run, has not ended, or is damaged.
+        UsageError: there are no runs, or an argument is not one.
+        RunDirectoryError: a directory is not a run, has not finished, or is damaged.
     """
     paths: dict[Path, None] = {}
     for path in _paths(runs):
         found = [path] if (path / "config.yaml").is_file() else find_runs(path)
         if not found:
-            raise RunDirectoryError(f"{path} is no run directory, and there is none in it")
-        paths |= {one.absolute(): None for one in found}
+            raise RunDirectoryError(f"{path} is not a run directory and contains none")
+        paths |= {each.absolute(): None for each in found}
     if not paths:
         raise UsageError("compare: name the runs")
     return Comparison(tuple(_groups([read_run(path) for path in paths])))
@@ -52,13 +58,12 @@ def _paths(runs: Any) -> Iterator[Path]:
     if _path_of(runs) is not None:
         runs = (runs,)
     if isinstance(runs, Mapping) or not isinstance(runs, Iterable):
-        raise UsageError(f"compare: give runs in a list; this is {runs!r}")
+        raise UsageError(f"compare needs a list of runs; this is {runs!r}")
     for run in runs:
         path = _path_of(run)
         if path is None:
             raise UsageError(
-                "compare: a run is its directory, what train returned or what load opened; this "
-                f"is {run!r}"
+                f"compare: a run is a directory or the result of train or load; this is {run!r}"
             )
         yield path
 
@@ -89,7 +94,7 @@ def _settings(run: RunSummary) -> dict[str, Any]:
 
 
 def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return names of groups: the settings in which they differ; of a single one, its game."""
+    """Name groups by the settings in which they differ, or by the game if there are none."""
     keys = dict.fromkeys(key for group in groups for key in group)
     differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
     if not differing:
@@ -117,7 +122,7 @@ def _setting(name: str, value: Any) -> str:
     if isinstance(value, list):
         value = " ".join(map(str, value)) or "none"
     if isinstance(value, float):
-        value = f"{value:.12g}"  # 0.009 even if it was computed as 9 * 0.001
+        value = f"{value:.12g}"  # 9 * 0.001 becomes 0.009
     return f"{name} {value}"
 
 
@@ -129,12 +134,12 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     for group, name, cells in rows_of(comparison):
         table.add_row(Text(group), Text(name), *map(Text, cells))
     console.print(table)
-    console.print("[dim]mean over seeds ± its standard error[/]")
+    console.print("[dim]mean over seeds ± standard error[/]")
     for note in (*without_common(comparison), *same_seeds(comparison)):
         console.print(Text(note))
 
 
-FEW = 4  # the most policies that are shown one by one; of more, the mean is shown
+FEW = 4  # above this many policies, only their mean is shown
 MEAN = "mean"  # the name of the mean over all policies
 
 
@@ -144,12 +149,12 @@ class Score:
 
     mean: float
     standard_error: float | None
-    """Standard error of the mean, over runs: s / sqrt(n). None: there is one run."""
+    """Standard error of the mean over runs: s / sqrt(n). None: a single run."""
     runs: int
 
     @staticmethod
     def of(values: Sequence[float]) -> Score | None:
-        """Return the mean of one number for each run; None: there are none."""
+        """Return the mean over runs of one value each; None: no values."""
         if not values:
             return None
         error = None
@@ -159,7 +164,7 @@ class Score:
 
     @property
     def words(self) -> str:
-        """The mean and its standard error in words."""
+        """The mean and its standard error as text."""
         return with_error(self.mean, self.standard_error)
 
 
@@ -168,9 +173,9 @@ class RunGroup:
     """Runs that differ only by their seed."""
 
     name: str
-    """The settings in which it differs from the other groups."""
+    """The settings in which the group differs from the others."""
     runs: tuple[RunSummary, ...]
-    """In the order of their seeds."""
+    """Sorted by seed."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -184,15 +189,15 @@ class RunGroup:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Policies that all of its runs have."""
+        """Policies that all its runs have."""
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
         return tuple(name for name in first if all(name in other for other in others))
 
     def evaluated(self, policy: str = MEAN) -> Score | None:
-        """Return the return of a policy in the evaluation after training; `MEAN`: of all policies.
+        """Return a policy's mean return in the final evaluation; `MEAN`: over all policies.
 
-        Runs whose last evaluation was greedy although the group's are sampled, or the reverse, do
-        not count.
+        Runs whose last evaluation used the other way of playing (greedy or sampled) than the group
+        do not count.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -201,7 +206,7 @@ class RunGroup:
         return self._score(policy, lambda found: found.evaluated_return, runs)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
-        """Return the return of a policy in the last tenth of training; `MEAN`: of all policies.
+        """Return a policy's mean return in the last tenth of training; `MEAN`: over all policies.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -214,11 +219,11 @@ class RunGroup:
         value: Callable[[PolicySummary], float | None],
         runs: Sequence[RunSummary],
     ) -> Score | None:
-        there = dict.fromkeys(each.name for run in self.runs for each in run.policies)
-        if policy != MEAN and policy not in there:
+        known_names = dict.fromkeys(each.name for run in self.runs for each in run.policies)
+        if policy != MEAN and policy not in known_names:
             raise UsageError(
-                f"there is no policy {policy!r} in {self.name}; there are {', '.join(there)}, and "
-                f"{MEAN!r} of all"
+                f"there is no policy {policy!r} in {self.name}; there are {', '.join(known_names)} "
+                f"and {MEAN!r}, the mean of all"
             )
         found = []
         for run in runs:
@@ -231,7 +236,7 @@ class RunGroup:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Groups of runs, in the order in which they were named."""
+    """Groups of runs, in the order of the arguments."""
 
     groups: tuple[RunGroup, ...]
 
@@ -244,10 +249,10 @@ class Comparison:
         return first
 
     def report(self, directory: Path | str) -> Path:
-        """Write a page with a table and learning curves; returns its path.
+        """Write a page with a table and learning curves; return its path.
 
         Raises:
-            RunDirectoryError: the directory is a run's, or cannot be written.
+            RunDirectoryError: the directory is a run, or cannot be written.
         """
         from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib is slow to import
 
@@ -288,34 +293,36 @@ def _summary(group: RunGroup, policies: Sequence[str]) -> dict[str, Any]:
 
 
 def way_words(comparison: Comparison) -> str:
-    """Return how policies play in evaluation: `greedy`, `sampled`, or both."""
+    """Describe how policies play in evaluation: `greedy`, `sampled`, or both."""
     return " or ".join(dict.fromkeys(group.way for group in comparison.groups))
 
 
 def without_common(comparison: Comparison) -> list[str]:
-    """Return a note if the runs have no policy in common, so that means are shown."""
+    """Return a note if the runs share no policy, so that only means are shown."""
     shared = set.intersection(*(set(group.policies) for group in comparison.groups))
     if shared or sum(len(group.runs) for group in comparison.groups) < 2:
         return []
     return [
-        "these runs have no policy in common: each row is the mean over the policies of a run; "
+        "these runs share no policy names: each row is the mean over the policies of a run; "
         "`remuda report RUN` shows them one by one"
     ]
 
 
 def same_seeds(comparison: Comparison) -> list[str]:
-    """Return notes on runs of one group that have the same seed."""
+    """Return notes on runs of one group with the same seed."""
     found = []
     for group in comparison.groups:
         twice = sorted({seed for seed in group.seeds if group.seeds.count(seed) > 1})
         if twice:
             seeds = ", ".join(map(str, twice))
-            found.append(f"{group.name}: several runs have the seed {seeds}; each counts as a run")
+            found.append(
+                f"{group.name}: several runs have the seed {seeds}; each counts as a separate run"
+            )
     return found
 
 
 def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield the rows of the table: the group, named once, the policy, and cells in words."""
+    """Yield the rows of the table: the group (in its first row), the policy, the other cells."""
     for group in comparison.groups:
         turns = [run.ending["turns"] for run in group.runs]
         span = f"{min(turns):,}" + (f" to {max(turns):,}" if min(turns) < max(turns) else "")

@@ -1,4 +1,4 @@
-"""Set up `remuda tournament` and `remuda.tournament`: the entrants, and the game they play."""
+"""The setup of `remuda tournament` and `remuda.tournament`: entrants and game."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ from remuda.ui.numbers import distinct
 if TYPE_CHECKING:
     from remuda.ui.tournament import MatchProgress
 
-TOURNAMENTS = Path("runs/tournaments")  # the directory of tournaments whose directory is not named
+TOURNAMENTS = Path("runs/tournaments")  # the parent of default directories
 RECORDED = (
     *("run", "checkpoints", "game", "env", "scripted", "seed", "sampled"),
     *("episodes", "until", "matches"),
-)  # the options that a tournament's directory records, so that `--resume` needs none of them
+)  # options recorded in a tournament's directory, for `--resume`
 RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")  # with --resume
 
 
 @dataclass(frozen=True)
 class Crossplay:
-    """A tournament that is ready to be played."""
+    """A tournament that is ready to play."""
 
     game: str
     options: Mapping[str, Any]
-    entrants: Mapping[str, Entrant]  # entrants in the order in which the user named them
-    sources: Mapping[str, str]  # directories of the runs of trained entrants
-    taken: Mapping[str, str]  # by agent, the scripted policy of its seat
-    notes: tuple[str, ...] = ()  # as of a run that learned in another game
+    entrants: Mapping[str, Entrant]  # in the order in which the user named them
+    sources: Mapping[str, str]  # run directories of trained entrants
+    taken: Mapping[str, str]  # scripted policies by agent
+    notes: tuple[str, ...] = ()  # for example on a run that was trained in another game
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """Return the tournament with a seed."""
@@ -65,7 +65,7 @@ class Crossplay:
 
 
 def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
-    """Return the directory of a tournament: as named, or after all that determines its matches."""
+    """Return `named`, or a directory named after the settings that determine the matches."""
     if named is not None:
         return named.expanduser()
     game = re.sub(r"[^A-Za-z0-9_.-]+", "_", setup.game)[:48]
@@ -75,7 +75,7 @@ def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") ->
 def options_to_record(
     options: Mapping[str, Any], words: Sequence[str], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the options that the tournament's directory records, runs with absolute paths."""
+    """Return the options to record in the tournament's directory, with absolute run paths."""
     record = {name: options[name] for name in RECORDED}
     record["run"] = [_absolute(word) for word in words]
     record["sources"] = dict(sources)
@@ -85,24 +85,24 @@ def options_to_record(
 
 
 def recorded_options(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded options of a tournament, under those `given`."""
+    """Return the recorded options of a tournament; those `given` override them."""
     for key in given:
         if key not in RESUMED:
             raise ConfigError(
-                f"--resume continues a tournament with its own options; leave out {key}, or begin "
-                "another without --resume"
+                f"--resume continues a tournament with its own options; leave out {key}, or start "
+                "another one without --resume"
             )
     directory = directory.expanduser()
     record = read_description(directory).get("asked")
     if not isinstance(record, dict) or not record.get("run"):
         raise UsageError(
-            f"{directory} was begun by remuda.tournament in Python; call that again, with "
+            f"{directory} was started by remuda.tournament in Python; continue it there, with "
             "directory="
         )
     foreign = "episodes" if record.get("until") else "matches"
     if foreign in given:
-        how = "is played --until it is sure" if record.get("until") else "is not played --until"
-        raise ConfigError(f"{directory} {how}; leave out --{foreign}")
+        how = "was started with" if record.get("until") else "was started without"
+        raise ConfigError(f"{directory} {how} --until; leave out --{foreign}")
     return {**{key: record[key] for key in RECORDED if key in record}, **given}
 
 
@@ -115,7 +115,7 @@ def _absolute(word: str) -> str:
 
 
 def is_among_checkpoints(words: Sequence[str]) -> bool:
-    """Return whether the checkpoints of a single run play."""
+    """Return whether the entrants are the checkpoints of a single run."""
     return len(words) == 1 and (":" not in words[0] or Path(words[0]).expanduser().is_dir())
 
 
@@ -125,13 +125,14 @@ def set_up(
     options: Mapping[str, Any],
     scripted: Mapping[str, str] | None = None,
 ) -> Crossplay:
-    """Find the entrants that words name, and the game; empty: that of the first run."""
+    """Find the entrants and the game; an empty `game` means that of the first run."""
     opened = open_runs(words)
     notes: tuple[str, ...] = ()
     if not game:
         if not opened:
             raise ConfigError(
-                "no entrant is of a run, so --game must name the game; RUN:policy names one"
+                "no entrant is a policy of a run, so --game must name the game; "
+                "policies of runs are RUN:policy"
             )
         theirs = game_of_runs(opened, options, scripted or {})
         game, options, notes = theirs.game.name, theirs.options, theirs.notes
@@ -141,7 +142,7 @@ def set_up(
     found = [each for word in words for each in _found(word, opened)]
     for each in found:
         if isinstance(each.who, str):
-            kind.policy(each.who)  # fails before anything is played
+            kind.policy(each.who)  # raises an error before any match is played
     are_unique = len({each.own for each in found}) == len(found)
     names = distinct([each.own if are_unique else each.full for each in found])
     named = {name: each.who for name, each in zip(names, found, strict=True)}
@@ -150,9 +151,9 @@ def set_up(
 
 
 class _Found(NamedTuple):
-    """An entrant that a word of the command line names."""
+    """An entrant named on the command line."""
 
-    own: str  # its name without that of its run
+    own: str  # its name without its run
     full: str
     who: Entrant
     run: str = ""  # the directory of the run that trained it; empty: it is scripted
@@ -181,11 +182,11 @@ def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
     return [_Found(own, f"{run}:{own}", learned.player, whole)]
 
 
-Key = tuple[str, int, str]  # policy, version and digest of its weights
+Key = tuple[str, int, str]  # policy, version and weights digest
 
 
 def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]:
-    """Return the tournament of a directory, and by trained entrant the directory of its run."""
+    """Return a recorded tournament, and the run directories of its trained entrants."""
     record = read_description(directory)
     asked, sources = record["asked"], record["asked"]["sources"]
     players = _find_all(directory, record["entrants"], sources)
@@ -229,13 +230,13 @@ def _find_all(
         players = _in_tournament(saved, names, weights)
         players |= _in_run(saved, {key: name for key, name in names.items() if key not in players})
         found |= {(run, key): player for key, player in players.items()}
-        gone = [key for key in names if key not in players]
-        if gone:
-            policy, version, _ = gone[0]
-            more = f" (and {len(gone) - 1} others)" if len(gone) > 1 else ""
+        missing = [key for key in names if key not in players]
+        if missing:
+            policy, version, _ = missing[0]
+            more = f" (and {len(missing) - 1} others)" if len(missing) > 1 else ""
             raise UsageError(
-                f"{directory} cannot be continued: {names[gone[0]]}{more} played version "
-                f"{version} of {policy}, which {run} does not keep any more; begin another "
+                f"{directory} cannot be continued: {names[missing[0]]}{more} used version "
+                f"{version} of {policy}, which {run} no longer has; start another "
                 "tournament"
             )
     return found
@@ -267,8 +268,9 @@ def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]
         digest = weights_digest(snapshot)
         for key in names:
             policy = key[0]
-            is_it = name == policy or name not in specs  # a member from another run has its name
-            if key not in found and key[1:] == (snapshot.version, digest) and is_it:
+            # A member imported from another run keeps the name it had there.
+            matches = name == policy or name not in specs
+            if key not in found and key[1:] == (snapshot.version, digest) and matches:
                 spec = specs[policy]
                 found[key] = Player(spec, snapshot, saved.agent_of(spec))
         if len(found) == len(names):
@@ -277,31 +279,29 @@ def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]
 
 
 def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
-    """Yield all snapshots of a run by policy: final weights, then checkpoints, newest first."""
+    """Yield (policy, snapshot) of a run: final weights, then checkpoints, newest first."""
     for number in (None, *reversed(saved.files.checkpoints.numbers())):
         try:
             yield from load_run(saved.files, "final" if number is None else number)[1].items()
             yield from saved.copies(number)
         except (CheckpointError, RunDirectoryError):
-            continue  # its content is found elsewhere, or reported as gone
+            continue  # its snapshots are found elsewhere, or reported as missing
 
 
 def check_ends(until: str, given: Collection[str], are_flags: bool = False) -> None:
-    """Raise an error if the ends of a tournament contradict each other."""
+    """Raise an error if the limits of a tournament contradict each other."""
     error, dash = (ConfigError, "--") if are_flags else (UsageError, "")
     if until and "episodes" in given:
         raise error(
-            f"{dash}until says how far it goes, and so does {dash}episodes; leave out one of them"
+            f"{dash}until and {dash}episodes both limit the tournament; leave out one of them"
         )
     if not until and "matches" in given:
-        raise error(
-            f"{dash}matches is for {dash}until; without it, {dash}episodes says how many there are"
-        )
+        raise error(f"{dash}matches works with {dash}until only; without it, use {dash}episodes")
 
 
 @dataclass(frozen=True)
 class Length:
-    """The end of a tournament, and the processes that play it; see `remuda.tournament`."""
+    """The limits of a tournament and its number of processes; see `remuda.tournament`."""
 
     episodes: int | None
     until: str
@@ -312,15 +312,17 @@ class Length:
     def __post_init__(self) -> None:
         check_ends(self.until, [n for n in ("episodes", "matches") if getattr(self, n) is not None])
         if not isinstance(self.until, str):
-            raise UsageError(f"until: a text, as in 'the best is 95% sure'; this is {self.until!r}")
+            raise UsageError(
+                f"until must be text such as 'the best is 95% sure'; it is {self.until!r}"
+            )
         for name in ("matches", "processes"):
             value = getattr(self, name)
             is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if value is not None and not is_count:
-                raise UsageError(f"{name}: a whole number, one at least; this is {value!r}")
+                raise UsageError(f"{name} must be a whole number, 1 or more; it is {value!r}")
         seconds = self.seconds
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-            raise UsageError(f"seconds: a number above 0, or None; this is {seconds!r}")
+            raise UsageError(f"seconds must be a number above 0, or None; it is {seconds!r}")
 
 
 def play_in_python(
@@ -336,9 +338,9 @@ def play_in_python(
     """Play a tournament of single policies; see `remuda.tournament`."""
     check_switch(deterministic, "deterministic")
     if not (options is None or isinstance(options, Mapping)):
-        raise UsageError(f"options: a mapping, or None; this is {options!r}")
+        raise UsageError(f"options must be a mapping or None; it is {options!r}")
     if not isinstance(directory, str | Path | None):
-        raise UsageError(f"directory: a path, or None; this is {directory!r}")
+        raise UsageError(f"directory must be a path or None; it is {directory!r}")
     if fault := directory is not None and fault_of_path(str(directory)):
         raise UsageError(f"directory is {str(directory)[:LONGEST_SHOWN]!r}: {fault}")
     place = None if directory is None else Path(directory).expanduser()
@@ -359,7 +361,7 @@ def play_shown(
     stopped: Callable[[], bool],
     is_shown: bool = True,
 ) -> tuple[Tournament, MatchProgress]:
-    """Play a tournament, and show its progress."""
+    """Play a tournament and show its progress."""
     from remuda.ui.tournament import MatchProgress
 
     with MatchProgress(setup.game, stopped) as progress:
@@ -376,21 +378,21 @@ def play_shown(
 
 
 def named_entrants(entrants: object) -> dict[str, Policy | str]:
-    """Return named entrants; if a name occurs twice, the second gets a number."""
+    """Return entrants by name; repeated names get a number."""
     if isinstance(entrants, str | Policy):
         name = entrants if isinstance(entrants, str) else entrants.name
-        raise UsageError(f"entrants: give a list of them, as in [{name!r}]")
+        raise UsageError(f"entrants must be a list, as in [{name!r}]")
     if not isinstance(entrants, Mapping | Sequence):
-        raise UsageError(f"entrants: give a list of them; this is {entrants!r}")
+        raise UsageError(f"entrants must be a list or a mapping; it is {entrants!r}")
     listed = list(entrants.values() if isinstance(entrants, Mapping) else entrants)
     for who in listed:
         if not isinstance(who, str | Policy):
             raise UsageError(
-                f"entrants: {who!r} is no remuda.Policy, nor the name of a scripted policy, such "
-                "as 'random'"
+                f"entrants: {who!r} is neither a remuda.Policy nor the name of a scripted policy, "
+                "such as 'random'"
             )
     if not listed:
-        raise UsageError("entrants: there are none")
+        raise UsageError("entrants must not be empty")
     if isinstance(entrants, Mapping):
         return dict(entrants)
     names = distinct(who if isinstance(who, str) else who.name for who in listed)
