@@ -187,16 +187,16 @@ def test_places_are_less_sure_the_fewer_matches_there_are() -> None:
 
 def test_what_says_nothing_is_not_drawn_and_says_why() -> None:
     pictures = {each.name: each for each in draw_pictures(analysed(2, 0.0))}
-    assert pictures["structure"].caption == "Two policies cannot go round in a cycle."
-    assert pictures["diversity"].caption.startswith("Two policies lie on a line")
+    assert pictures["structure"].caption == "Two policies cannot form a cycle."
+    assert pictures["diversity"].caption.startswith("Two policies always form a line")
     assert pictures["pareto"].caption.startswith("Two policies have one opponent each")
     skill = drawn(8, 0.0)
     assert skill["structure"].figure is None
-    assert "No cycles are sure" in skill["structure"].caption
+    assert "No cycle is certain" in skill["structure"].caption
     best = exact(np.subtract.outer([3.0, 1.0, 0.0], [3.0, 1.0, 0.0]), symmetric=True)
     found = {p.name: p for p in draw_pictures(analyse(best, np.random.default_rng(0), 50))}
-    assert found["pareto"].caption == "0 is the best in all objectives: nothing is traded."
-    assert found["equilibrium"].caption.startswith("0 alone is played")
+    assert found["pareto"].caption == "0 is the best in all objectives, so there is no trade-off."
+    assert found["equilibrium"].caption.startswith("The equilibrium plays only 0")
     equal = analyse(sampled(5, 0.0, noise=50.0), np.random.default_rng(0), 200)
     assert {p.name: p for p in draw_pictures(equal)}["diversity"].figure is None
     for picture in (*pictures.values(), *skill.values(), *found.values()):
@@ -245,7 +245,7 @@ def test_a_page_shows_them_all_with_captions_and_sentences(tmp_path: Path) -> No
         assert words.replace("'", "&#39;") in page
     assert 'data-from="payoffs.png"' in page
     assert "of 1,680 matches" in page
-    assert "Not drawn:<br>Cycles: No cycles are sure" in page
+    assert "Not drawn:<br>Cycles: No cycle is certain" in page
     assert 'data-from="structure.png"' not in page
 
 
@@ -284,12 +284,12 @@ def test_three_objectives_have_a_panel_for_each_pair() -> None:
     panels = figure_of(picture).axes
     told = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels]
     assert told == [
-        ("first (a match)", "second (a match)"),
-        ("first (a match)", "third (a match)"),
-        ("second (a match)", "third (a match)"),
+        ("first (per match)", "second (per match)"),
+        ("first (per match)", "third (per match)"),
+        ("second (per match)", "third (per match)"),
     ]
     one = Objectives(OBJECTIVES.names, ("first",), points[:, :1], np.zeros((4, 1, 1)))
-    with pytest.raises(UsageError, match="2 or 3 objectives; these are 1"):
+    with pytest.raises(UsageError, match="2 or 3 objectives, not 1"):
         pareto_picture(one, front, "")
 
 
@@ -346,7 +346,7 @@ def test_ratings_of_a_policy_that_met_itself_alone_are_not_drawn(tmp_path: Path)
     a_ledger(tmp_path / "ledger.bin", ["a"], 50)
     picture = ratings_picture(read_ratings(tmp_path / "ledger.bin"))
     assert picture.figure is None
-    assert "No policy met another one often enough" in picture.caption
+    assert "No two policies met often enough" in picture.caption
 
 
 def test_names_are_cut_in_the_middle_and_stay_apart() -> None:
@@ -440,5 +440,5 @@ def test_a_game_that_cannot_be_made_any_more_costs_the_section_alone(
 
     monkeypatch.setattr("remuda.ui.analysis_sources.agents_of", broken)
     html = write_report(run).read_text()
-    assert "not compared: the game cannot be made: ValueError: its data is gone." in html
+    assert "not compared: cannot create the game: ValueError: its data is gone." in html
     assert "<h2>Throughput</h2>" in html

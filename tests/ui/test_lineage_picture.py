@@ -73,9 +73,9 @@ def test_numbers_that_differ_are_drawn_while_a_policy_lives():
 def test_the_caption_counts_births_and_lines_that_are_left():
     caption = drawn(BIRTHS, 1234).caption
     assert caption.startswith("2 births in 1,234 matches.")
-    assert "2 lines are left" in caption
+    assert "2 lines survive" in caption
     one = (*BIRTHS, born("cow", 1, 80, "ant", 1))
-    assert "one line is left" in drawn(one, 1234).caption
+    assert "one line survives" in drawn(one, 1234).caption
 
 
 def test_numbers_beside_a_logarithmic_axis_are_no_formulas():
@@ -90,7 +90,7 @@ def test_numbers_beside_a_logarithmic_axis_are_no_formulas():
 def test_a_run_in_which_none_was_born_has_no_picture():
     picture = drawn(BIRTHS[:3], 100)
     assert picture.figure is None
-    assert picture.caption == "No policy has been born since the run began."
+    assert picture.caption == "No policy was born after the start of the run."
 
 
 @pytest.mark.parametrize("places", [7, 30, 80])
@@ -103,7 +103,7 @@ def test_many_places_and_long_names_have_room(places):
     told = [label.get_window_extent() for label in lives.get_yticklabels() if label.get_text()]
     assert min(box.x0 for box in told) >= 0.0
     if places == 80:
-        assert "The 64 places with most births, of 80." in picture.caption
+        assert "the 64 slots with most births, of 80." in picture.caption
         assert len({line[0][1] for line in lines_of(lives)}) == 64
     if places > len(KINDS):
         assert f"the {len(KINDS)} largest of {places - 1} lines" in picture.caption

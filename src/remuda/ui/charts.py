@@ -23,13 +23,13 @@ from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 log = logging.getLogger(__name__)
 
 Numbers = npt.NDArray[np.float64]
-Point = tuple[float, float, int]  # place, value and weight
+Point = tuple[float, float, int]  # x, y and weight
 
 PALETTE = (
     *("#3366b0", "#d9722e", "#2e9673", "#b8436d", "#8a63c9"),
     *("#c79a1b", "#3ba3c4", "#7d5a44", "#7d8a2e", "#5b6470"),
 )
-FEW = len(PALETTE)  # policies up to which each has a distinct colour and a place in the legend
+FEW = len(PALETTE)  # up to this many policies, each has its own colour and legend entry
 
 SHARE_COLOURS = {
     "env": "#3366b0",
@@ -41,7 +41,7 @@ SHARE_COLOURS = {
 
 
 def draw_charts(summary: RunSummary) -> dict[str, Picture]:
-    """Draw all charts that there are data for, by their names."""
+    """Draw all charts that have data; keys are chart names."""
     kinds = [
         ("learning", "Return and loss of each policy over the turns played.", learning_chart),
         ("throughput", "Speed of the actor and the learners over time.", throughput_chart),
@@ -56,7 +56,7 @@ def draw_charts(summary: RunSummary) -> dict[str, Picture]:
 
 
 def learning_chart(summary: RunSummary) -> Figure:
-    """Draw return over turns, with the evaluation at its end, above the losses."""
+    """Draw return over turns, with the final evaluation, above the losses."""
     records, colours = summary.records, colours_of(summary)
     policies = [policy for record in records for policy in record.policies.values()]
     losses = LOSSES if any(policy.policy_loss is not None for policy in policies) else LOSSES[:1]
@@ -72,7 +72,7 @@ def learning_chart(summary: RunSummary) -> Figure:
 
     turns = max(summary.ending["turns"], 1)
     evaluated = _mark_evaluation(top, summary, turns)
-    count_along_x(top, round(turns * (1.11 if evaluated else 1.0)))  # and the panels below
+    count_along_x(top, round(turns * (1.11 if evaluated else 1.0)))  # panels share their x axis
     for axes in panels:
         if _spans_decades(axes):
             axes.set_yscale("log")
@@ -84,7 +84,7 @@ LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
     ("Loss", lambda policy: policy.loss),
     ("Policy loss", lambda policy: policy.policy_loss),
     ("Value loss", lambda policy: policy.value_loss),
-)  # the charts below the return: the total, and its parts where a learner records them
+)  # the charts below the return: the total, and its parts if the learner records them
 
 
 def game_chart(summary: RunSummary) -> Figure:
@@ -97,27 +97,27 @@ def game_chart(summary: RunSummary) -> Figure:
             (record.turns, record.episode_metrics.get(metric.name)) for record in summary.records
         ]
         _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
-    count_along_x(panels[0], summary.ending["turns"])  # and the others
+    count_along_x(panels[0], summary.ending["turns"])  # panels share their x axis
     _finish(figure, "turns", named=panels[0])
     return figure
 
 
-MOST = 24  # members in the picture of payoffs in training
+MOST = 24  # maximum members in the picture of payoffs in training
 
 
 def payoffs_picture(summary: RunSummary) -> Picture:
     """Draw the mean payoffs of members in training as a heat map."""
-    # A run without a population does not need these libraries, which load slowly.
+    # These libraries load slowly, and only a population needs them.
     from remuda.ui.pictures.rows import draw_payoffs
 
     name, heading = "payoff", "Payoffs in training"
     try:
         payoffs = payoffs_of(summary.files, MOST)
-    except UsageError as error:  # no match is over
+    except UsageError as error:  # no match has finished
         return Picture(name, heading, f"Payoffs: {error}.")
     except RunDirectoryError:
         raise
-    except Exception as error:  # the user's environment decides who meets
+    except Exception as error:  # code of the user's environment
         log.error("no picture of payoffs", exc_info=error)
         return Picture(name, heading, f"Payoffs: {type(error).__name__}: {error}.")
     if not np.isfinite(payoffs.matrix).any():
@@ -127,12 +127,12 @@ def payoffs_picture(summary: RunSummary) -> Picture:
 
 
 def title_of(metric: EpisodeMetric) -> str:
-    """Return the name of a metric as a heading."""
+    """Return a metric's name as a heading."""
     return metric.words[:1].upper() + metric.words[1:]
 
 
 def mean_returns(records: Iterable[Record]) -> Iterator[Point]:
-    """Yield the mean return over the policies that play."""
+    """Yield the mean return over the playing policies."""
     for record in records:
         known = [p.mean_return for p in record.playing.values() if p.mean_return is not None]
         if known:
@@ -140,7 +140,7 @@ def mean_returns(records: Iterable[Record]) -> Iterator[Point]:
 
 
 def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
-    """Draw the evaluation and its standard errors beyond the last turn; False: there was none."""
+    """Draw the evaluation with standard errors after the last turn; return whether there is one."""
     marked = [policy for policy in summary.policies if policy.evaluated_return is not None]
     if not marked:
         return False
@@ -156,15 +156,15 @@ def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
     )
     colours = colours_of(summary)
     size = 6.5 if len(marked) <= FEW else 3.5
-    places = np.linspace(1.01, 1.10, len(marked) + 2)[1:-1] * turns
-    for place, policy in zip(places, marked, strict=True):
+    xs = np.linspace(1.01, 1.10, len(marked) + 2)[1:-1] * turns
+    for x, policy in zip(xs, marked, strict=True):
         value, error = policy.evaluated_return or 0.0, policy.standard_error or 0.0
         style: dict[str, Any] = {
             "color": colours[policy.name],
             "markersize": size,
             "capsize": size / 2.5,
         }
-        axes.errorbar([place], [value], [error], fmt="o", elinewidth=1.3, zorder=4, **style)
+        axes.errorbar([x], [value], [error], fmt="o", elinewidth=1.3, zorder=4, **style)
     return True
 
 
@@ -175,10 +175,10 @@ def _spans_decades(axes: Axes) -> bool:
 
 
 def throughput_chart(summary: RunSummary) -> Figure:
-    """Draw agent-steps a second, how the actor spent its time, and updates a second, over time."""
+    """Draw agent-steps per second, the actor's time shares and updates per second over time."""
     figure, (steps, shares, updates) = new_panels(
         "Agent-steps per second",
-        "Where the actor's time went",
+        "Time shares of the actor",
         "Updates per second",
         heights=(1.5, 1.5, 1.5),
     )
@@ -195,7 +195,7 @@ def throughput_chart(summary: RunSummary) -> Figure:
         rates = _series(records, name, lambda policy: policy.updates_per_second, when)
         _curve(updates, rates, colour, name, len(colours) > FEW)
 
-    steps.set_xlim(0, span / divisor)  # and the others
+    steps.set_xlim(0, span / divisor)  # panels share their x axis
     for axes in (steps, updates):
         most = axes.dataLim.y1
         axes.set_ylim(0, 1.1 * most if most > 0 else 1)
@@ -212,21 +212,21 @@ def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> No
     names = list(records[-1].shares)
     heights = np.array([[record.shares.get(name, 0.0) for record in records] for name in names])
     heights /= np.maximum(heights.sum(axis=0), 1.0)
-    if len(records) == 1:  # an area has two ends
+    if len(records) == 1:  # an area needs two points
         seconds, heights = np.array([0.0, seconds[0]]), np.repeat(heights, 2, axis=1)
     colours = [SHARE_COLOURS.get(name, QUIET) for name in names]
     areas = axes.stackplot(seconds, *heights, colors=colours, alpha=0.85, linewidth=0)
     axes.legend(areas[::-1], names[::-1], handlelength=1.0, handleheight=1.0, **BESIDE)
 
 
-BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}  # legends
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}  # of legends
 
-LONGEST = 24  # letters of a name in a legend
+LONGEST = 24  # maximum characters of a name in a legend
 WIDTH = 9.6  # inches of a chart
 
 
 def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels above each other with a common x axis; a unit is 1.2 inches high."""
+    """Make a figure of stacked panels with a shared x axis; a height of 1 is 1.2 inches."""
     figure = new_figure(WIDTH, 0.8 + 1.2 * sum(heights))
     panels = figure.subplots(len(titles), 1, sharex=True, height_ratios=heights, squeeze=False)
     for axes, title in zip(panels[:, 0], titles, strict=True):
@@ -252,11 +252,11 @@ def _curve(
 
 def smooth(values: Numbers, weights: Numbers) -> Numbers:
     """Return the weighted mean in a centred window of a twentieth of all values."""
-    place = np.arange(len(values))
+    index = np.arange(len(values))
     reach = len(values) // 40
     sums = np.concatenate([[0.0], np.cumsum(values * weights)])
     totals = np.concatenate([[0.0], np.cumsum(weights)])
-    begin, end = (place - reach).clip(min=0), (place + reach + 1).clip(max=len(values))
+    begin, end = (index - reach).clip(min=0), (index + reach + 1).clip(max=len(values))
     means: Numbers = (sums[end] - sums[begin]) / (totals[end] - totals[begin])
     return means
 
@@ -289,7 +289,7 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
         say_if_empty(axes)
     width, height = figure.get_size_inches()
     panel = (height - 0.95) / len(figure.axes)
-    # matplotlib's own layout takes longer than all the rest.
+    # matplotlib's automatic layout takes longer than everything else.
     figure.subplots_adjust(
         left=0.75 / width,
         right=1.0 - right / width,
@@ -300,10 +300,10 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
 
 
 def say_if_empty(axes: Axes) -> None:
-    """Write into an empty panel that it is empty."""
+    """Write a note into an empty panel."""
     if not axes.lines and not axes.collections:
         axes.set_yticks([])
-        words = "nothing was measured"
+        words = "no data"
         axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=QUIET)
 
 
@@ -320,7 +320,7 @@ def colours_of(summary: RunSummary) -> dict[str, str]:
 
 
 def palette(count: int) -> list[str]:
-    """Return so many colours, distinct if there are few."""
+    """Return `count` colours: distinct ones for few, shades for many."""
     if count <= FEW:
         return list(PALETTE[:count])
     return [to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.92, count))]

@@ -37,7 +37,7 @@ def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Co
 
     Args:
         runs: one run or several: directories, or the results of `train` or `load`. A directory
-            that is not a run stands for all runs in it.
+            that is not a run means all runs in it.
 
     Raises:
         UsageError: there are no runs, or an argument is not one.

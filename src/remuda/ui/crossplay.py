@@ -378,7 +378,7 @@ def play_shown(
 
 
 def named_entrants(entrants: object) -> dict[str, Policy | str]:
-    """Return entrants by name; repeated names get a number."""
+    """Return a mapping from names to entrants; repeated names get a number."""
     if isinstance(entrants, str | Policy):
         name = entrants if isinstance(entrants, str) else entrants.name
         raise UsageError(f"entrants must be a list, as in [{name!r}]")

@@ -1,1 +1,1 @@
-"""The pictures of an analysis: `page` draws all of them, each other module some."""
+"""The pictures of an analysis; `page` combines the pictures of the other modules."""

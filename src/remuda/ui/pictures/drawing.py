@@ -1,4 +1,4 @@
-"""The style of all plots, helpers to draw them, and pictures as files."""
+"""The style of all plots, drawing helpers, and picture files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
 BLUE, ORANGE = "#3366b0", "#d9722e"
 KINDS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#5b6470")
-"""Colours that the colour-blind can tell apart (Okabe and Ito 2008, "Color universal design")."""
+"""Colours for colour-blind readers (Okabe and Ito 2008, "Color universal design")."""
 
 LOOK = mpl.rc_params_from_file(
     Path(__file__).with_name("plots.mplstyle"), use_default_template=False
@@ -37,26 +37,26 @@ LOOK = mpl.rc_params_from_file(
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Draw in this style inside the `with`; warn of no letter that the font lacks."""
+    """Draw in this style inside the `with`, without warnings about missing glyphs."""
     with mpl.rc_context(LOOK), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s)Glyph .* missing from", UserWarning)
         yield
 
 
 FORMATS = ("png", "svg", "pdf")
-DOTS = 160  # dots an inch of a PNG
-FEW = 24  # policies up to which uncertainty is drawn: more of it would hide the points
-LONGEST = 22  # the most characters of a name
-SMALLEST = 4.5  # points of the smallest names; beyond it only every nth row is named
+DOTS = 160  # dots per inch of a PNG
+FEW = 24  # up to this many policies, uncertainty is drawn; more would hide the points
+LONGEST = 22  # maximum characters of a name
+SMALLEST = 4.5  # minimum font size of names in points; below it only every nth row is named
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of an analysis, or the reason why there is none."""
+    """A picture of an analysis, or the reason why it is missing."""
 
     name: str  # the stem of its files
     heading: str
-    caption: str  # a sentence on its content and the number of matches, or why it is not drawn
+    caption: str  # its content and the number of matches, or why it is not drawn
     figure: Figure | None = None
 
     @property
@@ -65,7 +65,7 @@ class Picture:
         return 0.0 if self.figure is None else float(self.figure.get_size_inches()[0])
 
     def encoded(self, kind: str) -> bytes:
-        """Return the content of a file of one of `FORMATS`, with the caption in its metadata."""
+        """Encode as one of `FORMATS`, with the caption in the metadata."""
         if self.figure is None:
             raise ValueError(f"{self.name} was not drawn: {self.caption}")
         about: dict[str, dict[str, Any]] = {
@@ -82,7 +82,7 @@ class Picture:
 def write_pictures(
     pictures: Sequence[Picture], directory: Path, formats: Sequence[str] = FORMATS, prefix: str = ""
 ) -> tuple[Path, ...]:
-    """Write pictures into a directory, and return the paths; remove those that are not drawn."""
+    """Write pictures into a directory; return the paths. Remove files of pictures not drawn."""
     written = []
     for picture in pictures:
         for kind in FORMATS:
@@ -96,14 +96,14 @@ def write_pictures(
 
 
 def matches_in_words(payoffs: Payoffs) -> str:
-    """Return the number of matches, or of meetings: `12,345 matches`."""
+    """Describe the number of matches or meetings: `12,345 matches`."""
     from remuda.analysis.payoff import count_matches
 
-    return count_matches(payoffs) or "payoffs that are known without matches"
+    return count_matches(payoffs) or "payoffs known without matches"
 
 
 def shorten(names: Sequence[str], longest: int = LONGEST) -> list[str]:
-    """Cut names in the middle, but only so far that they stay different."""
+    """Shorten names in the middle, but keep them distinct."""
     short = [_cut(name, longest) for name in names]
     if len(set(short)) < len(set(names)) and longest < max(map(len, names)):
         return shorten(names, longest + 4)
@@ -117,11 +117,11 @@ def _cut(name: str, longest: int) -> str:
     return f"{name[:begin]}…{name[len(name) - (longest - 1 - begin) :]}"
 
 
-_RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)  # ten dots a point: no rounding
+_RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)  # ten dots per point avoid rounding
 
 
 def extent(words: str, size: float) -> tuple[float, float]:
-    """Return width and height in inches of a line of text in so many points."""
+    """Return width and height in inches of a line of text at a font size in points."""
     width, height, _ = _RENDERER.get_text_width_height_descent(
         words, FontProperties(size=size), False
     )
@@ -134,21 +134,21 @@ def widest(lines: Sequence[str], size: float) -> float:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure of so many inches."""
+    """Make an empty figure of this size in inches."""
     figure = Figure(figsize=(width, height), dpi=DOTS)
     FigureCanvasAgg(figure)
     return figure
 
 
 def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes at a place in inches from the upper left; matplotlib's own layout is slow."""
+    """Add axes, in inches from the upper left; matplotlib's automatic layout is slow."""
     wide, high = figure.get_size_inches()
     box = left / wide, 1.0 - (top + height) / high, width / wide, height / high
     return figure.add_axes(box)
 
 
 def number_axes(axes: Axes, most: int = 5) -> None:
-    """Number both axes at so many places at most; a power of ten is beside a title."""
+    """Set at most `most` ticks per axis; move the y axis's power of ten next to the title."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(most))
     wide = axes.bbox.width / axes.figure.dpi
@@ -156,14 +156,14 @@ def number_axes(axes: Axes, most: int = 5) -> None:
 
 
 def count_along_x(axes: Axes, most: int) -> None:
-    """Number the x axis with counts of turns or matches, from 0."""
+    """Label the x axis with counts of turns or matches, from 0."""
     axes.set_xlim(0, max(most, 1))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
 def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:
-    """Name the rows of axes, whose y is the row from the top; a row has so many inches."""
+    """Name the rows of axes, counted from the top; `height` is a row's height in inches."""
     size, step = row_size(height)
     rows = range(0, len(labels), step)
     axes.set_yticks(list(rows), [labels[row] for row in rows], fontsize=size)
@@ -172,7 +172,7 @@ def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:
 
 
 def row_size(height: float) -> tuple[float, int]:
-    """Return the size of the names of rows in points; every how many-th row is named."""
+    """Return the font size of row names in points, and the step between named rows."""
     wanted = 0.74 * 72.0 * height
     if wanted >= SMALLEST:
         return min(wanted, 8.5), 1
@@ -180,7 +180,7 @@ def row_size(height: float) -> tuple[float, int]:
 
 
 def mark_points(axes: Axes, points: Numbers, colour: str, count: int, shape: str = "o") -> None:
-    """Draw points, [N, 2] in data, smaller if there are many policies."""
+    """Draw points, [N, 2] in data coordinates, smaller if there are many policies."""
     axes.plot(
         *points.T,
         shape,
@@ -192,24 +192,24 @@ def mark_points(axes: Axes, points: Numbers, colour: str, count: int, shape: str
     )
 
 
-SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # the best first
+SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # by preference
 
 
 def name_points(
     axes: Axes, points: Numbers, names: Sequence[str], order: Sequence[int] | Integers
 ) -> int:
-    """Name points, [N, 2], in this order, except names that cover others; return how many."""
+    """Name points, [N, 2], in this order, skipping overlaps; return the number of names."""
     few = len(names) <= FEW
     size, away = (7.5, 6.0) if few else (5.5, 4.0)
     centres = axes.transData.transform(points)
     marker = away / 2.0 * axes.figure.dpi / 72.0
     taken = [Bbox([centre - marker, centre + marker]) for centre in centres]
     frame, named = axes.get_window_extent(), 0
-    for place in order:
+    for point in order:
         for x, y in SIDES:
             text = axes.annotate(
-                names[place],
-                tuple(points[place]),
+                names[point],
+                tuple(points[point]),
                 (away * x, away * y),
                 textcoords="offset points",
                 fontsize=size,
@@ -228,5 +228,5 @@ def name_points(
 
 
 def unnamed(named: int, count: int) -> str:
-    """Return the part of a caption on names that were left out."""
+    """Return the caption's note on omitted names."""
     return f"; {named} of {count} are named" if named < count else ""

@@ -1,4 +1,4 @@
-"""The pictures over the matches of a run: ratings, and lineages with hyperparameters."""
+"""Pictures over the matches of a run: ratings, and lineages with hyperparameters."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from remuda.ui.pictures.drawing import (
     widest,
 )
 
-MOST_MATCHES = 5_000_000  # matches that are rated one after another; more would take too long
-BANDS = 3  # policies up to which intervals are drawn as bands
-WHISKERS = 30  # frozen copies up to which intervals are drawn
-COPIES = 150  # the most frozen copies that are drawn, evenly over the run
+MOST_MATCHES = 5_000_000  # maximum number of matches to rate; more would take too long
+BANDS = 3  # up to this many policies, intervals are drawn as bands
+WHISKERS = 30  # up to this many frozen copies, intervals are drawn
+COPIES = 150  # maximum number of frozen copies drawn, evenly spaced over the run
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class Ratings:
     """Ratings over the matches of a run."""
 
     history: RatingHistory  # the ratings of live policies and their frozen copies
-    frozen: dict[str, int]  # the number of matches played before each freeze, by frozen copy
+    frozen: dict[str, int]  # by frozen copy, the number of matches before its freeze
 
 
 def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
-    """Rate the matches of a ledger in their order, or return why not; seats play for `sides`."""
+    """Rate the matches of a ledger in order, or return why not; `sides` are teams by seat."""
     reader = LedgerReader.open(ledger)
     records = (reader.end - reader.begin) // reader.kind.itemsize
     if records > MOST_MATCHES:
         return (
-            f"There are {records:,} matches, and up to {MOST_MATCHES:,} are rated one after "
-            "another; see `remuda.analysis.ratings.ledger_history`."
+            f"There are {records:,} matches, but at most {MOST_MATCHES:,} are rated here; see "
+            "`remuda.analysis.ratings.ledger_history`."
         )
     return Ratings(ledger_history(ledger, sides=sides), _frozen_at(reader, records))
 
@@ -81,9 +81,11 @@ def ratings_picture(found: Ratings | str) -> Picture:
     copies = np.array(["@" in each for each in history.names])
     live = np.flatnonzero(~copies)
     if not len(live):
-        return Picture(name, heading, "No policy learned in these matches: ratings do not change.")
+        return Picture(
+            name, heading, "No policy learned in these matches, so ratings do not change."
+        )
     if len(history.matches) < 2 or not history.played[-1].any():
-        words = "No policy met another one often enough: a rating compares policies that met."
+        words = "No two policies met often enough to compute ratings."
         return Picture(name, heading, words)
     best = live[np.argsort(-history.ratings[-1, live], kind="stable")]
     colours = dict(zip(best.tolist(), KINDS, strict=False))
@@ -113,13 +115,13 @@ def ratings_picture(found: Ratings | str) -> Picture:
 
 
 def _caption(history: RatingHistory, live: int, coloured: int, drawn: int) -> str:
-    words = "Ratings after each match, in openskill's units, which begin at 25"
+    words = "Ratings after each match, in openskill's units, which start at 25"
     if live <= BANDS:
-        words += ", with intervals of 95%"
+        words += ", with 95% intervals"
     if coloured < live:
-        words += f"; the {coloured} best of {live} policies in colours"
+        words += f"; colours mark the {coloured} best of {live} policies"
     if drawn:
-        words += "; points are frozen copies, at their freezing and with their final rating"
+        words += "; points are frozen copies, at the time of the freeze and with their final rating"
     return f"{words}; of {int(history.matches[-1]):,} matches."
 
 
@@ -140,20 +142,20 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
     return len(copies)
 
 
-Life = tuple[str, int]  # a policy: its place in the population, and its generation
-MOST_ROWS = 64  # places that are drawn: those with most births
-MOST_NUMBERS = 6  # hyperparameters that are drawn
-DECADES = 10.0  # the ratio of the greatest to the least value from which an axis is logarithmic
+Life = tuple[str, int]  # a policy: its slot in the population, and its generation
+MOST_ROWS = 64  # maximum number of slots drawn: those with the most births
+MOST_NUMBERS = 6  # maximum number of hyperparameters drawn
+DECADES = 10.0  # from this ratio of maximum to minimum on, an axis is logarithmic
 
 
 def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
-    """Draw each place over the matches played: its births, parents and hyperparameters."""
+    """Draw each slot over the matches played: its births, parents and hyperparameters."""
     name, heading = "lineage", "Lineage"
     later = [born for born in births if born.generation > 0]
     if not later:
-        return Picture(name, heading, "No policy has been born since the run began.")
+        return Picture(name, heading, "No policy was born after the start of the run.")
     rows = _rows(births)
-    shown = {place: row for row, place in enumerate(rows)}
+    shown = {slot: row for row, slot in enumerate(rows)}
     colours, families = _colours(births)
     numbers = _numbers(births)
     names = shorten(rows)
@@ -188,10 +190,10 @@ def _parent(born: Born) -> Life | None:
 
 def _rows(births: Sequence[Born]) -> list[str]:
     count = Counter(born.policy for born in births)
-    rest = [_parent(born) for born in births]
-    places = list(dict.fromkeys([b.policy for b in births] + [p[0] for p in rest if p]))
-    kept = set(sorted(places, key=lambda place: -count[place])[:MOST_ROWS])
-    return [place for place in places if place in kept]
+    parents = [_parent(born) for born in births]
+    slots = list(dict.fromkeys([b.policy for b in births] + [p[0] for p in parents if p]))
+    kept = set(sorted(slots, key=lambda slot: -count[slot])[:MOST_ROWS])
+    return [slot for slot in slots if slot in kept]
 
 
 def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
@@ -205,7 +207,7 @@ def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
 
 def _roots(births: Sequence[Born]) -> dict[Life, Life]:
     found: dict[Life, Life] = {}
-    for born in births:  # parents come before those that are copies of them
+    for born in births:  # parents come before their children
         parent = _parent(born)
         life = (born.policy, born.generation)
         found[life] = life if parent is None else found.get(parent, parent)
@@ -213,7 +215,7 @@ def _roots(births: Sequence[Born]) -> dict[Life, Life]:
 
 
 def _colours(births: Sequence[Born]) -> tuple[dict[Life, str], int]:
-    """Return a colour for each policy of a surviving line; and the number of these lines."""
+    """Return a colour for each policy of a surviving line, and the number of such lines."""
     roots = _roots(births)
     last = {born.policy: (born.policy, born.generation) for born in births}
     living = Counter(roots[life] for life in last.values())
@@ -271,7 +273,7 @@ def _draw_number(
         axes.yaxis.set_major_locator(LogLocator(numticks=5))
         axes.yaxis.set_minor_formatter(NullFormatter())
     _draw_lives(axes, births, values.get, colours, matches, 1.5)
-    # No powers: a policy may be called $, so nothing here is read as a formula.
+    # No powers of ten: mathtext is off, because a policy's name may contain $.
     axes.yaxis.set_major_formatter(lambda at, _: f"{at:g}")
     axes.set_title(number, color=INK)
     axes.grid(axis="y")
@@ -281,19 +283,19 @@ def _lineage_caption(
     births: Sequence[Born], rows: Sequence[str], families: int, matches: int
 ) -> str:
     later = sum(born.generation > 0 for born in births)
-    places = len({born.policy for born in births})
+    slots = len({born.policy for born in births})
     count = "1 birth" if later == 1 else f"{later:,} births"
     words = (
-        f"{count} in {matches:,} matches. A row is a place; a point, a policy that was born there, "
-        "joined to its parent. The descendants of one initial policy have one colour"
+        f"{count} in {matches:,} matches. A row is a slot of the population; a point is a policy "
+        "born there, joined to its parent. Descendants of one initial policy share a colour"
     )
     if families > len(KINDS):
-        words += f"; the {len(KINDS)} largest of {families} lines that are left have one"
+        words += f", for the {len(KINDS)} largest of {families} surviving lines"
     elif families == 1:
-        words += "; one line is left"
+        words += "; one line survives"
     else:
-        words += f"; {families} lines are left"
-    words += ", and lines that died out are grey."
-    if places > len(rows):
-        words += f" The {len(rows)} places with most births, of {places}."
+        words += f"; {families} lines survive"
+    words += ", and extinct lines are grey."
+    if slots > len(rows):
+        words += f" Shown: the {len(rows)} slots with most births, of {slots}."
     return words

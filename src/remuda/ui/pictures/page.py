@@ -23,13 +23,13 @@ from remuda.ui.pictures.rows import equilibrium_picture, payoffs_picture, rankin
 
 log = logging.getLogger(__name__)
 
-PREFIX = "report_"  # of a report's pictures; those of `remuda analyse` have none
+PREFIX = "report_"  # of picture files of a report; those of `remuda analyse` have no prefix
 HEADING = "Strengths and exploitation"
-NOTE = "Each picture is here as PNG, SVG and PDF; all numbers are in analysis.json."
-SAMPLES = 100  # draws of the payoffs in a report; `remuda analyse` makes more and takes longer
-MOST = 64  # the most policies that a report analyses
+NOTE = "This directory has each picture as PNG, SVG and PDF; all numbers are in analysis.json."
+SAMPLES = 100  # draws of the payoffs in a report; `remuda analyse` uses more
+MOST = 64  # maximum number of policies in a report
 IN_TRAINING = Markup(
-    "These matches were played in training; a policy is one member, whatever its version. "
+    "These matches were played in training; all versions of a policy count as one member. "
     f"At most {MOST} policies. <code>remuda tournament</code> compares the final policies, and "
     "<code>remuda analyse</code> also writes these pictures as SVG and PDF."
 )
@@ -38,7 +38,7 @@ IN_TRAINING = Markup(
 def draw_pictures(
     found: Analysis | None, ratings: Ratings | str | None = None, seed: int = 0
 ) -> tuple[Picture, ...]:
-    """Draw all pictures of an analysis and of ratings; those that would show nothing say why."""
+    """Draw all pictures of an analysis and of ratings; empty pictures explain why."""
     pictures = []
     with look():
         if found is not None:
@@ -59,7 +59,7 @@ def draw_pictures(
 def draw_into(
     directory: Path, found: Analysis, ledger: Path | None = None, sides: Sequence[int] = ()
 ) -> Path:
-    """Write all pictures of an analysis and a page of them into a directory; return its path."""
+    """Write the pictures of an analysis and their page into a directory; return the page's path."""
     pictures = draw_pictures(found, None if ledger is None else read_ratings(ledger, sides))
     write_pictures(pictures, directory)
     page = directory / "analysis.html"
@@ -68,7 +68,7 @@ def draw_into(
 
 
 def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
-    """Return the page as HTML; its pictures are the PNG files in a directory."""
+    """Return the page as HTML; its pictures are PNG files in the same directory."""
     return render(
         "analysis.html",
         heading=HEADING,
@@ -82,9 +82,9 @@ def write_section(run: RunDirectory) -> Markup:
     """Analyse the ledger of a run, write the pictures, and return the section of its report."""
     try:
         meeting, rated = sides_of_seats(run.read_config())
-    except Exception as error:  # the user's environment knows the sides
+    except Exception as error:  # code of the user's environment
         log.error("no analysis", exc_info=error)
-        words = " ".join(f"the game cannot be made: {type(error).__name__}: {error}".split())
+        words = " ".join(f"cannot create the game: {type(error).__name__}: {error}".split())
         return _section(None, (), words)
     found, why = None, ""
     try:

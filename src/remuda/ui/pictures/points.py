@@ -1,4 +1,4 @@
-"""The pictures in which policies are points: cycles, diversity and the Pareto front."""
+"""Pictures that show policies as points: cycles, diversity and the Pareto front."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from remuda.ui.pictures.drawing import (
 )
 from remuda.ui.pictures.rows import best_first
 
-SAMPLES = 100  # draws of the payoffs, for the uncertainty of places
-SECOND = 0.1  # the share of the cycles from which a second plane is drawn
+SAMPLES = 100  # draws of the payoffs, for the uncertainty of positions
+SECOND = 0.1  # minimum share of the cycles for a second plane
 SIDE = 4.4  # inches of a plane's side
 
 
@@ -65,7 +65,7 @@ def cyclic_planes(
     for each in draws(payoffs, samples, rng):
         drawn = disc(split(each[0]).curl, len(points)).coordinates
         others = drawn[..., 0] + 1j * drawn[..., 1]
-        # The turn that brings the draw nearest: a reflection would reverse the cycles.
+        # The best rotation. A reflection would reverse the cycles.
         turn = (others.conj() * points).sum(1, keepdims=True)
         squares += np.abs(others * np.exp(1j * np.angle(turn)) - points) ** 2 / samples
     return CyclicPlanes(found, np.sqrt(squares))
@@ -76,9 +76,11 @@ def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     name, heading = "structure", "Cycles"
     payoffs = found.payoffs
     if len(payoffs.names) < 3:
-        return Picture(name, heading, "Two policies cannot go round in a cycle.")
+        return Picture(name, heading, "Two policies cannot form a cycle.")
     if not found.structure.cyclic_interval[0] > 0.0:
-        words = "No cycles are sure: skill may be all that differs. More matches may tell."
+        words = (
+            "No cycle is certain: the policies may differ only in skill. More matches may show one."
+        )
         return Picture(name, heading, words)
     planes = cyclic_planes(payoffs, rng)
     share = found.structure.cyclic
@@ -88,10 +90,12 @@ def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
         axes = add_panel(figure, 0.35 + plane * (SIDE + 0.35), 0.62, SIDE, SIDE)
         named = _draw_plane(axes, found, planes, plane)
     cycle = found.cycles.strongest
-    arrows = f"; the arrows are the strongest sure cycle, of {len(cycle.names)}" if cycle else ""
+    arrows = (
+        f"; arrows: the strongest certain cycle, of {len(cycle.names)} policies" if cycle else ""
+    )
     caption = (
         "Cycles beyond skill: each policy beats those up to half a turn counterclockwise of it, "
-        f"the more the farther out both are; cycles are {share:.0%} of what differs{arrows}"
+        f"more strongly when both are far out; cycles are {share:.0%} of the differences{arrows}"
         f"{unnamed(named, len(payoffs.names))}; of {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
@@ -140,7 +144,7 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     name, heading = "diversity", "Diversity"
     payoffs, count = found.payoffs, len(found.payoffs.names)
     if count < 3:
-        return Picture(name, heading, "Two policies lie on a line, whatever they do.")
+        return Picture(name, heading, "Two policies always form a line.")
     if found.diversity is None or found.diversity.null_share > 1.0 - found.diversity.level:
         return Picture(name, heading, found.in_words()["diversity"])
     where = payoff_map(payoffs, rng, draws=SAMPLES)
@@ -150,8 +154,8 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     axes = add_panel(figure, 0.75, 0.42, SIDE, high)
     named = _draw_map(axes, where, found)
     caption = (
-        "Policies that earn the same against the same opponents are near each other; the picture "
-        f"shows {min(where.share, 1.0):.0%} of what differs"
+        "Policies with similar payoffs against the same opponents are near each other; the picture "
+        f"shows {min(where.share, 1.0):.0%} of the differences"
         f"{unnamed(named, count)}; of {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
@@ -164,7 +168,7 @@ def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
     middle = (points.max(0) + points.min(0)) / 2.0
     reach = float(np.abs(points - middle).max()) or 1.0
     reach *= 1.3 if count <= FEW else 1.2
-    lower = reach * float(axes.bbox.height / axes.bbox.width)  # a unit is as long both ways
+    lower = reach * float(axes.bbox.height / axes.bbox.width)  # equal scales in x and y
     axes.set_xlim(middle[0] - reach, middle[0] + reach)
     axes.set_ylim(middle[1] - lower, middle[1] + lower)
     number_axes(axes, 8)
@@ -178,7 +182,7 @@ def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
         (axes.xaxis, where.shares[0], "first"),
         (axes.yaxis, where.shares[1] if len(where.shares) > 1 else 0.0, "second"),
     ):
-        axis.set_label_text(f"{number} direction: {share:.0%} (payoff a match)")
+        axis.set_label_text(f"{number} direction: {share:.0%} (payoff per match)")
     return name_points(axes, points, names, best_first(found))
 
 
@@ -191,7 +195,7 @@ def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
 
 
 FRONT_SAMPLES = 200  # draws of the payoffs, for the uncertainty of objectives
-SURE = 0.95  # the share of draws from which a policy alone on the front is the best
+SURE = 0.95  # minimum share of draws for the only policy on the front to count as best
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ class Objectives:
 def objectives_of(
     found: Analysis, rng: np.random.Generator, samples: int = FRONT_SAMPLES
 ) -> Objectives:
-    """Return each policy's mean payoff, its worst, and, unless zero-sum, its opponents'."""
+    """Return each policy's mean and worst payoff and, unless zero-sum, its opponents' mean."""
     payoffs = found.payoffs
     titles = ["mean payoff against all", "payoff against its worst opponent"]
     if not payoffs.is_zero_sum:
@@ -229,13 +233,17 @@ def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Pictur
     """Draw the Pareto front of an analysis."""
     name, heading = "pareto", "Pareto front"
     if len(found.payoffs.names) < 3:
-        return Picture(name, heading, "Two policies have one opponent each: nothing is traded.")
+        return Picture(
+            name, heading, "Two policies have one opponent each, so there is no trade-off."
+        )
     objectives = objectives_of(found, rng)
     front = uncertain_front(objectives.points, objectives.covariances, rng, maximise=True)
     first = np.flatnonzero(front.ranks == 0)
     if len(first) == 1 and front.probabilities[first[0]] >= SURE:
         best = objectives.names[first[0]]
-        return Picture(name, heading, f"{best} is the best in all objectives: nothing is traded.")
+        return Picture(
+            name, heading, f"{best} is the best in all objectives, so there is no trade-off."
+        )
     return pareto_picture(objectives, front, f"of {matches_in_words(found.payoffs)}")
 
 
@@ -243,7 +251,7 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
     """Draw each pair of two or three objectives in a panel, and their Pareto front."""
     number = objectives.points.shape[1]
     if number not in (2, 3):
-        raise UsageError(f"a Pareto picture has 2 or 3 objectives; these are {number}")
+        raise UsageError(f"a Pareto picture needs 2 or 3 objectives, not {number}")
     pairs = list(combinations(range(number), 2))
     side = 4.4 if number == 2 else 3.1
     step = side + 0.95
@@ -253,13 +261,13 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
         axes = add_panel(figure, 0.8 + panel * step, 0.38, side, side)
         named = max(named, _draw_pair(axes, objectives, front, x, y))
         if not panel:
-            axes.set_title("Which objectives cannot be had at once")
+            axes.set_title("Trade-offs between objectives")
     count = len(objectives.names)
     on_front = int((front.ranks == 0).sum())
     errors = "; lines are standard errors" if count <= FEW and objectives.covariances.any() else ""
     caption = (
-        f"Right and up is better; {on_front} of {count} policies are on the Pareto front (orange): "
-        "no other is as good in all objectives and better in one"
+        f"Right and up is better. {on_front} of {count} policies are on the Pareto front (orange): "
+        "no other policy is as good in all objectives and better in one"
         f"{errors}{unnamed(named, count)}; {source}."
     )
     return Picture("pareto", "Pareto front", caption, figure)
@@ -271,7 +279,7 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
     spread = np.sqrt(np.diagonal(objectives.covariances, axis1=1, axis2=2)[:, [x, y]])
     spread *= count <= FEW
     low, high = (points - spread).min(0), (points + spread).max(0)
-    # Names stand beside points, so they take more room to the sides.
+    # Names are placed next to points, so they need more room at the sides.
     room = np.where(high > low, high - low, 1.0) * ((0.26, 0.14) if count <= FEW else 0.14)
     axes.set_xlim(low[0] - room[0], high[0] + room[0])
     axes.set_ylim(low[1] - room[1], high[1] + room[1])
@@ -285,8 +293,8 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
             axes.errorbar(xs, ys, dy, dx, fmt="none", **bars)
     mark_points(axes, points[~first], BLUE, count)
     mark_points(axes, points[first], ORANGE, count, "D")
-    axes.set_xlabel(f"{objectives.titles[x]} (a match)")
-    axes.set_ylabel(f"{objectives.titles[y]} (a match)")
+    axes.set_xlabel(f"{objectives.titles[x]} (per match)")
+    axes.set_ylabel(f"{objectives.titles[y]} (per match)")
     number_axes(axes)
     order = np.lexsort((-front.probabilities, ~first))
     return name_points(axes, points, shorten(objectives.names), order)

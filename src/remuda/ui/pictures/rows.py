@@ -1,4 +1,4 @@
-"""The pictures with a row for each policy: payoffs, ranking and equilibrium."""
+"""Pictures with a row per policy: payoffs, ranking and equilibrium."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from remuda.ui.pictures.drawing import (
     widest,
 )
 
-NUMBERED = 12  # policies up to which cells contain numbers
-BARS = 40  # bars of an equilibrium
-PLAYED = 0.005  # the least probability with a bar, in nearly all draws
-TOP, BOTTOM = 0.34, 0.5  # inches for a title above panels and for an axis below
+NUMBERED = 12  # up to this many policies, cells contain numbers
+BARS = 40  # maximum bars of an equilibrium
+PLAYED = 0.005  # minimum probability with a bar
+TOP, BOTTOM = 0.34, 0.5  # inches for the title above and the axis below
 
 
 def payoffs_picture(found: Analysis) -> Picture:
@@ -52,7 +52,7 @@ def payoffs_picture(found: Analysis) -> Picture:
         "The mean payoff of the row in a match against the column, ordered by rank; "
         f"{spread}of {matches_in_words(found.payoffs)}."
     )
-    figure = draw_payoffs(found.payoffs, best_first(found), " in the ranking")
+    figure = draw_payoffs(found.payoffs, best_first(found), " (rank order)")
     return Picture("payoffs", "Payoffs", caption, figure)
 
 
@@ -73,11 +73,11 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     norm, map_name = _colours_of(matrix, payoffs.is_zero_sum)
     image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
     axes.set_title("Mean payoff of the row against the column")
-    axes.set_xlabel(f"opponent, by its place{ranked}")
+    axes.set_xlabel(f"opponent, by row number{ranked}")
     axes.tick_params(axis="x", length=0)
     axes.spines[:].set_visible(False)
     name_rows(axes, labels, high)
-    _colour_bar(figure, image, left + side + 0.15, tall, "mean payoff a match")
+    _colour_bar(figure, image, left + side + 0.15, tall, "mean payoff per match")
     if few:
         axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
         _write_numbers(axes, matrix, errors, lambda value: mpl.colormaps[map_name](norm(value)))
@@ -87,11 +87,11 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     most = float(np.nanmax(spread, initial=0.0, where=np.isfinite(spread)))
     image = lower.imshow(spread, cmap="cividis", norm=Normalize(0.0, most or 1.0), aspect="auto")
     lower.set_title("Standard errors")
-    lower.set_xlabel("opponent, by its place")
+    lower.set_xlabel("opponent, by row number")
     lower.tick_params(length=0, labelcolor=QUIET)
     for axis in (axes.xaxis, lower.xaxis, lower.yaxis):
-        places = [0, *range(9, count, 10)]
-        axis.set_ticks(places, [str(place + 1) for place in places])
+        ticks = [0, *range(9, count, 10)]
+        axis.set_ticks(ticks, [str(tick + 1) for tick in ticks])
     _colour_bar(figure, image, right + 2.1 + 0.1, 2.1, "")
     return figure
 
@@ -119,13 +119,13 @@ def _write_numbers(
 
 
 def best_first(found: Analysis) -> Integers:
-    """Return the places of policies, the best first: [N]."""
+    """Return the indices of policies, best first: [N]."""
     order: Integers = np.argsort(found.ranking.ranks, kind="stable")
     return order
 
 
 def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
-    """Return the colours: two hues around an even payoff, if there is one."""
+    """Return a norm and colour map: two hues around an even payoff, if there is one."""
     known = matrix[np.isfinite(matrix)]
     low, high = float(known.min()), float(known.max())
     even = float(np.nanmean(matrix + matrix.T)) / 2.0 if zero_sum else 0.0
@@ -141,7 +141,7 @@ def _on(colour: Any) -> str:
 
 
 def _digits(matrix: Numbers, errors: Numbers) -> int:
-    """Return how many decimals are known: two figures of the median standard error."""
+    """Return the decimals to print: two digits of the median standard error."""
     sure = errors[np.isfinite(errors) & (errors > 0.0)]
     size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
     return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0
@@ -153,7 +153,7 @@ def _words(value: float, digits: int) -> str:
 
 
 def ranking_picture(found: Analysis) -> Picture:
-    """Draw the mean payoff against all others with its interval, and the interval of ranks."""
+    """Draw the mean payoff against all others and the rank, both with intervals."""
     ranking, order = found.ranking, best_first(found)
     count, level = len(order), found.ranking.level
     figure, axes, high = _rows_of([ranking.names[place] for place in order])
@@ -165,13 +165,13 @@ def ranking_picture(found: Analysis) -> Picture:
     if middle.min() < 0.0 < middle.max():
         axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
     axes.set_title("Mean payoff against all others")
-    axes.set_xlabel(f"payoff a match, with its interval of {level:.0%}")
+    axes.set_xlabel(f"payoff per match, with {level:.0%} interval")
     first, last = ranking.intervals[:, order]
     ranks = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
     _beside(axes, f"rank, {level:.0%}", ranks, high)
     caption = (
-        "The mean payoff of each policy against all others, and the interval of its rank at "
-        f"{level:.0%}; of {matches_in_words(found.payoffs)}."
+        f"The mean payoff of each policy against all others, and its rank, with {level:.0%} "
+        f"intervals; of {matches_in_words(found.payoffs)}."
     )
     return Picture("ranking", "Ranking", caption, figure)
 
@@ -201,7 +201,7 @@ def _beside(axes: Axes, heading: str, words: list[str], high: float) -> None:
 
 
 def equilibrium_picture(found: Analysis) -> Picture:
-    """Draw the mixture of the equilibrium, with its intervals over draws of the payoffs."""
+    """Draw the mixture of the equilibrium, with intervals over draws of the payoffs."""
     name, heading = "equilibrium", "Equilibrium"
     solved = found.equilibrium
     if solved is None:
@@ -212,7 +212,7 @@ def equilibrium_picture(found: Analysis) -> Picture:
     shown = shown[np.lexsort((found.ranking.ranks[shown], -mass[shown]))]
     if len(shown) == 1:
         only = found.payoffs.names[shown[0]]
-        return Picture(name, heading, f"{only} alone is played, in nearly all draws: one bar.")
+        return Picture(name, heading, f"The equilibrium plays only {only} in nearly all draws.")
     left_out = len(mass) - min(len(shown), BARS)
     shown = shown[:BARS]
     figure, axes, tall = _rows_of([found.payoffs.names[place] for place in shown])
@@ -222,9 +222,9 @@ def equilibrium_picture(found: Analysis) -> Picture:
     axes.set_xlim(0.0, min(1.0, 1.04 * float(max(mass[shown].max(), high[shown].max()))))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
     axes.set_title("How often a rational player plays each")
-    axes.set_xlabel("probability, with the interval of 95% of the draws")
-    _beside(axes, "in draws", [f"{share:.0%}" for share in solved.in_support[0][shown]], tall)
-    rest = f"; the rest, {left_out} of {len(mass)}, are hardly played" if left_out else ""
+    axes.set_xlabel("probability, with 95% interval over the draws")
+    _beside(axes, "share of draws", [f"{share:.0%}" for share in solved.in_support[0][shown]], tall)
+    rest = f"; the other {left_out} of {len(mass)} are hardly played" if left_out else ""
     caption = (
         f"The equilibrium, its interval over draws of the payoffs, and the share of draws in which "
         f"each policy is played{rest}; of {matches_in_words(found.payoffs)}."
