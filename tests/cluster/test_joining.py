@@ -68,7 +68,7 @@ def test_one_that_cannot_prepare_itself_is_told_and_one_that_is_gone_is_forgotte
     arrivals.lose(2)
     assert [info.number for info, _ in arrivals.prepared()] == [3]
     assert arrivals.nodes.given_up == [1]
-    assert arrivals.news == ["the node node-1 came, and cannot be used: no memory"]
+    assert arrivals.news == ["the node node-1 joined, but cannot be used: no memory"]
     arrivals.begins(3, ())
     assert arrivals.ready({}) == []
     late = {3: Member(3, "three")}
@@ -88,7 +88,7 @@ def test_one_whose_bridge_cannot_begin_costs_no_run(error):
     if isinstance(error, NodeLostError):
         assert arrivals.news == []
     else:
-        assert arrivals.news == ["the node one came, and cannot be used: no process"]
+        assert arrivals.news == ["the node one joined, but cannot be used: no process"]
         assert arrivals.nodes.given_up == [1]
     assert arrivals.ready(members) == []
     assert arrivals.beginning == frozenset()

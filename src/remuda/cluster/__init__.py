@@ -1,1 +1,1 @@
-"""One run on several nodes."""
+"""Distributed runs over several nodes."""

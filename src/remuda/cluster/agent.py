@@ -1,8 +1,8 @@
 """The agent of a node: it hosts the node's roles and executes the head's requests.
 
-It lives in a separate process. One thread, the keeper, owns the runtime and watches it; it executes
-requests between two looks, and `poll` returns its last look. If this process dies, its children end
-by their lifeline, and the bridges of other nodes lose their links.
+It runs in a separate process. One thread, the keeper, owns the runtime and watches it. Between two
+checks it executes requests, and `poll` returns the status of its last check. If this process dies,
+its children end by their lifeline, and the bridges of other nodes lose their links.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from remuda.types import AgentSpec, RoleStatus
 
 log = logging.getLogger(__name__)
 
-LONGEST_LOG = 1 << 20  # bytes of a log that are sent to the head
-TURN = 60.0  # seconds that a request out of order waits for the earlier ones
-HOME = "remuda-node-"  # prefix of an agent's directory, before its process id and a few letters
-LOOK = 0.1  # seconds between two looks of the keeper
+LONGEST_LOG = 1 << 20  # maximum bytes of a log that are sent to the head
+TURN = 60.0  # seconds that an out-of-order request waits for earlier ones
+HOME = "remuda-node-"  # prefix of an agent's directory, before its process id and random letters
+LOOK = 0.1  # seconds between two checks of the keeper
 
 
 def sweep_homes() -> None:
@@ -70,9 +70,9 @@ class NodeRecipe:
     agents: tuple[AgentSpec, ...]
     imported: tuple[Imported, ...]
     number: int
-    nodes: int  # maximal number of nodes
+    nodes: int  # maximum number of nodes
     secret: bytes
-    initial: Mapping[str, bytes]  # files, for policies that do not begin at random
+    initial: Mapping[str, bytes]  # files, for policies that do not start from random weights
     checkpoints: str  # the directory, if nodes share it; empty: parts are sent to the head
     address: str  # address at which this node listens
     ports: range
@@ -83,7 +83,7 @@ class NodeRecipe:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """The state of a node at its keeper's last look."""
+    """The state of a node at its keeper's last check."""
 
     is_ready: bool = False
     is_played: bool = False
@@ -97,7 +97,7 @@ class NodeStatus:
 
 @dataclass
 class Keeper:
-    """A thread that owns a runtime: it watches it, and executes requests in between."""
+    """A thread that owns a runtime: it watches the runtime, and executes requests in between."""
 
     requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = field(
         default_factory=queue.SimpleQueue
@@ -144,10 +144,9 @@ def in_keeper(
 
 
 class NodeAgent:
-    """Hosts the roles of a node. All methods may be called from any thread.
+    """The host of a node's roles. All methods may be called from any thread.
 
-    Requests that are sent without waiting may arrive out of order, so placements wait for their
-    turn, by their epoch.
+    Requests may arrive out of order, so a placement waits until that of the previous epoch is done.
     """
 
     def __init__(self, recipe: bytes) -> None:
@@ -177,7 +176,7 @@ class NodeAgent:
     def prepare(
         self, saved: CheckpointFiles | None, changed: Mapping[str, Any] | None = None
     ) -> int:
-        """Make the run's shared memory; return the port where the bridge will listen."""
+        """Allocate the run's shared memory; return the port where the bridge will listen."""
         recipe = self._recipe
         assembly = Assembly(
             recipe.config,
@@ -198,7 +197,7 @@ class NodeAgent:
         return listener.port
 
     def start(self, placement: Placement, addresses: Addresses) -> None:
-        """Start the roles that live here; `poll` shows when they are ready."""
+        """Start the roles of this node; `poll` shows when they are ready."""
         try:
             self.keeper.do(lambda: self._start(placement, addresses))
         finally:
@@ -223,14 +222,14 @@ class NodeAgent:
             self._enter(placement.epoch)
 
     def release_actor(self, actor: int, epoch: int) -> None:
-        """Stop an actor that lives elsewhere in the placement of an epoch."""
+        """Stop an actor that the placement of `epoch` puts on another node."""
         self._expect(epoch)
         self.keeper.do(lambda: self._running.move([r for r in self._running.here if r != actor]))
 
     def rings_of(
         self, actors: Sequence[int], policies: Sequence[str], epoch: int
     ) -> dict[tuple[str, int], Any]:
-        """Return the local state of the rings of actors that move in the placement of an epoch."""
+        """Return the local state of the rings of actors that move in the placement of `epoch`."""
         self._expect(epoch)
         found: dict[tuple[str, int], Any] = self.keeper.do(
             lambda: rings_of(self._made.assembly, actors, policies)
@@ -268,16 +267,16 @@ class NodeAgent:
     def settle(self, number: int, manifest: Manifest | None) -> None:
         """Announce that a checkpoint is complete, or given up if there is no manifest."""
         if self._recipe.checkpoints:
-            pass  # the head does it
+            pass  # the head commits or abandons it
         elif manifest is None:
             self._checkpoints.abandon(number)
         else:
             try:
                 for part in (part for role in self._running.roles for part in role.parts):
-                    self._checkpoints.carry_over(number, part)  # of a role that was dead or late
+                    self._checkpoints.carry_over(number, part)  # if its role was dead or late
                 self._checkpoints.commit(replace(manifest, files={}))
                 self._checkpoints.keep(2)
-            except OSError as error:  # roles here fall back to the one before
+            except OSError as error:  # roles here fall back to the previous checkpoint
                 log.error("cannot keep checkpoint %d: %s", number, error)
                 self._checkpoints.abandon(number)
         self._running.settle(number)
@@ -298,7 +297,7 @@ class NodeAgent:
 
     @in_keeper
     def finish(self) -> int:
-        """Stop all roles; return the stamp that follows all their writes."""
+        """Stop all roles; return the stamp after all their writes."""
         if self._runtime is not None:
             self._runtime.finish()
         return self._node.stamp() if self._node is not None else 0
@@ -359,9 +358,9 @@ class NodeAgent:
             if self._fatal is None:
                 runtime.run_for(LOOK)
         except RemudaError as error:
-            # This class takes only a message, so that it can be sent to the head.
+            # This class takes only a message, so it can be pickled for the head.
             self._fatal = RoleDiedError(str(error))
-        except Exception as error:  # without its keeper a node would only seem to live
+        except Exception as error:  # a node without a keeper would only appear alive
             log.exception("the keeper failed")
             self._fatal = RoleDiedError(f"{type(error).__name__}: {error}")
         if self._fatal is not None:

@@ -1,7 +1,7 @@
-"""The bridge of a node: it synchronises shared memory with other nodes, over links to them.
+"""The bridge of a node: it synchronises shared memory with other nodes over links.
 
 It is a worker like an actor or a learner, in a separate process, supervised and restarted like
-them. It holds nothing that its successor needs: both ends of a new link exchange what they have.
+them. It has no state that its successor needs: both ends of a new link report which data they have.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from remuda.types import State, Worker
 log = logging.getLogger(__name__)
 
 BRIDGE = "bridge"  # the name of the role
-TICK = 0.02  # usual seconds between two rounds; writes in between cross together
-AGAIN = 0.1  # seconds after which an unreachable node is tried again
+TICK = 0.02  # usual seconds between two rounds; a round sends all writes since the last one
+AGAIN = 0.1  # seconds between two attempts to reach a node
 IN_PROGRESS = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)
-NO_PLAN = -1  # the revision of a bridge that has no placement yet
-BEAT = 1.0  # seconds after which an empty frame is sent
+NO_PLAN = -1  # the revision of a bridge without a placement
+BEAT = 1.0  # seconds between two empty frames on an idle link
 
 
 class Listener:
-    """The listening socket of a bridge; its port outlives a bridge."""
+    """The listening socket of a bridge; its successor uses the same socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
 
     @classmethod
     def on(cls, address: str, ports: range) -> Listener:
-        """Listen at an address, at the first free port of `ports` (if empty: at any port)."""
+        """Listen on the first free port of `ports`, or on any port if `ports` is empty."""
         for port in ports or (0,):
             found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,14 +81,14 @@ class BridgeRole:
     """The recipe of a bridge."""
 
     stores: Stores
-    plan: Plan  # the newest placement, which the bridge checks in every round
+    plan: Plan  # the newest placement, checked in every round
     number: int  # number of this node
     secret: bytes
     listener: Listener
     wakeup: Wakeup
     traffic: Traffic
     weights_every: float = 0.0
-    silence: float = 10.0  # seconds without any frame after which a link is replaced
+    silence: float = 10.0  # seconds without a frame after which a link is replaced
     name: str = field(default=BRIDGE, init=False)
     parts: tuple[str, ...] = field(default=(), init=False)
 
@@ -98,7 +98,7 @@ class BridgeRole:
         return Bridge(self)
 
     def on_process_death(self) -> None:
-        """Do nothing: each node releases its roles that wait for others."""
+        """Do nothing: each node itself releases its roles that wait for other nodes."""
 
 
 @dataclass
@@ -115,11 +115,11 @@ class Peer:
 
 
 class Bridge:
-    """A worker whose rounds send new data to every node that needs it.
+    """A worker that sends new data to every node that needs it, in rounds.
 
-    1. Only a role that needs another node waits for it.
-    2. A reader that sees a word here sees everything that was written before it there.
-    3. A link that breaks is replaced, and nothing that the other end has is sent again.
+    1. Only a role that needs data of another node waits for that node.
+    2. A reader that sees a received word sees everything that was written before it on its node.
+    3. A broken link is replaced, and data that the other end already has is not sent again.
     """
 
     done = False
@@ -196,7 +196,7 @@ class Bridge:
     # Links.
 
     def _adopt_placement(self) -> None:
-        """Adopt a new placement: all links are replaced, since nodes agree on it by them."""
+        """Adopt a new placement and replace all links, because a link belongs to one epoch."""
         plan = self._role.plan
         revision, found = plan.revision, plan.read()
         for peer in self._peers.values():
@@ -206,7 +206,7 @@ class Bridge:
             self._forget(stranger)
         self._strangers.clear()
         self._peers.clear()
-        if found is None:  # it is paused
+        if found is None:  # paused
             plan.see(revision)
             return
         self._revision, self._placement, self._addresses = found
@@ -245,7 +245,7 @@ class Bridge:
             frames = list(link.frames_in())
             link.flush()
         except LinkLostError as error:
-            log.info("a connection was turned away: %s", error)
+            log.info("refused a connection: %s", error)
             self._forget(link)
             self._strangers.remove(link)
             return
@@ -269,7 +269,7 @@ class Bridge:
             self._strangers.remove(link)
 
     def _dial(self, peer: Peer, now: float) -> None:
-        """Connect to a node with a lower number; those with a higher one connect to this one."""
+        """Connect to a node with a lower number; nodes with higher numbers connect to this one."""
         if peer.number > self._me or now < peer.next_try:
             return
         peer.next_try = now + AGAIN
@@ -298,16 +298,16 @@ class Bridge:
                     peer.next_beat = now + BEAT
                     link.send(news or Frame())
             if now > link.heard + self._role.silence:
-                raise LinkLostError(f"nothing came for {self._role.silence:g} s")
+                raise LinkLostError(f"no data arrived for {self._role.silence:g} s")
         except RemudaError as error:
             self._lose(peer, str(error))
         self._role.traffic.note(peer.number, link, peer.channel)
 
     def _open(self, peer: Peer, now: float) -> None:
         assert peer.link is not None
-        log.info("node %d is reached", peer.number)
+        log.info("connected to node %d", peer.number)
         role = self._role
-        # In turns, an actor plays by the weights that were trained in the turn before.
+        # In lockstep, an actor plays with the weights from the previous turn's training.
         every = 0.0 if self._stores.in_turns else role.weights_every
         peer.channel = Channel(self._stores, self._placement, self._me, peer.number, every)
         peer.next_round, peer.next_beat, peer.was_open = 0.0, now + BEAT, True
@@ -324,7 +324,7 @@ class Bridge:
 
     def _lose(self, peer: Peer, why: str) -> None:
         if peer.was_open:
-            log.info("node %d is out of reach: %s", peer.number, why)
+            log.info("lost the connection to node %d: %s", peer.number, why)
         if peer.link is not None:
             self._forget(peer.link)
         if peer.channel is not None:
@@ -339,7 +339,7 @@ class Bridge:
 
 
 class BridgeLoop:
-    """Rounds until bridges must finish."""
+    """A loop of rounds until bridges must finish."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
         control = context.control

@@ -1,8 +1,8 @@
-"""The protocol of two nodes: frames with data that one has and the other needs.
+"""The protocol between two nodes: frames with data that one has and the other needs.
 
-First each end reports which of the other's data it holds; then each sends what the other lacks. The
-sender reads a frame's words before it copies the rest, and the receiver writes them after the rest:
-so a reader that sees a word sees all that was written before it, as on one machine.
+First each end reports which of the other's data it holds; then each sends the missing data. The
+sender reads a frame's words before it copies the rest, and the receiver writes them after the rest.
+So a reader that sees a word sees all that was written before it, as on one machine.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from remuda.memory.shared import SharedArrays
 from remuda.population.table import Table
 from remuda.types import Array, Integers
 
-SLOWLY = 0.1  # seconds between two looks at words that only users and checkpoints read
-ROOM = 4 << 20  # usual maximum of bytes of steps in a frame
+SLOWLY = 0.1  # seconds between two reads of words that only users and checkpoints need
+ROOM = 4 << 20  # usual maximum bytes of steps in a frame
 
 
 class Channel:
@@ -49,7 +49,7 @@ class Channel:
         self._slow_out = stores.slow_words(placement, me, peer)
         self._fast_in = stores.fast_words(placement, peer, me)
         self._slow_in = stores.slow_words(placement, peer, me)
-        # A value that no word has, so that all of them are sent once.
+        # Start with a value that no word has, so every word is sent once.
         self._fast_sent: Integers = np.full(len(self._fast_out), -(2**63), np.int64)
         self._slow_sent: Integers = np.full(len(self._slow_out), -(2**63), np.int64)
         self._table_out: TableOut | None = None
@@ -61,7 +61,7 @@ class Channel:
         self._payload: Array = np.empty(max(ROOM, largest) if self._out else 0, np.uint8)
         self._weights_every = weights_every
         self._next_slow = self._next_weights = 0.0
-        # of policies that learn there and are played here
+        # experience of policies that learn there and are played here
         self._late = [
             stores.experience[name]
             for policy, name in enumerate(stores.policies)
@@ -69,9 +69,9 @@ class Channel:
         ]
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
-        self.in_step = self._sent_all = False  # True once all data of the other end is here
-        self.has_report = False  # the other end has reported what it holds; nothing is sent before
-        self.wakes: set[int] = set()  # roles that live there and were rung here
+        self.in_step = self._sent_all = False  # all data of the other end has arrived; of this one
+        self.has_report = False  # the other end has sent its report; nothing is sent before
+        self.wakes: set[int] = set()  # roles of the other node that were rung here
         self.steps_in = self.steps_out = 0
 
     def _follow_population(self, table: Table, placement: Placement) -> None:
@@ -88,7 +88,7 @@ class Channel:
                     self._shards_out[actor] = ShardOut(shard)
 
     def holds(self) -> Frame:
-        """Return the frame that reports which of the other's data is here; it is sent first."""
+        """Return the report of the other node's data that is here; it is sent first."""
         frame = Frame()
         for key, following in self._in.items():
             frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
@@ -96,14 +96,14 @@ class Channel:
         return frame
 
     def news(self, now: float) -> Frame | None:
-        """Return a frame with data that the other lacks; None if there is none or no report yet."""
+        """Return a frame with data that the other lacks; None if there is none, or no report."""
         if not self.has_report:
             return None
         frame = Frame()
         newer = self._weights_out.newer() if now >= self._next_weights else {}
-        self._fast_out.read()  # before all else; what was written before is copied after
+        self._fast_out.read()  # first: data written before these words is copied after
         is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
-        if is_stamped or self._stores.in_turns:  # in turns they come no later than `trained`
+        if is_stamped or self._stores.in_turns:  # in lockstep they arrive no later than `trained`
             newer = self._weights_out.newer()
         slowly = now >= self._next_slow or is_stamped or bool(newer)
         if slowly:
@@ -143,11 +143,11 @@ class Channel:
             for section in sections(frame):
                 self._take(section, woken)
         except (ArithmeticError, LookupError, MemoryError, ValueError) as error:
-            raise RemudaError(f"what came does not fit: {error}") from error
+            raise RemudaError(f"the received frame does not fit: {error}") from error
         return woken
 
     def lose(self) -> None:
-        """After the other node is lost: let no actor here wait for its learners."""
+        """After the other node is lost, stop actors here from waiting for its learners."""
         if not self._stores.in_turns:
             for experience in self._late:
                 experience.release()
@@ -196,13 +196,13 @@ class Channel:
             woken.update(numbers.tolist())
         elif section.kind == Kind.HOLDS_RING:
             if key not in self._out:
-                raise RemudaError("the other end requests a ring that is not here")
+                raise RemudaError("the other end requests a ring that does not exist here")
             self._out[key].holds(*_halves(numbers))
         elif section.kind == Kind.HOLDS_WEIGHTS:
             self._weights_out.holds(numbers)
             self.has_report = True
         else:
-            raise RemudaError("what came is damaged")
+            raise RemudaError("the received frame is damaged")
 
     def _take_of_population(self, section: Section) -> bool:
         kind, key, numbers = section.kind, section.key, section.numbers
@@ -226,14 +226,14 @@ class Channel:
         words, heads, entries = numbers[:3].tolist()
         first, second = 3 + words, 3 + words + heads * COLUMNS
         if key not in self._in or len(numbers) != second + entries * ENTRY:
-            raise RemudaError("what came is damaged")
+            raise RemudaError("the received frame is damaged")
         found = numbers[first:second].reshape(heads, COLUMNS)
         self.steps_in += int((found[:, 3] - found[:, 2]).sum())
         rows = numbers[second:].reshape(entries, ENTRY)
         self._in[key].write(RingUpdate(numbers[3:first], found, rows, data))
 
     def _translate(self) -> None:
-        """Let actors here watch this process while a learner elsewhere is at its first update."""
+        """During a remote learner's first update, let actors here watch the bridge's process."""
         for experience in self._late:
             for actor in self._own_actors:
                 words = experience.rings[actor].counters
@@ -254,12 +254,12 @@ class Count(IntEnum):
     FRAMES = 2
     STEPS_OUT = 3
     STEPS_IN = 4
-    IS_OPEN = 5  # 1 while the other node is reached
+    IS_OPEN = 5  # 1 while connected
     IN_STEP = 6  # the last epoch in which all data of the other node arrived
 
 
 def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
-    """Return bytes and messages sent; `counts` has for each node its counts by peer."""
+    """Return the total bytes and messages sent; `counts` [nodes, peers, counts]."""
     rows = [row for node in counts for row in node]
     return sum(int(r[Count.SENT_BYTES]) for r in rows), sum(int(r[Count.FRAMES]) for r in rows)
 
@@ -267,14 +267,14 @@ def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
 class Traffic:
     """Counts [nodes, counts], written only by the bridge of this node.
 
-    They restart with a bridge: readers compute differences.
+    They restart with a bridge, so readers compute differences.
     """
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
         self._before: dict[int, list[int]] = {}
         self._last: dict[int, list[int]] = {}
-        self._of: dict[int, Link] = {}  # not by id, which another link may reuse
+        self._of: dict[int, Link] = {}  # not its `id()`, which another link may reuse
 
     @property
     def counts(self) -> Array:
@@ -282,7 +282,7 @@ class Traffic:
 
     def note(self, node: int, link: Link, channel: Channel | None) -> None:
         is_known = self._of.get(node) is link
-        steps = self._last[node][3:] if is_known else [0, 0]  # a link that broke has no channel
+        steps = self._last[node][3:] if is_known else [0, 0]  # a broken link has no channel
         if channel is not None:
             steps = [channel.steps_out, channel.steps_in]
         found = [link.sent_bytes, link.received_bytes, link.frames, *steps]

@@ -24,7 +24,7 @@ from remuda.population.imported import Imported
 from remuda.types import AgentSpec
 
 AGENT = "remuda.cluster.agent:NodeAgent"
-SPARE = 1024  # nodes that may join later
+SPARE = 1024  # maximum number of nodes that may join later
 
 
 class Cluster:
@@ -99,15 +99,15 @@ class Cluster:
             self._nodes.start(info.number, AGENT, (own.packed(),))
             return self._nodes.call(info.number, "prepare", saved, changed)
 
-        asked = [(info, prepare(info, saved)) for info in self.infos[1:]]
+        pending = [(info, prepare(info, saved)) for info in self.infos[1:]]
         addresses = {HEAD: (head.address, node.listener.port)}
-        for info, call in asked:
+        for info, call in pending:
             try:
                 port = call.result(config.cluster.start_limit)
             except TimeoutError:
                 raise RemudaError(
                     f"node {info.name} was not prepared within {config.cluster.start_limit:g} s "
-                    "(cluster.start_limit): look whether it is overloaded, or raise the limit"
+                    "(cluster.start_limit): check whether it is overloaded, or raise the limit"
                 ) from None
             addresses[info.number] = (info.address, port)
         return ClusterRuntime(
@@ -126,7 +126,7 @@ class Cluster:
 
 
 def check_ray(config: Config) -> None:
-    """Check that Ray is installed, before a run has a directory."""
+    """Check that Ray is installed, before a run creates its directory."""
     from remuda.cluster.ray_connect import import_ray
 
     import_ray(bool(config.cluster.local))

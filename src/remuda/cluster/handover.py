@@ -1,8 +1,8 @@
-"""The handover state of roles that move to a node: what other nodes know of them.
+"""The handover state: other nodes' copies of the state of roles that move to a node.
 
 A learner resumes from its newest part of a checkpoint, or else from its newest published weights,
-with its counts and words. An actor resumes with its counts, and with its rings as the nodes of its
-learners have them. All of it is written before any role starts there.
+with its counts and words. An actor resumes with its counts, and with the copies of its rings on the
+nodes of its learners. All of it is written before any role starts on the new node.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from remuda.memory.atomic import load, store
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.types import Array, Integers, State
 
-# Added to each sequence of a ring that moves: no reader mistakes its segments for known ones, or
-# for the last ones sent by the lost node.
+# Added to each sequence of a ring that moves, so no reader mistakes its segments for known ones, or
+# for the last ones that the lost node sent.
 MOVED = 1 << 32
 
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """A checkpoint as it crosses: its manifest, and the files that it names."""
+    """A checkpoint in transfer: its manifest, and the files that it names."""
 
     manifest: Manifest
     files: Mapping[str, bytes]
@@ -49,7 +49,7 @@ class CheckpointFiles:
         return cls(replace(manifest, earlier={}), files)
 
     def write(self, checkpoints: Checkpoints) -> None:
-        """Write it for a node's roles, unless it is complete there; the manifest comes last."""
+        """Write it for a node's roles unless it is complete there, with the manifest last."""
         number = self.manifest.number
         directory = checkpoints.directory(number)
         try:
@@ -66,19 +66,19 @@ class CheckpointFiles:
 class HandoverState:
     """The state of the roles that move to one node; plain data."""
 
-    # of policies that learn there from now on
+    # of policies that will learn there
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     learned: Mapping[str, Array] = field(default_factory=dict)  # their rows of the scoreboard
-    # [actors, words] of every policy's rings, as the head knows them
+    # [actors, words] of every policy's rings: the head's copy
     words: Mapping[str, Integers] = field(default_factory=dict)
     # each actor's rows of the scoreboard
     acted: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
-    # of each known ring, by policy and actor: state, written steps
+    # state and written steps of each known ring, by policy and actor
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
     # the head's copy of each follower's shard
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     saved: CheckpointFiles | None = None  # the newest checkpoint
-    # Policies that already learn there: the node has their rings, which their learner is reading.
+    # policies that already learn there: their learner is reading their rings
     learns: frozenset[str] = frozenset()
 
 
@@ -90,7 +90,7 @@ def handover_state_of(
     checkpoints: Checkpoints,
     learns: Collection[str] = (),
 ) -> HandoverState:
-    """Collect the head's knowledge of roles that will move."""
+    """Collect the head's copies of the state of roles that will move."""
     names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
     reader, board = assembly.published.reader(), assembly.scoreboard
     numbers = checkpoints.numbers()
@@ -127,8 +127,8 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
         for ring in assembly.experience[name].rings:
             if not _was_followed(ring):
                 _let_words_agree(ring)
-        # As after a death on one node: the head's count of taken steps may be older than the count
-        # here, and no step may be taken twice.
+        # No step may be taken twice, and the head's count of taken steps may be older than the
+        # count here. A released ring skips all closed segments, as after a death on one node.
         assembly.experience[name].release()
     for actor, arrays in handover.shards.items():
         assert assembly.table is not None
@@ -141,7 +141,7 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
             ring = assembly.experience[spec.name].rings[actor]
             found = handover.rings.get((spec.name, actor))
             if spec.name in handover.learns and found is None and not _was_followed(ring):
-                # its learner came here just now
+                # its learner moved here only recently
                 _begin_after(ring, handover.words[spec.name][actor])
             elif spec.name in handover.learns:
                 mend(ring)
@@ -156,7 +156,7 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
 def rings_of(
     assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
 ) -> dict[tuple[str, int], Any]:
-    """Return the local state of rings that some actors write for some policies, if it arrived."""
+    """Return the local state of these actors' rings for these policies, if data arrived."""
     found = {}
     for name in policies:
         for actor in actors:
@@ -167,7 +167,7 @@ def rings_of(
 
 
 def _bring_up(experience: Experience, actor: int, state: State, written: int) -> None:
-    """Add unsent steps of a moved actor to a ring whose learner stays here, as a bridge would."""
+    """Add a moved actor's unsent steps to a ring whose learner stays here, as a bridge would."""
     ring = experience.rings[actor]
     row = Block(ring.shape, 1, ring.segment_length, ring.num_segments).row(0)
     source = ExperienceRing(ring.shape, ring.config, ring.num_streams, row, 0, ring.likely)
@@ -180,7 +180,7 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
 
 
 def _was_followed(ring: ExperienceRing) -> bool:
-    """Return whether any data of a ring arrived here; its words may have come without data."""
+    """Return whether any data of a ring arrived here; words alone do not count."""
     shared, closed = ring.shared, load(ring.counters, word.CLOSED)
     if not closed:
         return bool((shared["sequence"] > 0).any())
@@ -189,7 +189,7 @@ def _was_followed(ring: ExperienceRing) -> bool:
 
 
 def _let_words_agree(ring: ExperienceRing) -> None:
-    """Make the queue agree with the words of a ring whose data never arrived."""
+    """Make the queue consistent with the words of a ring whose data never arrived."""
     if closed := load(ring.counters, word.CLOSED):
         last = (closed - 1) % ring.num_segments
         ring.shared["queue_sequence"][last] = word.NOTHING
@@ -197,7 +197,7 @@ def _let_words_agree(ring: ExperienceRing) -> None:
 
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:
-    """Restore a ring as the node of its learner had it, for a new actor to continue writing."""
+    """Restore the learner's copy of a ring, so a new actor can continue it."""
     shared = ring.shared
     state = dict(state)
     sequence, queue = state["sequence"].copy(), state["queue"]
@@ -209,7 +209,7 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:
-    """Become an empty ring that counts on from the newer of these words and its own."""
+    """Empty the ring; its counters continue from `words` or its own, whichever are newer."""
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
     if own[word.WRITTEN] >= words[word.WRITTEN] and own[word.CLOSED] >= words[word.CLOSED]:
@@ -223,14 +223,14 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = word.OPEN
-    # Lost segments block nothing: otherwise the first places would stay occupied forever.
+    # Lost segments must not count as untaken: the first slots would stay occupied forever.
     shared["numbers"][:] = int(words[word.HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = word.NOTHING
     shared["queue_steps"][:] = int(words[word.CLOSED_STEPS])
     if written > int(words[word.CLOSED_STEPS]):
-        # No actor will close the unfinished segment, so its steps would count nowhere. Close it by
-        # a queue entry that leads to no segment; a learner skips it.
+        # No actor will close the unfinished segment, and its steps must be counted. Close it by a
+        # queue entry without a segment, which a learner skips.
         closed = int(words[word.CLOSED])
         shared["queue_steps"][closed % ring.num_segments] = written
         store(counters, word.CLOSED, closed + 1)

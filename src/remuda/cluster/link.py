@@ -1,15 +1,15 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-The end that opens a link proves that it knows the run's secret, which never crosses itself, and is
-in the same epoch: a node that was given up is refused. The other end proves it too, for the random
-bytes of this link. Nothing here waits: data that does not fit into the connection's buffers stays
-until it does, and no frame is made before the last is sent, so a slow node is sent less often,
-never late.
+The end that opens a link proves that it knows the run's secret and is in the same epoch, so a node
+that was given up is refused. The other end proves the same, for the random bytes of this link. The
+secret itself is never sent. Nothing here waits: data that does not fit into the connection's
+buffers stays queued. No frame is built before the last one is sent, so a slow node gets fewer
+frames, but never old ones.
 
-    frame:    length of the rest, checks of the length and of the rest, then sections
+    frame:    length of the rest, checksums of the length and of the rest, then sections
     section:  kind, key, count of numbers, count of bytes; then the numbers; then the bytes
 
-All numbers are little-endian 64-bit words, and everything is aligned to one. No code crosses.
+All numbers are little-endian 64-bit words, and everything is word-aligned. No code is sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from remuda.types import Array, Integers
 WORD = 8
 HEADER = 4  # numbers before a section
 HEAD = struct.Struct("<QII")
-LARGEST = 1 << 34  # maximal bytes of a frame
+LARGEST = 1 << 34  # maximum bytes of a frame
 
 
 class Kind(IntEnum):
@@ -43,9 +43,9 @@ class Kind(IntEnum):
     HOLDS_WEIGHTS = 2  # report of the versions of weights
     RING = 3  # new data of a ring
     WEIGHTS = 4  # a snapshot
-    FAST = 5  # changed words that are checked in every round...
-    SLOW = 6  # ...and those that are checked a few times a second
-    WAKE = 7  # roles that were rung on a node where they do not live
+    FAST = 5  # changed words that are checked in every round
+    SLOW = 6  # changed words that are checked a few times a second
+    WAKE = 7  # roles that were rung on another node
     TABLE = 9  # changed words of a population's table
     FROZEN = 10  # the weights of a frozen copy
     NEWBORN = 11  # the initial state of a newborn
@@ -65,7 +65,7 @@ class Section:
 
 @dataclass
 class Frame:
-    """A frame to be sent: buffers one after another."""
+    """A frame to send, as consecutive buffers."""
 
     buffers: list[memoryview] = field(default_factory=list)
     size: int = 0
@@ -89,7 +89,7 @@ class Frame:
 
 
 def checked(length: int) -> int:
-    """Return the check of a frame's length; without it a damaged length would be waited for."""
+    """Return the checksum of a frame's length; else the receiver might wait for a damaged one."""
     return zlib.crc32(length.to_bytes(WORD, "little"))
 
 
@@ -99,12 +99,12 @@ def sections(frame: Array) -> Iterator[Section]:
     words = frame.view(np.int64)
     while at < len(words):
         if at + HEADER > len(words):
-            raise RemudaError("what came is damaged")
+            raise RemudaError("the received frame is damaged")
         kind, key, numbers, size = words[at : at + HEADER].tolist()
         at += HEADER
         end = at + numbers + -(-size // WORD)
         if numbers < 0 or size < 0 or end > len(words):
-            raise RemudaError("what came is damaged")
+            raise RemudaError("the received frame is damaged")
         begin = (at + numbers) * WORD
         yield Section(kind, key, words[at : at + numbers], frame[begin : begin + size])
         at = end
@@ -129,10 +129,10 @@ class LinkLostError(RemudaError):
 
 @dataclass(frozen=True)
 class Identity:
-    """The common secret and epoch of a link, and the number of this end."""
+    """The shared secret and epoch of a link, and the number of this node."""
 
     secret: bytes  # 32 random bytes of the run
-    epoch: int  # how often the roles were placed
+    epoch: int  # number of placements so far
     number: int  # number of this node
 
     def hello(self, what: bytes, drawn: bytes, to: int) -> bytes:
@@ -140,13 +140,13 @@ class Identity:
         return HELLO.pack(MAGIC, drawn, proof, self.epoch, self.number)
 
     def proof(self, what: bytes, drawn: bytes, epoch: int, number: int, to: int) -> bytes:
-        """Return a proof of knowing the secret, valid for this link only."""
+        """Return a proof that this end knows the secret, valid only for this link."""
         message = drawn + struct.pack("<qqq", epoch, number, to) + what
         return hmac.digest(self.secret, message, "sha256")
 
 
 class Link:
-    """One connection; `peer` is the node at its other end after the greeting."""
+    """One connection; after the greeting `peer` is the other node."""
 
     def __init__(self, connection: socket.socket, me: Identity, peer: int | None = None) -> None:
         connection.setblocking(False)
@@ -155,10 +155,10 @@ class Link:
         with contextlib.suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection, self._me = connection, me
-        # the expected node; of an incoming connection, the one that it claims to be
+        # the expected node; None for an incoming connection until the greeting
         self.peer = peer
-        self.is_open = False  # True once the other end is known
-        self.began = self.heard = time.monotonic()  # of its creation, and of the last received data
+        self.is_open = False  # True after the greeting
+        self.began = self.heard = time.monotonic()  # times of creation and of last received data
         self.sent_bytes = self.received_bytes = self.frames = 0
         # The called end sends nothing before the caller has proved that it knows the secret.
         self._drawn = b"" if peer is None else os.urandom(DRAWN)
@@ -177,7 +177,7 @@ class Link:
         return not self._pending
 
     def send(self, frame: Frame) -> None:
-        """Begin to send a frame; the last one must be sent."""
+        """Start to send a frame; the previous one must be sent completely."""
         assert self.is_free
         self.frames += 1
         self._pending = frame.finished()
@@ -221,7 +221,7 @@ class Link:
             elif not self._has_length:
                 length, of_length, self._check = HEAD.unpack(bytes(done))
                 if of_length != checked(length) or length > LARGEST or length % WORD:
-                    raise LinkLostError("what came is damaged")
+                    raise LinkLostError("the received frame is damaged")
                 self._has_length = True
                 self._buffer = np.empty(length, np.uint8)
                 if not length:
@@ -229,7 +229,7 @@ class Link:
             else:
                 self._expect_length()
                 if zlib.crc32(done) != self._check:  # type: ignore[arg-type]
-                    raise LinkLostError("what came is damaged")
+                    raise LinkLostError("the received frame is damaged")
                 yield done
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Other nodes as the head knows them: their last status, logs and links, and those that join."""
+"""The head's view of other nodes: their last status, logs and links, and joining nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from remuda.errors import NodeLostError, RemudaError
 log = logging.getLogger(__name__)
 
 ASK = 0.25  # seconds between two polls of a node
-GAP = 2.0  # gaps between looks, in seconds, above which the head itself was stopped, not the node
+GAP = 2.0  # after a longer gap between two checks, in seconds, the head itself was stopped
 THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")  # the path of a log on its own node
 
 
@@ -29,17 +29,17 @@ class Member:
 
     number: int
     name: str
-    status: NodeStatus = field(default_factory=NodeStatus)  # the last that the head has processed
-    unread: list[NodeStatus] = field(default_factory=list)  # those not processed yet
+    status: NodeStatus = field(default_factory=NodeStatus)  # the last one that the head processed
+    unread: list[NodeStatus] = field(default_factory=list)  # not processed yet
     is_gone: bool = False  # True once its agent is known to be lost
     _question: Call | None = None
     _asked: float = 0.0
     _looked: float = field(default_factory=time.monotonic)
 
     def ask(self, nodes: Nodes) -> None:
-        """Take its answer, and poll it again when that is due."""
+        """Take the node's answer, and poll it again when that is due."""
         now = time.monotonic()
-        if now > self._looked + GAP:  # the head itself was stopped, and hears of answers later
+        if now > self._looked + GAP:  # the head itself was stopped, so answers are seen late
             self._asked += now - self._looked
         self._looked = now
         if self._question is not None and self._question.done():
@@ -52,7 +52,7 @@ class Member:
             self._asked, self._question = now, nodes.call(self.number, "poll")
 
     def is_silent(self, silence: float) -> bool:
-        """Return whether an answer is due for longer than `silence` seconds."""
+        """Return whether an answer is overdue by more than `silence` seconds."""
         is_late = time.monotonic() > self._asked + silence
         return is_late and self._question is not None and not self._question.done()
 
@@ -65,10 +65,10 @@ def answers_of(
     limit: float,
     meanwhile: Callable[[], None],
 ) -> dict[int, Any]:
-    """Wait for the answers of nodes, by number; nodes that are lost or silent have none."""
+    """Wait for the answers of nodes, by number; lost and silent nodes are left out."""
 
     def is_to_come(number: int) -> bool:
-        """Return whether an answer is worth waiting for: its node is there and responds."""
+        """Return whether an answer may still come: its node is alive and responds."""
         member = members.get(number)
         if calls[number].done() or member is None:
             return not calls[number].done()
@@ -92,21 +92,21 @@ def answers_of(
 
 @dataclass
 class JoiningNodes:
-    """The joining nodes, as the head sees them; nothing here waits for any of them.
+    """The nodes that are joining the run. Nothing here waits for them.
 
-    A node that cannot be used is given up, at no cost to the run.
+    A node that cannot be used is given up, and the run continues without it.
     """
 
     nodes: Nodes
-    prepare: Callable[[NodeInfo], Call]  # makes a node's agent; returns its port
+    prepare: Callable[[NodeInfo], Call]  # makes a node's agent; the call returns its port
     news: list[str] = field(default_factory=list)  # messages about nodes that cannot be used
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
-    # pending requests, while bridges start
+    # pending requests of nodes whose bridges are starting
     _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
 
     @property
     def beginning(self) -> frozenset[int]:
-        """The nodes that must not get roles yet."""
+        """The nodes whose bridges are starting; they must not get roles yet."""
         return frozenset(self._beginning)
 
     def prepared(self) -> list[tuple[NodeInfo, int]]:
@@ -126,13 +126,13 @@ class JoiningNodes:
     def refuse(self, number: int, name: str, why: object) -> None:
         self.lose(number)
         self.nodes.give_up(number)
-        self.news.append(f"the node {name} came, and cannot be used: {why}")
+        self.news.append(f"the node {name} joined, but cannot be used: {why}")
 
     def begins(self, number: int, calls: Sequence[Call]) -> None:
         self._beginning[number] = calls
 
     def ready(self, members: Mapping[int, Member]) -> list[int]:
-        """Return the nodes whose bridges have newly started; they may get roles."""
+        """Return the nodes whose bridges have just become ready; they may get roles."""
         found = []
         for number, calls in list(self._beginning.items()):
             member = members.get(number)
@@ -160,7 +160,7 @@ class JoiningNodes:
 
 
 class FetchedLogs:
-    """Copied log files, `ROLE@NODE.log`; a full disk costs them, not the run."""
+    """Copies of other nodes' log files, `ROLE@NODE.log`; a full disk loses only them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -186,7 +186,7 @@ class FetchedLogs:
 
 
 class LinkMonitor:
-    """Finds pairs of nodes that need a link and have had none for `limit` seconds."""
+    """A monitor of pairs of nodes that need a link and have had none for `limit` seconds."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -199,15 +199,15 @@ class LinkMonitor:
     ) -> list[str]:
         traffic = {member.number: member.status.traffic for member in members}
         return [
-            f"node {name(node)} cannot reach node {name(peer)}, so that nothing crosses between "
-            "them: let cluster.ports through between all nodes"
+            f"node {name(node)} cannot reach node {name(peer)}, so they exchange no data: "
+            "open cluster.ports between all nodes"
             for node, peer in self.missing(placement, traffic)
         ]
 
     def missing(
         self, placement: Placement, traffic: Mapping[int, Sequence[Sequence[int]]]
     ) -> list[tuple[int, int]]:
-        """Return the newly found pairs, each once in a placement."""
+        """Return the newly found pairs, each once per placement."""
         if placement.epoch != self._epoch:
             self._epoch, self._since, self._reported = placement.epoch, {}, set()
         now, found = time.monotonic(), []

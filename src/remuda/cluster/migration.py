@@ -1,4 +1,4 @@
-"""Migration of roles, as the head does it, after a node is lost or has joined."""
+"""The head's migration of roles after a node is lost or has joined."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Move:
 
 
 class MoveCounts:
-    """How often roles moved to other nodes, and why they did last."""
+    """The number of moves of each role, and the reason of its last move."""
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[int, str]] = {}
@@ -59,7 +59,7 @@ class MoveCounts:
 
 
 def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
-    """Return each learner process's device, node label, and first process that shares its data."""
+    """Return, by learner process: device, node label, first process that shares its experience."""
     devices = [layout.devices[group[0]] for group in layout.groups]
     wanted = [specs[group[0]].config.node for group in layout.groups]
     first, shares = list(range(len(layout.groups))), shares_of(specs)
@@ -74,7 +74,7 @@ def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], li
 
 
 class Migration:
-    """The requests of a move to all nodes, including the head's own."""
+    """The requests to all nodes for a move, including the head."""
 
     def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
@@ -89,20 +89,20 @@ class Migration:
     def ask_for_rings(
         self, move: Move, gone: Collection[int]
     ) -> tuple[dict[Any, Any], dict[int, Call]]:
-        """Request the rings of moving actors, of learners' nodes if `gone`, else of theirs."""
+        """Request moving actors' rings, from learners' nodes if `gone`, else from the actors'."""
         assembly, epoch = self._node.assembly, move.after.epoch
-        asked: dict[int, tuple[list[int], list[str]]] = {}
+        wanted: dict[int, tuple[list[int], list[str]]] = {}
         for actor in move.actors:
             if gone:
                 sources = self._learned_by(move.before, gone)
-                sources.pop(move.after.actors[actor], None)  # the rings are there already
+                sources.pop(move.after.actors[actor], None)  # it already has the rings
             else:
                 sources = {move.before.actors[actor]: [spec.name for spec in assembly.specs]}
             for node, names in sources.items():
-                asked.setdefault(node, ([], names))[0].append(actor)
-        found = rings_of(assembly, *asked.pop(HEAD)) if HEAD in asked else {}
+                wanted.setdefault(node, ([], names))[0].append(actor)
+        found = rings_of(assembly, *wanted.pop(HEAD)) if HEAD in wanted else {}
         calls = {
-            node: self._nodes.call(node, "rings_of", *words, epoch) for node, words in asked.items()
+            node: self._nodes.call(node, "rings_of", *args, epoch) for node, args in wanted.items()
         }
         return found, calls
 
@@ -121,7 +121,7 @@ class Migration:
             handover = handover_state_of(
                 self._node.assembly, actors, groups, own, self._checkpoints, kept
             )
-            # The lead, which continues meanwhile, takes results from the shards here.
+            # The lead is still running, and takes results from the shards here.
             shards = {} if node == HEAD else handover.shards
             found[node] = replace(handover, shards=shards)
         return found

@@ -1,4 +1,4 @@
-"""A node of a cluster: the run's shared memory, the roles that live in it, and a bridge."""
+"""A node of a cluster: the run's shared memory, the roles that use it, and a bridge."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
 
-# seconds to wait for links to other nodes before roles start that arrived from elsewhere
+# maximum seconds to wait for links to other nodes before arriving roles start
 REACH = 5.0
 
 
 class Node:
     """One node's share of a run: everything that its roles and its bridge use.
 
-    The memory outlives placements: roles that move elsewhere leave theirs unchanged.
+    The memory outlives placements: a role that moves away leaves its part unchanged.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Node:
     ) -> None:
         """Change to another placement.
 
-        Roles that arrive start once other nodes' data is here, or these nodes are unreachable; none
-        starts if the placement is replaced before. A learner that does not know its predecessor's
-        last updates would repeat them.
+        Arriving roles start once the data of other nodes is here, or after `REACH` seconds. None
+        starts if a newer placement comes before. Without its predecessor's last data, a learner
+        would repeat updates.
         """
-        self.plan.pause()  # from here on no other node writes the handed over state
+        self.plan.pause()  # from here on no other node writes the handed-over state
         end = time.monotonic() + REACH
         while not self.plan.is_seen and time.monotonic() < end:
             runtime.run_for(0.001)

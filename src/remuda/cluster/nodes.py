@@ -17,7 +17,7 @@ HEAD = 0  # the number of this machine
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node, as it was when it joined."""
+    """A node, with its resources when it joined."""
 
     number: int  # 0: this machine, the head; never reused
     name: str  # name for users: its host name, or a label
@@ -26,7 +26,7 @@ class NodeInfo:
     memory: int  # bytes that the run may use
     gpus: int  # GPUs that the run may use
     labels: Mapping[str, str] = field(default_factory=dict)  # labels set when the node was started
-    plays: bool = True  # actors may live there (`actor.nodes`)
+    plays: bool = True  # actors may run there (`actor.nodes`)
 
     def has_label(self, label: str) -> bool:
         """Return whether `label` in a setting matches this node."""
@@ -37,7 +37,7 @@ class NodeInfo:
 
 
 class Call(Protocol):
-    """A possibly pending answer of an agent."""
+    """A call of an agent's method, whose answer may be pending."""
 
     def done(self) -> bool:
         """Return whether `result` would return or raise at once."""
@@ -49,32 +49,32 @@ class Call(Protocol):
 class Nodes(Protocol):
     """The nodes of a run, each with one agent: an object in a separate process there.
 
-    1. A number is used once: a node that comes back gets another one.
-    2. A node has at most one agent, and an agent that died is not made again.
+    1. A number is used once: a node that comes back gets a new one.
+    2. A node has at most one agent, and a dead agent is not replaced.
     3. `call` never waits, neither for the node nor for other calls to it.
-    4. Agents end with this process, whatever it dies of, and with `stop`.
+    4. Agents end with this process, however it dies, and with `stop`.
     """
 
     def gather(self) -> list[NodeInfo]:
         """Wait for the first nodes of the run; the head comes first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent, without waiting; what its class raises, each call to it raises."""
+        """Make the node's agent without waiting; if its class raises, each call raises that."""
 
     def call(self, number: int, method: str, *args: Any) -> Call:
-        """Call a method of the node's agent; several run at once, in threads there."""
+        """Call a method of the node's agent; several calls run at once, in threads there."""
 
     def lost(self) -> list[int]:
-        """Return the nodes newly found to be lost."""
+        """Return the nodes found lost since the last call."""
 
     def joined(self) -> list[NodeInfo]:
-        """Return the newly joined nodes; they have no agent yet."""
+        """Return the nodes that joined since the last call; they have no agent yet."""
 
     def give_up(self, number: int) -> None:
         """Kill the node's agent unconditionally, and count the node as lost."""
 
     def stop(self) -> None:
-        """Kill all agents, and end everything that was started here."""
+        """Kill all agents, and end every process that was started here."""
 
 
 Addresses = Mapping[int, tuple[str, int]]  # the address of each node's bridge
@@ -95,7 +95,7 @@ class Placement:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes that have a role, and the head."""
+        """The nodes with a role, and the head."""
         return tuple(sorted({HEAD, *self.homes}))
 
     def roles_of(self, node: int) -> list[int]:
@@ -108,10 +108,10 @@ class Placement:
         )
 
     def peers_of(self, node: int) -> list[int]:
-        """Return the nodes linked with a node: the head, and those that act or learn for it."""
+        """Return the nodes linked with a node: the head, and those of its actors or learners."""
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
-            return []  # it has nothing to send
+            return []  # it has no data to send
         peers = set(self.nodes) if node == HEAD else {HEAD}
         if node in plays:
             peers |= learns
@@ -136,8 +136,8 @@ def place(
 ) -> Placement:
     """Assign a node to every role.
 
-    Learners that need a GPU go to a node with GPUs; a policy's label has priority. All other roles
-    go one after another to the node with most cores left, learners first, near their actors.
+    Learners that need a GPU go to a node with GPUs; a policy's label has priority. Each other role
+    goes to the node with the most remaining cores, learners before actors.
     """
     left = {node.number: float(node.cores) for node in nodes}
     gpus = {node.number: node.gpus for node in nodes}
@@ -156,14 +156,14 @@ def place(
             home = learners[beside[i]]
             if home not in allowed:
                 raise LookupError(
-                    f"has the label {label!r} (policy.node) beside the other policies of the same "
-                    "experience.group, which are trained on one node"
+                    f"has the label {label!r} (policy.node) and trains the other policies of the "
+                    "same experience.group, which must share a node"
                 )
             allowed = [home]
         if not allowed:
             raise LookupError(f"has the label {label!r} (policy.node)")
         able = [n for n in allowed if by_number[n].gpus > 0]
-        if device.startswith("cuda") and able:  # if there are too few, they share them
+        if device.startswith("cuda") and able:  # learners share GPUs if there are too few
             most = max(gpus[n] for n in able)
             allowed = [n for n in able if gpus[n] == most]
         home = take(allowed)
@@ -179,14 +179,14 @@ def place(
 
 
 def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Placement | None:
-    """Give a new node actors of overloaded nodes, if there are any, the most overloaded first."""
+    """Move actors of overloaded nodes to a new node, most overloaded first; None if no moves."""
     by_number = {node.number: node for node in nodes}
     if not by_number[new].plays:
         return None
     found, moved = placement, False
     while len(found.roles_of(new)) < by_number[new].cores:
         lack = {n: len(found.roles_of(n)) - o.cores for n, o in by_number.items() if n != new}
-        # The first actor stays: it may lead a population.
+        # The first actor stays, because it may lead a population.
         crowded = [n for n in lack if lack[n] > 0 and n in found.actors[1:]]
         if not crowded:
             break
@@ -204,7 +204,7 @@ def without(
     wanted: Sequence[str] = (),
     beside: Sequence[int] = (),
 ) -> Placement:
-    """Move the roles of lost nodes to the remaining ones, one to each in turn.
+    """Move the roles of lost nodes to the remaining ones, each to the one with most free cores.
 
     Learners prefer nodes with the wanted label, and with a GPU if they train on one; see `place`.
     """
@@ -218,7 +218,7 @@ def without(
         fit = [o for o in nodes if o.plays or not plays] or list(nodes)
         learner = role - len(placement.actors)
         if not plays and learner < len(beside) and beside[learner] != learner:
-            home = homes[role - learner + beside[learner]]  # it was on the same node
+            home = homes[role - learner + beside[learner]]  # both were on the same node
         else:
             if not plays:
                 label = wanted[learner] if learner < len(wanted) else ""
@@ -234,9 +234,9 @@ def without(
 class Plan:
     """The newest placement and the addresses of bridges, in shared memory for this node's bridge.
 
-    The process that hosts a node's roles writes it, and increments `revision` before and after: it
-    is odd meanwhile, and while links are paused. The bridge writes the revision that it uses to
-    `seen`. The hosting process has no successor: if it dies while writing, its bridge ends with it.
+    The process that hosts a node's roles writes it, and increments `revision` before and after.
+    `revision` is odd during a write, and while links are paused. The bridge writes the revision
+    that it uses to `seen`. If the hosting process dies while writing, its bridge ends with it.
     """
 
     def __init__(self, actors: int, learners: int, nodes: int) -> None:

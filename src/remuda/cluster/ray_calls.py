@@ -1,6 +1,7 @@
-"""Calls to a node's agent, and the Ray actor there that makes it and answers them.
+"""Calls to a node's agent, and the Ray actor there that makes the agent and answers calls.
 
-The actor imports no Ray. Pickles cross, so that unreadable values and errors keep their messages.
+The Ray actor itself does not import Ray. Arguments and results are sent as pickles, so errors keep
+their messages even if a value cannot be read.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class RayCall:
     def done(self) -> bool:
         try:
             return bool(self._ray.wait([self._answer], timeout=0, fetch_local=True)[0])
-        except OSError:  # Ray's own process here is gone, and brings no answers any more
+        except OSError:  # Ray's local process is dead, so no answers will arrive
             self._is_lost = True
             return True
 
     def result(self, timeout: float | None = None) -> Any:
-        if self._is_lost:  # Ray would end this process if it were called now
+        if self._is_lost:  # calling Ray now would end this process
             raise NodeLostError(f"node {self._node} cannot be heard")
         data = answer_of(self._ray, self._answer, self._node, timeout)
         is_fine, value = pickle.loads(data)
@@ -93,7 +94,7 @@ def answer_of(ray: ModuleType, answer: Any, node: str, timeout: float | None) ->
 
 
 def no_remuda(node: str) -> str:
-    """Describe a node without this library."""
+    """Return the message about a node without this library."""
     return f"node {node} has no Remuda of this version: install the same there as on this machine"
 
 
@@ -103,7 +104,7 @@ def first_line(error: Exception) -> str:
 
 
 def rebuilt_error(error_data: dict[str, Any], node: str, log: str) -> RemudaError:
-    """Rebuild the exception of an agent, with its class if that is Remuda's."""
+    """Rebuild the exception of an agent, with its original class if that is Remuda's."""
     if error_data["is_own"]:
         try:
             kind: Any = importlib.import_module(error_data["module"])
@@ -112,7 +113,7 @@ def rebuilt_error(error_data: dict[str, Any], node: str, log: str) -> RemudaErro
         except (ImportError, AttributeError):
             kind = RemudaError
         if isinstance(kind, type) and issubclass(kind, RemudaError):
-            error = kind.__new__(kind)  # without __init__, which would make the message again
+            error = kind.__new__(kind)  # without __init__, which would rebuild the message
             error.args = (error_data["words"],)
             error.__dict__.update(error_data["fields"])
             return error
@@ -122,19 +123,19 @@ def rebuilt_error(error_data: dict[str, Any], node: str, log: str) -> RemudaErro
     )
 
 
-THREADS = 32  # calls of one agent that run at once: a few, and those that wait until it is made
+THREADS = 32  # concurrent calls of one agent, including those that wait until it is made
 
 
 class Host:
     """The agent of a node in its process, and the calls to it."""
 
     def __init__(self, environment: Mapping[str, str | None]) -> None:
-        """Set the environment: started processes find the code and compute as on the head."""
+        """Set the environment, so child processes find the code and compute as on the head."""
         for name, value in environment.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-        # Processes that the agent starts look for modules where this one does.
+        # Child processes search for modules in the same directories.
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self._agent: Any = None
         self._fault: Exception | None = None
@@ -153,11 +154,11 @@ class Host:
         }
 
     def watch(self) -> None:
-        """Never return: the caller learns when the process is gone."""
+        """Never return: the call fails when the process dies."""
         self._never.wait()
 
     def make(self, agent: str, args: bytes) -> None:
-        """Make the agent, once; calls to it report a failure."""
+        """Make the agent once; if this fails, calls report the error."""
         try:
             self._agent = load(agent, "the agent of a node")(*pickle.loads(args))
         except Exception as error:
@@ -199,14 +200,14 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         try:
             pickle.dumps(value)
-        except Exception:  # whatever the objects in it raise
+        except Exception:  # user objects may raise anything
             continue
         found[name] = value
     return found
 
 
 def _log() -> str:
-    """Return the file to which this process prints, on its own machine."""
+    """Return the path of the file to which this process prints, on this machine."""
     try:
         return str(Path(os.readlink("/proc/self/fd/2")))
     except OSError:

@@ -1,8 +1,8 @@
-"""User code on the nodes: find it, compare it, send it.
+"""Finding, comparing and sending of user code for other nodes.
 
-A user's module (a game, a network, a matchmaker) is sent to nodes on other machines, with
-everything that was loaded from the same folder. Installed packages must be there with the same
-source.
+A user's module (an environment, a network, a matchmaker) is sent to nodes on other machines, with
+everything that was loaded from the same folder. Packages must be installed on each node with the
+same source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remuda.version import __version__
 
 OWN = "remuda"  # the package whose source must be the same on all nodes
 NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")  # code in a configuration
-LARGEST = 50_000_000  # maximal bytes of user code that are sent: code, not data
+LARGEST = 50_000_000  # maximum bytes of user code to send: code, not data
 
 
 def versions() -> dict[str, str]:
@@ -39,7 +39,7 @@ def versions() -> dict[str, str]:
 
 
 def named_modules(tree: object) -> list[str]:
-    """Return the top-level modules that the configuration names and this process finds."""
+    """Return the top-level modules that the configuration names and this process can find."""
     found: dict[str, None] = {}
     for text in texts_in(tree):
         match = None if is_pickled(text) else NAMED.fullmatch(text)
@@ -49,7 +49,7 @@ def named_modules(tree: object) -> list[str]:
 
 
 def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
-    """Return the files and folders to send, of modules and of everything loaded beside them."""
+    """Return the files and folders to send: these modules and all loaded from the same folders."""
     roots = [root for module in modules if (root := _root(module)) is not None]
     folders = {root.parent for root in roots if not _is_installed(root)}
     if with_pickles:
@@ -65,8 +65,8 @@ def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
         size = sum(file.stat().st_size for file in _files(root, "*"))
         if size > LARGEST:
             raise RemudaError(
-                f"{root} has {size / 1e6:.0f} MB, and nodes are sent {LARGEST / 1e6:.0f} MB of own "
-                "code at most: put the data elsewhere, or install the package on all nodes"
+                f"{root} has {size / 1e6:.0f} MB; at most {LARGEST / 1e6:.0f} MB of your code are "
+                "sent to nodes: put the data elsewhere, or install the package on all nodes"
             )
     return [str(root) for root in found]
 

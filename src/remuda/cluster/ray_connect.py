@@ -1,4 +1,4 @@
-"""Ray itself: imported late and quietly, found at an address, joined as a driver, and polled."""
+"""The connection to Ray: import it late and quietly, find its head, join as a driver, poll it."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def import_ray(local: bool) -> ModuleType:
     if found < OLDEST:
         least = ".".join(map(str, OLDEST))
         raise RemudaError(
-            f"cluster: Ray {ray.__version__} is too old, {least} is the oldest that will do; "
+            f"cluster: Ray {ray.__version__} is too old, {least} is the oldest supported version; "
             "install a newer one on all nodes: pip install -U 'remuda[cluster]'"
         )
-    if local:  # also where the user's code has imported Ray before
+    if local:  # needed if the user's code has already imported Ray
         constants: Any = ray._private.ray_constants
         constants.ENABLE_RAY_CLUSTER = False
     return ray
@@ -75,7 +75,7 @@ def find_address(ray: ModuleType, address: str) -> str:
     if address == "auto":
         try:
             found = ray._private.services.canonicalize_bootstrap_address("auto") or ""
-        except Exception as error:  # it raises various ones where it finds none
+        except Exception as error:  # it raises various errors if it finds none
             raise RemudaError(_none_at(address)) from error
     host, _, port = found.rpartition(":")
     try:
@@ -86,15 +86,15 @@ def find_address(ray: ModuleType, address: str) -> str:
 
 
 def _greet(host: str, port: int) -> None:
-    """Check within seconds that a gRPC server is there; Ray would try for minutes."""
+    """Check within seconds that a gRPC server answers; Ray would try for minutes."""
     with socket.create_connection((host, port), REACH_LIMIT) as connection:
         if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-            return  # it would not greet in plain words
+            return  # the greeting would be encrypted
         connection.settimeout(REACH_LIMIT)
         connection.sendall(GREETING)
         answer = connection.recv(9, socket.MSG_WAITALL)
         if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
-            raise ConnectionError("what listens there is no head of Ray's")
+            raise ConnectionError("the server there is not a Ray head")
 
 
 def _none_at(address: str, found: str = "", error: Exception | None = None) -> str:
@@ -110,7 +110,7 @@ def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = (
     """Join the cluster as a driver whose agents end with it."""
     if ray.is_initialized():
         raise RemudaError(
-            "this process has called ray.init already, and Remuda joins the cluster by itself: "
+            "this process has already called ray.init, but Remuda must join the cluster itself: "
             "call ray.shutdown() before training"
         )
     options: dict[str, Any] = {"address": address, "namespace": f"remuda-{uuid.uuid4().hex}"}
@@ -133,7 +133,7 @@ def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = (
 
 
 def disconnect(ray: ModuleType) -> None:
-    """Leave the cluster; restore Ray's own output."""
+    """Leave the cluster, and restore Ray's output."""
     with _own_signals():
         ray.shutdown()
     _speak(ray)
@@ -186,7 +186,7 @@ class NodeSnapshot:
 
 
 class NodePoller:
-    """Queries the nodes in a thread: if Ray's control service is gone, a query does not return."""
+    """A thread that queries Ray's nodes, because a query hangs if Ray's control service is dead."""
 
     def __init__(self, ask: Callable[[], NodeSnapshot]) -> None:
         self._ask = ask
@@ -196,13 +196,13 @@ class NodePoller:
         self._looked = time.monotonic()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-        self.failure = ""  # the exception of the running query, in words
+        self.failure = ""  # the error of the running query's last attempt
 
     def newest(self) -> NodeSnapshot | None:
         """Return a new answer once, if there is one; start a query if none is running."""
         now = time.monotonic()
         if self._asked is not None and now > self._looked + GAP:
-            # This process itself was stopped: an answer may have come, and is heard of later.
+            # This process itself was stopped: an answer may have arrived without being read.
             self._asked += now - self._looked
         self._looked = now
         if self._thread is None:
@@ -223,7 +223,7 @@ class NodePoller:
         return 0.0 if self._asked is None else self._looked - self._asked
 
     def stop(self) -> None:
-        """Stop; a query that does not return is left alone."""
+        """Stop the thread; a query that hangs is abandoned."""
         self._stopped.set()
         self._questions.put(None)
         if self._thread is not None:
@@ -237,7 +237,7 @@ class NodePoller:
                     found = self._ask()
                 except Exception as error:
                     self.failure = f"{type(error).__name__}: {error}"
-                    LOG.info("Ray does not say which nodes there are: %s", self.failure)
+                    LOG.info("Ray does not list its nodes: %s", self.failure)
                     self._stopped.wait(AGAIN)
                 else:
                     self.failure = ""

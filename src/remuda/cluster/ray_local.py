@@ -1,10 +1,10 @@
 """Nodes of a Ray cluster on this machine, and the process that ends them with the run.
 
-That process, the *keeper*, starts them; the run holds it by a pipe. When the pipe closes, because
-the run ended or died, the keeper kills every process of every node and removes Ray's directory. If
-the keeper itself is killed, the first process of each node does the same for its node. Ray alone
-would leave some of its processes. A node is a session of processes, so it can be killed or stopped
-as a whole.
+That process, the *keeper*, starts the nodes and reads a pipe from the run. When the pipe closes,
+because the run ended or died, the keeper kills every process of every node and removes Ray's
+directory. If the keeper itself is killed, the first process of each node does the same for its
+node. Ray by itself would leave some processes behind. A node is a session of processes, so it can
+be killed or stopped as a whole.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from remuda.memory.lifeline import Lifeline
 LOOPBACK = "127.0.0.1"
 # must be set before Ray is imported, here and in the run
 ENVIRONMENT = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # so that Ray stays on loopback, on Linux too
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps Ray on loopback, on Linux too
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
 }
-OBJECT_STORE = 80_000_000  # bytes of each node: nearly Ray's minimum, since it is almost empty
-# how soon Ray finds that a node is gone
+OBJECT_STORE = 80_000_000  # bytes per node: nearly Ray's minimum, because it stays almost empty
+# how soon Ray detects a dead node
 SYSTEM = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 5000,
     "health_check_failure_threshold": 3,
 }
-LONGEST_DIRECTORY = 40  # characters: paths of Ray's sockets have at most 107
-END_LIMIT = 15.0  # seconds that the keeper has to end everything
+LONGEST_DIRECTORY = 40  # characters; paths of Ray's sockets may have at most 107
+END_LIMIT = 15.0  # seconds that the keeper may take to end everything
 
 
 class LocalNodes:
@@ -62,12 +62,12 @@ class LocalNodes:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(search)},
-            start_new_session=True,  # Ctrl-C is for the run, which ends its nodes in order
+            start_new_session=True,  # Ctrl-C goes only to the run, which ends its nodes cleanly
         )
         self._buffer = b""
         self._directory: Path | None = None
         self.address = ""  # address of the head; empty before it is known
-        self.sessions: dict[int, int] = {}  # session of processes of each node started here
+        self.sessions: dict[int, int] = {}  # process session of each node
 
     def wait(self, count: int, seconds: float) -> None:
         """Wait until `count` nodes have been started."""
@@ -81,7 +81,7 @@ class LocalNodes:
             data = os.read(self._keeper.stdout.fileno(), 65536) if ready else b""
             if not data:
                 self.stop()
-                why = "ended" if ready else f"were not there within {seconds:g} s"
+                why = "ended" if ready else f"did not start within {seconds:g} s"
                 raise RemudaError(
                     f"cluster.local: Ray's nodes on this machine {why}; raise cluster.start_limit, "
                     "or start fewer"
@@ -136,7 +136,7 @@ def members(session: int) -> list[int]:
 
 
 def kill_session(session: int, seconds: float = 5.0) -> None:
-    """Kill all processes of a session but this one, including new ones."""
+    """Kill all processes of a session except this one, including new ones."""
     end = time.monotonic() + seconds
     while (there := set(members(session)) - {os.getpid()}) and time.monotonic() < end:
         for process in there:
@@ -168,10 +168,10 @@ def keep(settings_text: str) -> NoReturn:
 
 
 def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int]) -> None:
-    """Start nodes, and one more for each line of standard input, until that closes."""
+    """Start nodes, and one more for each line of standard input, until it closes."""
     import ray  # noqa: F401 - once, before the nodes fork
 
-    lifeline = Lifeline()  # of the nodes' first processes: they end with this one
+    lifeline = Lifeline()  # ends the nodes' first processes with this one
     address, wanted, over = "", settings["count"], False
     while not over:
         while len(sessions) < wanted:
@@ -190,7 +190,7 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
             address = more["address"]
         ready, _, _ = select.select([0], [], [], 0.25)
         for child in _reap():
-            kill_session(child)  # what is left of a node whose first process is gone
+            kill_session(child)  # the rest of a node whose first process died
         if ready:
             data = os.read(0, 4096)
             over = not data
@@ -201,12 +201,12 @@ def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
     """Read the report of a started node; None if the run ended before."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    poll.register(0, 0)  # only whether it was closed: its lines are read later
+    poll.register(0, 0)  # only to detect its closing: its lines are read later
     ready = {descriptor for descriptor, _ in poll.poll()}
     if pipe.fileno() not in ready:
         return None
     line = pipe.readline()
-    news: dict[str, Any] = json.loads(line) if line else {"fault": "it ended as it began"}
+    news: dict[str, Any] = json.loads(line) if line else {"fault": "it ended at its start"}
     if "fault" in news:
         raise ConnectionError(news["fault"])
     return news
@@ -223,18 +223,18 @@ def _be_node(
     """Run the first process of a node, and end the node when Ray or the keeper ends."""
     os.setsid()
     read = os.dup(lifeline.descriptor)
-    lifeline.close()  # the other end is the keeper's alone
+    lifeline.close()  # only the keeper may hold the other end
     log = os.open(f"{directory}/node-{number}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    os.environ["TMPDIR"] = directory  # what a killed agent leaves goes with Ray's own files
+    os.environ["TMPDIR"] = directory  # files of a killed agent are removed with Ray's own
     try:
         node = _ray_node(number, address, directory, settings)
         news = {"node": number, "address": node.gcs_address, "session": os.getpid()}
         os.write(write, json.dumps(news).encode() + b"\n")
         os.close(write)
-        # A node without its raylet is none.
+        # A node whose raylet died is useless.
         while not (select.select([read], [], [], 0.25)[0] or node.dead_processes()):
             pass
     except BaseException as error:
@@ -287,7 +287,7 @@ def _reap() -> list[int]:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of orphans, so that none stays as a zombie."""
+    """Become the parent of orphans, so none stays as a zombie."""
     set_child_subreaper = 36
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""The nodes of a run as Ray knows them.
+"""The nodes of a run, managed by Ray.
 
-Ray lists the nodes, starts one process on each, carries a few calls a second to it, and reports
-when it is gone. Experience and weights never pass through it.
+Ray lists the nodes, starts one process on each, carries a few calls a second to it, and reports its
+death. Experience and weights never pass through Ray.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.loading import names_in
 
 LOG = logging.getLogger(__name__)
-STEP = 0.05  # seconds between two looks while waiting
-# Seconds after which a node that Ray still lists may be used again; doubled each time.
+STEP = 0.05  # seconds between two checks while waiting
+# Seconds after which a lost node that Ray still lists may be used again; doubled each time.
 RETURN_AFTER = 5.0
-# Ray would set it by the cores that an agent reserves, and sums of floating-point numbers depend on
-# the number of threads.
+# Variables copied from the head. Ray would set this one to the reserved cores, and floating-point
+# sums depend on the number of threads.
 SAME = ("OMP_NUM_THREADS",)
-GONE_AFTER = 20.0  # without an answer, Ray's control service counts as gone
-KILL_LIMIT = 5.0  # seconds that agents have to end
+GONE_AFTER = 20.0  # seconds without an answer after which Ray's control service counts as dead
+KILL_LIMIT = 5.0  # seconds that agents may take to end
 
 
 @dataclass
@@ -53,7 +53,7 @@ class _Node:
     ray_id: str
     host: Any
     description: Any  # Ray's reference to the node's description
-    watch: Any  # Ray's reference that fails once its process is gone
+    watch: Any  # Ray's reference that fails once the node's process is dead
     cores: int
     gpus: int
     entry: Mapping[str, Any]  # Ray's entry of the node
@@ -65,23 +65,23 @@ class _Node:
 
 @dataclass
 class _Absent:
-    """A Ray node whose agent is gone: when it may be used again."""
+    """A Ray node whose agent is dead, with the time when it may be used again."""
 
     times: int = 0
     until: float = field(default_factory=time.monotonic)
 
 
 class RayNodes:
-    """Ray's cluster, or one on this machine, as the nodes of a run.
+    """The nodes of a Ray cluster, or of one started on this machine.
 
-    1. A node has one agent: a Ray actor that reserves all that Ray has free there, so that no other
-       work runs beside it; Ray never restarts it.
-    2. A node that Ray reports as gone is gone: an agent whose connection broke is killed before its
+    1. A node has one agent: a Ray actor that reserves all free cores and GPUs there, so no other
+       Ray job shares the node. Ray never restarts it.
+    2. A node that Ray reports as dead is lost: an agent whose connection broke is killed before its
        node is used again, under another number.
-    3. Nothing waits for Ray's control service while the run continues; a thread does. If the
-       service is gone, so is the cluster: the run ends with a message.
-    4. Nodes are checked before use: another version of Python, of Remuda or of torch, or another
-       source of Remuda or of modules that the configuration names, is refused.
+    3. Only a thread waits for Ray's control service while the run continues. If the service dies,
+       the cluster is lost, and the run ends with a message.
+    4. Nodes are checked before use. A node is refused if its version of Python, Remuda or torch, or
+       its source of Remuda or of modules that the configuration names, differs.
     """
 
     def __init__(self, config: Config) -> None:
@@ -110,7 +110,7 @@ class RayNodes:
             self._address = find_address(self._ray, config.cluster.address)
         tree = config.model_dump(mode="json")
         self._modules = named_modules(tree)
-        own = not config.cluster.local  # nodes on this machine find what this process finds
+        own = not config.cluster.local  # nodes on this machine find the same modules
         self._sent = own_code(self._modules, any(names_in(tree))) if own else []
         self._expected = {"versions": versions(), "digests": digests(["remuda", *self._modules])}
 
@@ -170,11 +170,11 @@ class RayNodes:
         found = [entry for entry in self._ray.nodes() if entry["Alive"]]
         found.sort(key=lambda entry: entry["NodeID"] != self._here)
         is_whole = found and found[0]["NodeID"] == self._here
-        tell = getattr(self._ray._private.state, "available_resources_per_node", None)
-        return NodeSnapshot(found if is_whole else (), tell() if tell is not None else {})
+        free = getattr(self._ray._private.state, "available_resources_per_node", None)
+        return NodeSnapshot(found if is_whole else (), free() if free is not None else {})
 
     def _begin(self, entry: Mapping[str, Any], cores: int, gpus: int) -> _Node:
-        """Start the process of a node, which reserves all that is free there."""
+        """Start the process of a node, which reserves these cores and GPUs."""
         ray_id = entry["NodeID"]
         affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         options: dict[str, Any] = {
@@ -183,7 +183,7 @@ class RayNodes:
             "max_restarts": 0,
             "max_task_retries": 0,
             "max_concurrency": THREADS,
-            "enable_task_events": False,  # of each call, which Ray would keep on the head
+            "enable_task_events": False,  # else Ray keeps an event of each call on the head
             "scheduling_strategy": affinity(ray_id, soft=False),
         }
         same = {name: os.environ.get(name) for name in SAME}
@@ -192,25 +192,25 @@ class RayNodes:
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
 
     def _wait_for_free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
-        """Wait for unreserved cores and GPUs; an earlier run may just be ending."""
+        """Wait for free cores and GPUs; an earlier run may just be ending."""
         while (found := _free(entry, self._ask(end))) is None:
             if time.monotonic() > end:
                 raise RemudaError(
-                    f"node {_name_of(entry)} has no free core: another run, or another job of "
-                    "Ray's, has reserved them; end that, or wait for it"
+                    f"node {_name_of(entry)} has no free core: another run, or another Ray job, "
+                    "has reserved them; end that job, or wait for it"
                 )
             time.sleep(STEP)
         return found
 
     def _take(self, node: _Node, seconds: float) -> NodeInfo:
-        """Give a node its number, once it has described itself and was found to fit."""
+        """Give a node its number once its description has arrived and fits."""
         name = self._unique(_name_of(node.entry))
         try:
             snapshot = answer_of(self._ray, node.description, name, seconds)
         except TimeoutError:
             raise RemudaError(
-                f"node {name} did not say what it is within {self._cluster.start_limit:g} s "
-                "(cluster.start_limit): look whether it is overloaded, or cannot be reached, and "
+                f"node {name} did not describe itself within {self._cluster.start_limit:g} s "
+                "(cluster.start_limit): check whether it is overloaded or unreachable, and "
                 "leave it out, or raise the limit"
             ) from None
         finally:
@@ -288,10 +288,10 @@ class RayNodes:
                 try:
                     found.append(self._take(node, 1.0))
                 except NodeLostError:
-                    self._give_up(node)  # gone before it was taken
+                    self._give_up(node)  # it died before it was taken
                 except RemudaError as error:
                     self._refused.add(node.ray_id)
-                    LOG.warning("%s; it is left out", error)
+                    LOG.warning("%s; the run does not use it", error)
         snapshot = self._poller.newest()
         if self._poller.waits > GONE_AFTER:
             raise RoleDiedError(self._silent())
@@ -326,9 +326,9 @@ class RayNodes:
         absent.times += 1
 
     def _kill(self, node: _Node) -> None:
-        with suppress(Exception):  # Ray raises where it is gone already
+        with suppress(Exception):  # Ray raises if it is already dead
             self._ray.kill(node.host, no_restart=True)
-        if self.local is not None and node.process:  # Ray cannot reach what is stopped
+        if self.local is not None and node.process:  # Ray cannot kill a stopped process
             with suppress(OSError):
                 os.kill(node.process, signal.SIGKILL)
 
@@ -352,7 +352,7 @@ class RayNodes:
 
 
 def _name_of(entry: Mapping[str, Any]) -> str:
-    """Return a node's name for users: a label `name`, or the name in Ray or the system."""
+    """Return a node's name for users: its label `name`, its name in Ray, or its host name."""
     labels = entry.get("Labels") or {}
     address = entry["NodeManagerAddress"]
     ray_name = entry.get("NodeName") or address
@@ -362,7 +362,7 @@ def _name_of(entry: Mapping[str, Any]) -> str:
 
 
 def _free(entry: Mapping[str, Any], snapshot: NodeSnapshot) -> tuple[int, int] | None:
-    """Return the unreserved cores and GPUs of a node; None if it has cores and none is free."""
+    """Return the free cores and GPUs of a node; None if it has cores but none is free."""
     total = entry["Resources"]
     free = snapshot.free.get(entry["NodeID"], total)
     cores, gpus = int(free.get("CPU", 0)), int(free.get("GPU", 0))

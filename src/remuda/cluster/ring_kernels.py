@@ -1,8 +1,8 @@
-"""The compiled kernels by which a ring on one node follows the ring of the same actor on another.
+"""The compiled kernels that copy a ring from its actor's node to its learner's node.
 
-On the actor's node the actor itself writes; on any other node the bridge writes the actor's data,
-in the same order as an actor does, so that readers there see no difference. `collect` reads a ring
-as a learner does: it notes a segment's sequence, copies what was added, and looks again.
+On the actor's node the actor itself writes; on the learner's node the bridge writes the actor's
+data in the same order, so readers there see no difference. `collect` reads a ring as a learner
+does: it reads a segment's sequence, copies new steps, and reads the sequence again.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from remuda.kernels import njit
 from remuda.memory.atomic import exchange, fence_acquire, fence_full, fence_release, load, store
 from remuda.types import Array, Integers
 
-# that an actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS, WRITTEN
+# number of words that an actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED,
+# CLOSED_STEPS, WRITTEN
 WORDS = 7
 # columns of a sent segment, with its steps from BEGIN to END
 SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
 COLUMNS = 8
-ENTRY = 4  # numbers of a queue entry: its number, its place, that place's sequence, steps so far
-# Outcomes of `collect`: everything; all but segments that were being written; the buffer is full.
+ENTRY = 4  # columns of a queue entry: its number, its slot, the slot's sequence, steps so far
+# Outcomes of `collect`: everything copied; segments in progress skipped; the buffer is full.
 FITS, SKIPPED, CUT = range(3)
-MOST = 1 << 24  # maximal number of queue entries that are skipped one by one
-NOT_THE_SAME = -1  # result of `follow` for steps of another segment than the ring has
+MOST = 1 << 24  # maximum number of queue entries that are skipped one by one
+NOT_THE_SAME = -1  # result of `follow` if steps do not continue the ring's segment
 
 
 class RingParts(NamedTuple):
-    """The arrays of a ring, [segments, ...], as these kernels take them."""
+    """The arrays of a ring, [segments, ...], in the form for these kernels."""
 
     sequence: Integers
     committed: Integers
@@ -53,7 +54,7 @@ class RingParts(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """The known state of a ring at a peer."""
+    """The state of a peer's copy of a ring, as far as known here."""
 
     sequence: Integers
     committed: Integers
@@ -75,7 +76,7 @@ def _words(counters: Integers, words: Integers) -> None:
 
 @njit(cache=True)
 def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
-    """Return whether there is anything to send; fills `words` [WORDS]."""
+    """Return whether there is data to send; fills `words` [WORDS]."""
     _words(parts.counters, words)
     changed = False
     for i in range(WORDS):
@@ -85,11 +86,11 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 @njit(cache=True)
 def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
-    """Copy the queue from entry `first` to the last that `words` count; return how many.
+    """Copy the queue from entry `first` to the last that `words` count; return their number.
 
-    Entries that the actor overwrites meanwhile lead nowhere. `CLOSED_STEPS` becomes the last
-    entry's, or stays at `steps`, the value last sent: the actor's own word may belong to another
-    entry.
+    Entries that the actor overwrites during the copy get no segment. `CLOSED_STEPS` in `words` is
+    set to that of the last entry, or to `steps`, the value last sent, because the actor's own word
+    may belong to a later entry.
     """
     places = parts.queue.size
     if words[4] == first and steps >= 0:
@@ -123,7 +124,7 @@ def _size(
     end: int,
     is_new: bool,
 ) -> int:
-    """Return the bytes of a segment's steps `first` to `end`, and of its beginning if it is new."""
+    """Return the bytes of a segment's steps `first` to `end`, and of its start if it is new."""
     size: int = parts.recurrent_states.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
@@ -146,9 +147,9 @@ def collect(
     """Copy the data of a ring that a peer lacks, as far as it fits, to `payload` from `at` on.
 
     Fills `heads` [segments, COLUMNS] and `entries` [segments, ENTRY], and updates `sent`; `words`
-    are of `has_changed`. `fields` are the arrays of steps, [segments, bytes] each; `layout`
-    [fields, 3] has the bytes of a row, the rows that a segment has more than steps before it ends,
-    and the rows of a segment.
+    come from `has_changed`. `fields` are the arrays of steps, [segments, bytes] each. `layout`
+    [fields, 3] has the bytes of a row, the extra rows after a segment's last step, and the rows of
+    a segment.
     """
     num_heads, outcome = 0, FITS
     num_entries = _entries(parts, words, sent.words[4], sent.words[5], entries)
@@ -183,7 +184,7 @@ def collect(
         head[NUMBER], head[STREAM] = parts.numbers[slot], parts.streams[slot]
         head[IS_NEW] = is_new
         fence_acquire()
-        if load(parts.sequence, slot) != sequence:  # it was overtaken
+        if load(parts.sequence, slot) != sequence:  # overwritten during the copy
             at, outcome = start, max(outcome, SKIPPED)
             continue
         num_heads += 1
@@ -193,10 +194,10 @@ def collect(
 
 @njit(cache=True)
 def _pass_over(parts: RingParts, first: int) -> None:
-    """Count queue entries up to `first` that were gone before they could be sent.
+    """Count queue entries up to `first` that were overwritten before they could be sent.
 
-    Each is counted before the next is written, as an actor does it: otherwise a reader could be at
-    an entry that is overwritten, and not see it by `CLOSED`.
+    Each is counted before the next is written, as an actor does. Otherwise a reader could be at an
+    entry that is overwritten without detecting it by `CLOSED`.
     """
     counters, places = parts.counters, parts.queue.size
     begin, steps = counters[CLOSED], counters[CLOSED_STEPS]
@@ -222,8 +223,7 @@ def follow(
 ) -> int:
     """Write what `collect` copied; return 1 if the learner must be rung, otherwise 0.
 
-    `words` are empty if more of the ring follows; `watched` is the word by which the learner
-    sleeps.
+    `words` are empty if more of the ring follows; `watched` is the word that the learner waits for.
     """
     at = 0
     counters, length = parts.counters, layout[len(fields) - 1, 2]
@@ -285,7 +285,7 @@ def follow(
 
 @njit(cache=True)
 def mend(parts: RingParts) -> None:
-    """Repair the counts of a ring whose bridge died while it wrote; its data comes again."""
+    """Repair the counts of a ring whose bridge died while writing; its data is sent again."""
     counters = parts.counters
     if counters[CLOSED] > 0 and counters[HEAD] > 0:  # else it was never followed here
         last = parts.queue_steps[(counters[CLOSED] - 1) % parts.queue_steps.size]

@@ -1,9 +1,9 @@
-"""A ring on the node of its learner that follows the ring on the node of its actor.
+"""The copy of a ring on the node of its learner, kept up to date with the ring of its actor.
 
-The learner reads the ring on its node, which the bridge there writes in the order of the actor, as
-its only writer. An actor that may wait does so by the learner's words, which its own node's bridge
-writes. A bridge that dies leaves an odd sequence, or steps that are not committed, as an actor
-does; its successor requests the missing data (`RingIn.holds`), so that it comes again.
+The learner reads the ring on its node. The bridge there is its only writer, and writes in the
+actor's order. An actor that may wait reads the learner's words, which the bridge of the actor's
+node writes. A bridge that dies leaves an odd sequence or uncommitted steps, as an actor does; its
+successor requests the missing data again (`RingIn.holds`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED_STEPS, WRITTEN, ExperienceRing
 from remuda.types import Array, Integers
 
-# with exactly one row for each step
+# arrays with exactly one row for each step
 STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
 
 
 class RingUpdate(NamedTuple):
-    """New data of a ring; without words nothing of it is counted before the rest arrives."""
+    """New data of a ring; without `words` none of it counts before the rest arrives."""
 
     words: Integers  # [WORDS]
     heads: Integers  # [segments, COLUMNS]
@@ -33,14 +33,14 @@ class RingUpdate(NamedTuple):
 
 
 class RingOut:
-    """Sends a ring whose actor is here to a learner elsewhere; belongs to the link there."""
+    """The sender of a ring from its actor's node to its learner's; belongs to one link."""
 
     def __init__(self, ring: ExperienceRing) -> None:
         self._ring, self._parts, segments = ring, _parts_of(ring), ring.num_segments
         self._bytes = _, layout = _bytes_of(ring)
         unknown: Integers = np.full(segments, -1, np.int64)
         sent_words: Integers = np.full(WORDS, -1, np.int64)
-        sent_words[4] = 0  # the queue comes from its beginning
+        sent_words[4] = 0  # send the queue from its start
         self._sent = kernels.Sent(unknown, np.zeros(segments, np.int64), sent_words)
         self._words: Integers = np.zeros(WORDS, np.int64)
         self._heads: Integers = np.zeros((segments, COLUMNS), np.int64)
@@ -50,11 +50,11 @@ class RingOut:
         self.largest = int(layout[:, 0] @ layout[:, 2]) + self._parts.recurrent_states.shape[1]
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
-        """Record what the peer has: [segments] each; none of it is sent again."""
+        """Record the segments that the peer has, [segments] each, so they are not sent again."""
         self._sent.sequence[:], self._sent.committed[:] = sequence, committed
 
     def news(self, payload: Array, at: int) -> tuple[RingUpdate, int] | None:
-        """Return what was added since the last call, if anything; valid until the next call."""
+        """Return the data added since the last call, if any; valid until the next call."""
         words = self._words
         if not (kernels.has_changed(self._parts, self._sent, words) or self._is_pending):
             return None
@@ -70,7 +70,7 @@ class RingOut:
 
 
 class RingIn:
-    """Writes a ring whose actor is elsewhere, in that actor's place."""
+    """The writer of a ring whose actor is on another node."""
 
     def __init__(self, experience: Experience, actor: int) -> None:
         ring = experience.rings[actor]
@@ -93,12 +93,12 @@ class RingIn:
 
 
 def mend(ring: ExperienceRing) -> None:
-    """Repair its counts after its bridge died; from now on an actor writes it."""
+    """Repair the counts of a ring after its bridge died; from now on an actor writes it."""
     kernels.mend(_parts_of(ring))
 
 
 def warm_up(experience: Experience) -> None:
-    """Compile the kernels of both ends, with an empty ring."""
+    """Compile the kernels of both ends by calls with an empty ring."""
     ring = experience.rings[0]
     fields, layout = _bytes_of(ring)
     parts = RingParts._make(
@@ -125,7 +125,7 @@ def _parts_of(ring: ExperienceRing) -> RingParts:
 
 
 def _bytes_of(ring: ExperienceRing) -> tuple[tuple[Array, ...], Integers]:
-    """Return the arrays of its steps as bytes, each [segments, bytes], and their layout."""
+    """Return the arrays of a ring's steps as bytes, each [segments, bytes], and their layout."""
     shared, shape, length = ring.shared, ring.shape, ring.segment_length
     layout = [(shape.n_frames, length + shape.n_frames), (1, shared["masks"].shape[1])]
     layout += [(0, length) for _ in STEPS]

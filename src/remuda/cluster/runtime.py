@@ -1,8 +1,8 @@
-"""`ClusterRuntime`: the roles of a run on several nodes, as the coordinator sees them.
+"""The runtime of a run on several nodes, used by the coordinator.
 
-The head is a node like all others, whose roles are children of this process. Each other node has an
-agent. The head polls them and never waits: a node that is silent for `cluster.silence` seconds, or
-is known to be lost, is given up, and its roles are placed on the remaining nodes.
+The head is a node like all others, but its roles are children of this process. Each other node has
+an agent. The head polls the agents and never waits. A node that is silent for `cluster.silence`
+seconds, or is known to be lost, is given up, and its roles move to the remaining nodes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from remuda.types import RoleStatus
 log = logging.getLogger(__name__)
 
 REACH = 5.0  # seconds to wait for nodes while roles move
-START = 60.0  # seconds within which a node must have begun to start its roles
+START = 60.0  # seconds within which a node must accept the request to start its roles
 GONE = "is gone"  # description of a node that is known to be lost
-GLANCE = 0.002  # seconds between two looks while waiting
+GLANCE = 0.002  # seconds between two checks while waiting
 
 
 class ClusterRuntime:
@@ -64,7 +64,7 @@ class ClusterRuntime:
         self._with_plays = with_plays
         self._members = {n: Member(n, i.name) for n, i in self._infos.items() if n != HEAD}
         self._joining = JoiningNodes(nodes, prepare)
-        self._gone: dict[int, str] = {}  # nodes that were found to be lost, and why
+        self._gone: dict[int, str] = {}  # nodes found lost but not handled yet, and why
         self._migration = Migration(node, nodes, checkpoints)
         self._news: list[str] = []
         self._moved = MoveCounts()
@@ -92,16 +92,16 @@ class ClusterRuntime:
         self._news += self._reach.news(self.placement, self._members.values(), self._name)
         placement = self.placement
         if self._gone or set(self._local.here) != set(placement.roles_of(HEAD)):
-            return False  # roles have still to start
+            return False  # some roles have not started yet
         statuses = [m.status for n, m in self._members.items() if n in placement.nodes]
-        # Earlier reports of a node are not about roles that moved there since.
+        # A node's report from an earlier epoch does not cover roles that moved there since.
         played = all(each.is_played and each.epoch == placement.epoch for each in statuses)
         return played and self._local.is_played
 
     def save(self, number: int) -> set[str]:
-        """Let every role write its parts of a checkpoint; return the names of those written.
+        """Let every role write its parts of a checkpoint; return the names of the written parts.
 
-        In lockstep the actor's node comes last, so that all others know which checkpoint it is.
+        In lockstep the request reaches the actor's node last, when all others know the number.
         """
         acts = self.placement.actors[0] if self._node.assembly.config.exact else HEAD
         begun = self._call_all("begin_save", number, without=acts)
@@ -120,7 +120,7 @@ class ClusterRuntime:
                 parts.add(part)
             log.info("node %d wrote %s", node, ", ".join(files) or "nothing")
         if not self._see_all(self._call_all("stamp")) and self._node.assembly.config.exact:
-            return set()  # the head would save counts that do not belong to these parts
+            return set()  # the head's counts would not match these parts
         return parts
 
     def settle(self, number: int) -> None:
@@ -141,21 +141,21 @@ class ClusterRuntime:
         return self.placement.in_words(self._roles, self._name)
 
     def traffic(self) -> tuple[int, int] | None:
-        told = [member.status.traffic for member in self._members.values()]
-        return in_all([self._node.traffic.counts.tolist(), *told])
+        others = [member.status.traffic for member in self._members.values()]
+        return in_all([self._node.traffic.counts.tolist(), *others])
 
     def news(self) -> list[str]:
         news, self._news = [*self._news, *self._local.news()], []
         return news
 
     def stop(self) -> None:
-        """Stop all roles, then all bridges; the last data arrives before they end."""
+        """Stop all roles, wait for their last data, then stop all bridges."""
         if self._stopped:
             return
         self._stopped = True
         calls = self._call_all("finish")
         self._local.finish()
-        # A learner may take long to publish what it trained last.
+        # A learner may take long to publish its last update.
         self._see_all(calls, self._node.assembly.config.run.stop_limit + self._silence)
         self._fetch_logs(list(self._members))
         self._fetch_spans()
@@ -206,7 +206,7 @@ class ClusterRuntime:
                 raise RoleDiedError(f"on the node {member.name} {words}")
 
     def _leave_out(self, number: int, error: RemudaError) -> None:
-        """Give up a node without roles, at no cost to the run."""
+        """Give up a node without roles; the run continues."""
         if number in self._members:
             self._nodes.give_up(number)
             self._gone.setdefault(number, f"cannot be used: {error}")
@@ -234,15 +234,15 @@ class ClusterRuntime:
             )
         left = [i for n, i in self._infos.items() if n not in self._joining.beginning]
         after = self._migration.without(self.placement, lost.keys(), left)
-        told = []
+        news = []
         for number, what in lost.items():
             log.warning("%s", what)
             for role in roles[number]:
                 self._moved.note(role, what)
             to = Move(self.placement, after).in_words(number, names, self._name)
-            told.append(f"{what}; it continues with {to}" if to else what)
+            news.append(f"{what}; it continues with {to}" if to else what)
         self._move(after, lost.keys())
-        self._news += told
+        self._news += news
 
     def _hear(self) -> None:
         done = [each for each in self._pending if each[1].done()]
@@ -276,12 +276,12 @@ class ClusterRuntime:
 
     def _relieve(self, number: int) -> None:
         after = relieved(self.placement, list(self._infos.values()), number)
-        words = f"the node {self._name(number)} came"
+        message = f"the node {self._name(number)} joined"
         if after is not None:
             moved = Move(self.placement, after).actors
-            words += f", and has {', '.join(self._roles[actor] for actor in moved)} from now on"
+            message += f", and runs {', '.join(self._roles[actor] for actor in moved)} from now on"
             self._move(after, ())
-        self._news.append(words)
+        self._news.append(message)
 
     def _move(self, after: Placement, gone: Collection[int]) -> None:
         move = Move(self.placement, after)
@@ -295,14 +295,14 @@ class ClusterRuntime:
                         {home: self._nodes.call(home, "release_actor", actor, after.epoch)}, REACH
                     )
         rings, calls = self._migration.ask_for_rings(move, gone)
-        for told in self._wait_for(calls, REACH).values():
-            rings |= told
+        for answer in self._wait_for(calls, REACH).values():
+            rings |= answer
         homes = (HEAD, *self._members)
         handovers = self._migration.handovers(move, rings, homes)
         self.placement = after
         for number in self._members:
-            words = (after, self._addresses, handovers[number])
-            self._pending.append((number, self._nodes.call(number, "replace", *words)))
+            args = (after, self._addresses, handovers[number])
+            self._pending.append((number, self._nodes.call(number, "replace", *args)))
         self._node.replace(
             self._local,
             after,
@@ -330,7 +330,7 @@ class ClusterRuntime:
         return {number: self._nodes.call(number, method, *args) for number in numbers}
 
     def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
-        """Wait for the answers of nodes, while watching the roles here; lost ones have none."""
+        """Wait for the answers of nodes while watching the roles here; lost nodes are left out."""
         limit = self._silence if limit is None else limit
         return answers_of(
             calls, self._members, self._nodes, self._silence, limit, self._work_meanwhile
@@ -342,7 +342,7 @@ class ClusterRuntime:
 
     def _see_all(self, stamps: Mapping[int, Call], limit: float | None = None) -> bool:
         """Wait for all data that nodes wrote before these stamps; return whether it arrived."""
-        linked = self.placement.nodes  # others have no role, and nothing to send
+        linked = self.placement.nodes  # others have no role and send no data
         wanted = {n: stamp for n, stamp in self._wait_for(stamps, limit).items() if n in linked}
         end = time.monotonic() + self._silence
         seen = self._node.stamps.all
@@ -363,10 +363,10 @@ class ClusterRuntime:
         if assembly.config.trace is None:
             return
         for number in self._members:
-            asked = time.perf_counter()
+            sent = time.perf_counter()
             answers = self._wait_for({number: self._nodes.call(number, "spans")}, REACH)
             for now, spans in answers.values():
-                later = (asked + time.perf_counter()) / 2 - now
+                later = (sent + time.perf_counter()) / 2 - now
                 for role, found in spans.items():
                     name = f"{role}@{self._name(number)}"
                     assembly.spans_elsewhere[name] = Spans(found, later)

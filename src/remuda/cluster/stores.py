@@ -25,7 +25,7 @@ from remuda.runtime.control import Control
 from remuda.scoreboard import Play, Scoreboard
 from remuda.types import Array
 
-# Words of a ring that its learner, or its actor, writes, in the order in which they become visible.
+# Words of a ring that its learner, or its actor, writes, in the order of visibility.
 LEARNERS_WORDS = (ring.EXCUSED, ring.CONSUMED, ring.TAKEN, ring.TAKEN_STEPS, ring.UPDATE_TIME)
 ACTORS_WORDS = (
     ring.HEAD,
@@ -41,7 +41,7 @@ ALL = slice(None)
 
 
 class Stamps:
-    """A counter for each node, written by its host: a node that sees it sees all earlier writes."""
+    """A counter per node, written by its host; a node that sees it sees all earlier writes."""
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"stamps": ((nodes,), np.int64)})
@@ -53,7 +53,7 @@ class Stamps:
 
 @dataclass(frozen=True)
 class Stores:
-    """The shared memory of a node that crosses to others."""
+    """The shared memory of a node that bridges synchronise with other nodes."""
 
     policies: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]  # numbers of the policies of each learner process
@@ -66,7 +66,7 @@ class Stores:
     actors: tuple[Wakeup, ...]
     learners: tuple[Wakeup, ...]
     in_turns: bool  # actor and learners take turns, as in `lockstep`
-    table: Table | None = None  # if seats are dealt; the lead, the first actor, lives on the head
+    table: Table | None = None  # if seats are dealt; the lead (the first actor) runs on the head
 
     @property
     def wakeups(self) -> tuple[Wakeup, ...]:
@@ -97,23 +97,23 @@ class Stores:
         return self.learning(placement, home)
 
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
-        """Return the words that one node sends another in every round, in the order of both ends.
+        """Return the words that one node sends another in every round; both ends use this order.
 
-        They are written in this order and read in reverse: the last ones show that all others are
-        there.
+        They are written in this order and read in reverse, so the last ones prove that all others
+        have arrived.
         """
         parts: Parts = []
         roles = len(placement.actors)
         control = self.control.words
         for policy, name in enumerate(self.policies):
             if self._learns_at(placement, policy) == home and to in placement.actors:
-                # Actors have room by what all of them wrote together, which is known here.
+                # An actor's room depends on the total of all actors, which the learner's node has.
                 parts.append(self._words(placement, name, ACTORS_WORDS, without=to))
                 parts.append(self._words(placement, name, LEARNERS_WORDS))
             if self._learns_at(placement, policy) == to:
                 parts.append(self._words(placement, name, (ring.ROOM_WANTED,), at=home))
         turns, board = [int(Play.TURNS)], self.scoreboard.arrays["play"]
-        if home == HEAD:  # which forwards the turns of actors elsewhere
+        if home == HEAD:  # the head forwards the turns of actors on other nodes
             parts += [(board[actor], turns) for actor in self._others(placement, to)]
         parts += self._population_words(placement, home, to)
         if self.in_turns:
@@ -153,7 +153,7 @@ class Stores:
         return parts
 
     def table_words(self, placement: Placement, to: int) -> Words | None:
-        """Return the words of the table that the head sends to another node, if it needs any."""
+        """Return the words of the table that the head sends to another node, if any."""
         if self.table is None or to == HEAD:
             return None
         elsewhere = sorted({*range(len(self.policies))} - {*self.learning(placement, to)})
@@ -204,7 +204,7 @@ class Stores:
         at: int | None = None,
         without: int | None = None,
     ) -> tuple[Array, list[int]]:
-        """Return words of a policy's rings: of actors at a node, of all but a node's, or of all."""
+        """Return words of a policy's rings, of actors `at` a node, or all but `without` a node's."""
         counters = self.experience[policy].counters
         actors = [
             actor

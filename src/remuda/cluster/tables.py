@@ -1,12 +1,12 @@
-"""The table of a population on nodes that do not lead it, and the shards of followers elsewhere.
+"""Synchronisation of a population's table, and of followers' shards, between nodes.
 
-The lead is on the head. On other nodes the bridge writes what learners and followers read. It is
-read as a whole, between two changes by the lead. A bridge that dies leaves a revision odd, as a
-lead does; its successor receives everything.
+The lead is on the head. On other nodes the bridge writes the parts of the table that learners and
+followers read. It reads the table as a whole, between two changes by the lead. A bridge that dies
+leaves a revision odd, as a lead does; its successor receives everything.
 
-Followers' results, and the seats in their matches, go to the head the same way. The word that a
-ring is clear goes to the node of its learner, behind the ring itself, and from there to the head:
-so the head orders no birth there before the old steps are gone.
+Followers' results, and the seats in their matches, go to the head the same way. The word that marks
+a ring as cleared goes to the node of its learner after the ring itself, and from there to the head.
+So the head orders no birth there before the old steps are removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOR_ALL = ("identity", "leaving", "hyperparameters", "sequence")
 
 
 def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Words:
-    """Return the words of the table that another node needs, in the order of both ends."""
+    """Return the words of the table that another node needs; both ends use this order."""
     arrays = table.arrays
     columns = arrays["orders"].shape[1]
     orders = [
@@ -43,7 +43,7 @@ def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Word
 
 
 class TableOut:
-    """Sends the table from the head to another node."""
+    """The sender of the table from the head to another node."""
 
     def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
         self._table, self._words, self._learn = table, words, learn
@@ -52,10 +52,10 @@ class TableOut:
         places = len(table.places)
         self._frozen: Integers = np.full(places, -1, np.int64)
         self._copies = copies
-        self.is_read = False  # True if it was read as a whole in this round
+        self.is_read = False  # whether the last `read` met no change by the lead
 
     def read(self) -> None:
-        """Read the words, unless the lead is changing them; before rings and weights."""
+        """Read the words before rings and weights, and record whether they are consistent."""
         arrays = self._table.arrays
         before, moves = (load(arrays["words"], word) for word in (REVISION, MOVES))
         sequence = arrays["sequence"]
@@ -89,20 +89,20 @@ class TableOut:
 
 
 class TableIn:
-    """The table on a node that does not lead it: the bridge writes it in the lead's place."""
+    """The writer of the table on a node without the lead."""
 
     def __init__(self, table: Table, words: Words) -> None:
         self._table, self._words = table, words
 
     def freeze(self, place: int, data: Array) -> None:
-        """Write the weights of a frozen copy; its identity comes with the words."""
+        """Write the weights of a frozen copy; its identity follows with the words."""
         sequence = self._table.arrays["sequence"]
         store(sequence, place, int(sequence[place]) | 1)
         fence_release()
         _fill(self._table.frozen_weights.rows(place), data)
 
     def put_newborn(self, place: int, data: Array) -> None:
-        """Write the initial state of a newborn; its order comes with the words."""
+        """Write the initial state of a newborn; its order follows with the words."""
         _fill(self._table.births.rows(self._table.policies[place]), data)
 
     def write(self, at: Integers, values: Integers) -> None:
@@ -114,7 +114,7 @@ class TableIn:
 
 
 class ShardOut:
-    """Sends the results of a follower here to the head; `add` returns False if there are more."""
+    """The sender of a local follower's results; `add` returns False if more remain."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard, self._sent = shard, shard.word(TAKEN)
@@ -132,7 +132,7 @@ class ShardOut:
 
 
 def write_results(shard: Shard, begin: int, count: int, data: Array) -> None:
-    """On the head: write the results of a follower elsewhere, from result `begin` on."""
+    """On the head, write the results of a remote follower, from result `begin` on."""
     rows = np.arange(begin, begin + count) % shard.size
     at = 0
     for name in RESULTS:

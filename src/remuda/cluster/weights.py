@@ -1,7 +1,7 @@
-"""Published weights on nodes where their policy does not learn: the newest, by version.
+"""Copies of published weights on nodes where their policy does not learn.
 
-There a bridge publishes the learner's snapshot under its version; it may skip versions. A bridge
-that dies leaves a snapshot as a learner does, and its successor continues.
+The bridge there publishes the learner's newest snapshot under its version; it may skip versions. A
+bridge that dies leaves snapshots in the same state as a dead learner, and its successor continues.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.training_state import TrainingState
 from remuda.types import Array, Integers
 
-FIXED = 5  # of a snapshot: version, learner step, exploration as bits, size, has a training state
+# numbers of a snapshot: version, learner step, bits of epsilon, size, has a training state
+FIXED = 5
 
 
 class WeightsOut:
-    """Sends the weights of policies that learn here to another node."""
+    """The sender of weights of policies that learn here to another node."""
 
     def __init__(self, published: PublishedWeights, policies: Sequence[int]) -> None:
         self._published, self._reader = published, published.reader()
@@ -30,17 +31,17 @@ class WeightsOut:
         self._sent[:] = versions
 
     def newer(self) -> dict[int, int]:
-        """Return the policies published since the last sending, with their versions."""
+        """Return the policies with unsent versions, and these versions."""
         versions = self._published.board["versions"][self._policies]
         found = versions > self._sent
         pairs = zip(self._policies[found].tolist(), versions[found].tolist(), strict=True)
         return dict(pairs)
 
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
-        """Return a policy's newest snapshot as numbers and arrays, and count it as sent.
+        """Return a policy's newest snapshot as numbers and arrays, and mark it as sent.
 
-        None if its version has changed: its learner may have taken steps that the words, read
-        before, do not count, and a successor would train on them twice.
+        None if its version has changed: its learner may have taken steps that the words, which
+        were read before, do not count. A successor would train on them twice.
         """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)
@@ -64,7 +65,7 @@ class WeightsOut:
 
 
 class WeightsIn:
-    """Publishes the weights of policies that learn elsewhere."""
+    """The publisher of weights of policies that learn on other nodes."""
 
     def __init__(self, published: PublishedWeights, policies: Sequence[int]) -> None:
         self._published, self._policies = published, tuple(policies)
@@ -74,7 +75,7 @@ class WeightsIn:
         }
         reader = published.reader()
         for i, publisher in self._publishers.items():
-            if publisher.version:  # a bridge may have died over a newer one, which comes again
+            if publisher.version:  # a bridge may have died writing a newer one; it is sent again
                 publisher.version = reader.newest(names[i]).version
 
     @property
@@ -83,13 +84,13 @@ class WeightsIn:
         return np.array(versions, np.int64)
 
     def publish(self, policy: int, numbers: Integers, values: Array) -> None:
-        """Publish what `WeightsOut.take` returned (`values` [size] float32), if it is newer."""
+        """Publish the result of `WeightsOut.take` (`values` [size] float32) if it is newer."""
         publisher, name = self._publishers.get(policy), self._published.policies[policy]
         size = self._published.slots[name]["weights"].shape[1]
         rows = self._published.training_rows(name)
         vectors = len(rows.layout.vectors) if rows is not None and numbers[4] else 0
         if publisher is None or numbers[3] != size or len(values) != size * (1 + vectors):
-            raise RemudaError(f"the weights of policy {name} that came do not fit")
+            raise RemudaError(f"the received weights of policy {name} do not fit")
         training = None
         if rows is not None and numbers[4]:
             parts = values[size:].reshape(vectors, size)

@@ -1,8 +1,8 @@
 """Words of shared memory that a bridge synchronises between two nodes.
 
-A word is an aligned 64-bit number with one writer, on the node of its role. Values in between may
-be skipped; it is never seen half written. Words are read before anything else is collected, and
-written after it. A bridge that dies leaves some unchanged; its successor receives all of them.
+A word is an aligned 64-bit number with one writer, on the node of its role. Intermediate values may
+be skipped, but a word is never seen half written. The sender reads words before all other data, and
+the receiver writes them after it. If a bridge dies, its successor receives all words.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from remuda.types import Array, Integers
 
 
 class Words:
-    """An ordered list of shared words, as one node sends it to another.
+    """An ordered list of shared words that one node sends to another.
 
-    The receiver writes changed words only, in this order.
+    The receiver writes only changed words, in this order.
     """
 
     def __init__(self, parts: Sequence[tuple[Array, Sequence[int] | slice]]) -> None:
@@ -35,7 +35,7 @@ class Words:
         for array, places in pairs:
             assert not places.size or 0 <= places.min() <= places.max() < array.size
         found = [array.ctypes.data + array.itemsize * places for array, places in pairs]
-        # As long as `_arrays` holds them, they stay where they are.
+        # The addresses stay valid while `_arrays` refers to the arrays.
         self._addresses: Integers = np.concatenate([*found, np.zeros(0, np.int64)])
         self._now: Integers = np.zeros(size, np.int64)
         self._at: Integers = np.zeros(size, np.int64)
@@ -45,7 +45,7 @@ class Words:
         return len(self._now)
 
     def read(self) -> Integers:
-        """Read all of them, the last first; valid until the next call."""
+        """Read all words, last to first; the result is valid until the next call."""
         load_all(self._addresses, self._now)
         return self._now
 
@@ -54,13 +54,13 @@ class Words:
         return int(self._now[-1])
 
     def changed(self, sent: Integers) -> tuple[Integers, Integers]:
-        """Return the numbers and values of words that differ from `sent`, which is updated."""
+        """Return indices and values of words that differ from `sent`, and update `sent`."""
         count = _changed(self._now, sent, self._at, self._values)
         return self._at[:count], self._values[:count]
 
     def write(self, at: Integers, values: Integers) -> None:
         if len(at) and (at[0] < 0 or at[-1] >= len(self) or (at[1:] <= at[:-1]).any()):
-            raise RemudaError("words came that are not here")
+            raise RemudaError("received words that do not exist here")
         fence_release()
         ends = np.searchsorted(at, self._begins)
         for i in np.flatnonzero(np.diff(ends)):
@@ -77,7 +77,7 @@ def _words_of(array: Array) -> Integers:
 
 @njit(cache=True)
 def _changed(words: Integers, sent: Integers, at: Integers, values: Integers) -> int:
-    """Find words that differ from `sent`; fill `at` and `values`, return how many."""
+    """Find words that differ from `sent`; fill `at` and `values`, and return their number."""
     count = 0
     for i in range(words.size):
         if words[i] != sent[i]:

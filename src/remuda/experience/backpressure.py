@@ -213,7 +213,7 @@ class ActorBackpressure:
         until = time.monotonic() + timeout
         while True:
             processes = {room.process for room, _ in late}
-            looks = sum(process.look(self._look) for process in processes) > 0  # no short cut
+            looks = sum(process.look(self._look) for process in processes) > 0  # no short-circuit
             now = time.monotonic()
             ends = [until, *(_end(room, since) for room, since in late)]
             if looks:
