@@ -204,7 +204,7 @@ class Stores:
         at: int | None = None,
         without: int | None = None,
     ) -> tuple[Array, list[int]]:
-        """Return words of a policy's rings, of actors `at` a node, or all but `without` a node's."""
+        """Return words of the rings of a policy: of actors `at` a node, or not at `without`."""
         counters = self.experience[policy].counters
         actors = [
             actor
