@@ -77,10 +77,10 @@ class NoSpace(Sound):
     [
         (
             OldStep,
-            "copy 0, turn 1 .*step of an OldStep returned 4 values, and not 5 values.*`done`",
+            "copy 0, turn 1 .*step of an OldStep returned 4 values, not 5 values.*`done`",
         ),
-        (OneValue, "copy 0, turn 1 .*step of an OneValue returned array.*, and not 5 values"),
-        (OldReset, "reset of an OldReset returned array.*, and not 2 values: observation, info"),
+        (OneValue, "copy 0, turn 1 .*step of an OneValue returned array.*, not 5 values"),
+        (OldReset, "reset of an OldReset returned array.*, not 2 values: observation, info"),
         (LaterOldReset, "copy 0, turn 0 .*reset of a LaterOldReset returned 3 values"),
         (NoSeed, "reset of a NoSeed cannot be called with a seed .*reset.self, seed=None"),
         (NoSpace, "a NoSpace has no observation_space"),
@@ -146,7 +146,7 @@ def test_text_mappings_sets_and_numbers_are_one_value(answer):
         def reset(self, *, seed=None, options=None):
             return answer
 
-    with pytest.raises(ContractError, match=r"reset of an Odd returned .*, and not 2 values"):
+    with pytest.raises(ContractError, match=r"reset of an Odd returned .*, not 2 values"):
         GymnasiumEnv(Odd)
 
 
@@ -182,8 +182,8 @@ class SeedlessTwo(Two):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (OldTwo, "copy 0, turn 1 .*step of an OldTwo returned 4 values, and not 5 values.*`done`"),
-        (ThreeOfTwo, "reset of a ThreeOfTwo returned 3 values, and not 2 values"),
+        (OldTwo, "copy 0, turn 1 .*step of an OldTwo returned 4 values, not 5 values.*`done`"),
+        (ThreeOfTwo, "reset of a ThreeOfTwo returned 3 values, not 2 values"),
         (SeedlessTwo, "reset of a SeedlessTwo cannot be called with a seed"),
     ],
 )
@@ -425,7 +425,7 @@ def test_info_of_one_agent_that_is_no_mapping_is_told_with_its_name(of_one, chec
         def step(self, actions):
             return *super().step(actions)[:4], {"agent_0": {}, "agent_1": of_one}
 
-    with pytest.raises(ContractError, match=r"its `info` is .*, and not a mapping"):
+    with pytest.raises(ContractError, match=r"its `info` is .*, not a mapping"):
         ParallelCopies(First)
     env = ParallelCopies(Later)
     env.check = check
@@ -446,7 +446,7 @@ def test_infos_of_an_aec_environment_that_are_no_mappings_are_told(infos):
             super().reset(seed, options)
             self.infos = infos
 
-    with pytest.raises(ContractError, match=r"its `info` is .*, and not a mapping"):
+    with pytest.raises(ContractError, match=r"its `info` is .*, not a mapping"):
         AECCopies(Told)
 
 

@@ -37,8 +37,8 @@ def write(space, seen, check=True):
 @pytest.mark.parametrize(
     ("space", "seen", "said"),
     [
-        (spaces.Discrete(4, start=1), 0, "the observation is 0, and may be 1 to 4"),
-        (spaces.Discrete(4), -1, "the observation is -1, and may be 0 to 3"),
+        (spaces.Discrete(4, start=1), 0, "the observation is 0; allowed is 1 to 4"),
+        (spaces.Discrete(4), -1, "the observation is -1; allowed is 0 to 3"),
         (spaces.MultiDiscrete([3, 3]), [3, 0], r"the observation is \[3, 0\], which is not in"),
         (spaces.MultiDiscrete([3, 3]), [-1, 0], "which is not in"),
         (spaces.MultiDiscrete([3, 3], start=[1, 1]), [0, 2], "which is not in"),
@@ -49,7 +49,7 @@ def write(space, seen, check=True):
         (PARTS, {"at": np.zeros(3), "to": np.zeros(2)}, r"part at .* shape \(3,\), not \(2,\)"),
         (PARTS, {"at": np.zeros(2)}, "not in its space"),
         (PARTS, None, "is missing"),
-        (PAIR, (3, [0, 1]), "part 0 is 3, and may be 0 to 2"),
+        (PAIR, (3, [0, 1]), "part 0 is 3; allowed is 0 to 2"),
         (PAIR, (0, [0, 5]), r"part 1 is \[0, 5\], which is not in"),
         (PAIR, (0,), r"the observation is \(0,\), not of 2 parts"),
         (spaces.Dict({"deep": PAIR}), {"deep": (0, [3, 0])}, "part deep, part 1 is"),
@@ -120,9 +120,9 @@ def test_half_a_bit_is_none(count):
     ("value", "said"),
     [
         ((1, -1), r"part 1 has the shape \(\), not \(2,\)"),
-        ((0, -1), "part 0 is -1, and may be 0 to 2"),
-        ((-1, np.zeros(2)), "the observation is .*, and has to be a number 0 to 1 and a value"),
-        ((2, 0), "has to be a number 0 to 1 and a value"),
+        ((0, -1), "part 0 is -1; allowed is 0 to 2"),
+        ((-1, np.zeros(2)), "the observation is .*; it must be a number 0 to 1 and a value"),
+        ((2, 0), "must be a number 0 to 1 and a value"),
         ((0,), "not of 2 parts|a number 0 to 1 and a value"),
         (None, "is missing"),
     ],
@@ -167,7 +167,7 @@ def test_a_state_beyond_its_space_ends_the_actor():
             _, *rest = super().step(action)
             return -1 if self.turn == 3 else self.turn, *rest
 
-    with pytest.raises(ContractError, match=r"turn 3 .*: the observation is -1, and may be 0 to 8"):
+    with pytest.raises(ContractError, match=r"turn 3 .*: the observation is -1; allowed is 0 to 8"):
         play(actor_of(GymnasiumEnv(lambda: Beyond("nothing"))))
     play(actor_of(GymnasiumEnv(lambda: Beyond("nothing")), check=False))
 

@@ -487,7 +487,7 @@ def test_what_cannot_be_numbers_is_refused():
         def observation_space(self, agent):
             return spaces.Sequence(spaces.Discrete(3))
 
-    with pytest.raises(ContractError, match="numbers of one length"):
+    with pytest.raises(ContractError, match="has no fixed size"):
         ParallelCopies(Words)
 
 

@@ -181,7 +181,7 @@ def test_a_value_of_one_of_several_spaces_may_be_an_array():
 @pytest.mark.parametrize("space", [spaces.Tuple(()), spaces.Dict({})], ids=str)
 def test_a_space_of_nothing_to_do_is_refused_by_its_own_message(space):
     """Red before: the game was blamed for a ValueError of NumPy's."""
-    with pytest.raises(ContractError, match=r"acts in .* has nothing to choose"):
+    with pytest.raises(ContractError, match=r"action space .* has no parts"):
         action_converter(space)
 
 

@@ -176,7 +176,7 @@ def test_nobody_else_s_random_numbers_are_touched():
 
 
 def test_what_is_no_game_is_refused():
-    with pytest.raises(ContractError, match="dict is no Sorrel game: it has no take_turn"):
+    with pytest.raises(ContractError, match="dict is not a Sorrel game: it has no take_turn"):
         SorrelCopies(dict)
 
     class Stacks(Berries):

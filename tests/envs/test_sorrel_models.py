@@ -144,7 +144,7 @@ def test_a_missing_package_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "sorrel", None)
     with pytest.raises(ConfigError, match=r"needs Sorrel and Python 3.12 .*remuda\[sorrel\]"):
         find_game("sorrel:treasurehunt").make(1)
-    with pytest.raises(ConfigError, match="sorrel:chess: there is none; there are treasurehunt, "):
+    with pytest.raises(ConfigError, match="sorrel:chess: no such game; known are treasurehunt, "):
         make_env("sorrel:chess", 1)
 
 

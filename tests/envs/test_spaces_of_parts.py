@@ -92,7 +92,7 @@ def test_masks_of_parts_are_in_the_order_of_the_space():
         write_mask(mask, out, True, pair)
         assert out.tolist() == [True, False, True, False, True]
     for wrong in ({"move": [1, 0, 0]}, [1, 0, 0]):
-        with pytest.raises(BadValueError, match="has to have parts attack, move"):
+        with pytest.raises(BadValueError, match="must have the parts attack, move"):
             write_mask(wrong, out, True, space)
     with pytest.raises(BadValueError, match="not of 2 parts"):
         write_mask(([1, 0, 1],), out, True, pair)

@@ -87,7 +87,7 @@ def test_a_tuple_of_another_length_is_told():
     env.begin_turn()
     env.act(0, np.array([2]))
     env.act(1, np.array([1]))
-    with pytest.raises(ContractError, match="it has 2 agents, and gave 1 rewards"):
+    with pytest.raises(ContractError, match="it has 2 agents, but returned 1 rewards"):
         env.end_turn()
 
 

@@ -209,7 +209,7 @@ def test_what_is_no_number_is_left_out_unchecked(game, says, monkeypatch):
 
 
 def test_a_metric_is_asked_for_once():
-    with pytest.raises(ConfigError, match="a/speed is there twice"):
+    with pytest.raises(ConfigError, match="a/speed is set twice"):
         made("telling_games:Pair", 2, episode_metrics={"a/speed": "sum", "*/speed": "last"})
 
 
@@ -261,10 +261,10 @@ def test_numbers_of_all_agents_where_they_hand_over_tuples():
 
 def test_a_wrapper_that_leaves_no_tuple_by_agent_is_named():
     wrappers = ["gymnasium.wrappers:FlattenObservation"]
-    with pytest.raises(ConfigError, match=r"env\.wrappers: what they make of .* sees Box"):
+    with pytest.raises(ConfigError, match=r"env\.wrappers: wrapped, .* observes Box"):
         made("telling_games:Tuples", 2, wrappers=wrappers)
     pytest.importorskip("lbforaging")
-    with pytest.raises(ConfigError, match=r"env\.wrappers: what they make of .* sees Box"):
+    with pytest.raises(ConfigError, match=r"env\.wrappers: wrapped, .* observes Box"):
         made("lbf:Foraging-8x8-2p-2f-coop-v3", 1, wrappers=wrappers)
 
 

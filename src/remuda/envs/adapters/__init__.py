@@ -1,1 +1,1 @@
-"""Environments of other libraries, as `VectorEnv`."""
+"""Adapters of other libraries' environments to `VectorEnv`, and back (`export`)."""

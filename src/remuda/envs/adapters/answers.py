@@ -17,15 +17,15 @@ from remuda.errors import ConfigError, ContractError
 from remuda.user_code import where_raised
 
 STEP = "observation, reward, terminated, truncated, info"
-RESET = "observation, info"  # with `STEP`: the results in Gymnasium, and by agent in PettingZoo
-OLD_STEP = 4  # values of a step of Gym, before Gymnasium
-SINGLE = bool, int, float, np.generic  # kinds of a number; an `info` of 0 counts as empty
-MANY = 100  # values that are read of an endless iterator
+RESET = "observation, info"  # with `STEP`: the results in Gymnasium; PettingZoo's are by agent
+OLD_STEP = 4  # number of values that a step of old Gym returns
+SINGLE = bool, int, float, np.generic  # types of a number; an `info` of 0 counts as empty
+MANY = 100  # most values that are read from an iterator, which may be endless
 
 
 @contextmanager
 def making(name: str, *refusals: type[Exception]) -> Iterator[None]:
-    """Raise a `ConfigError` for a refusal to make an environment, except by the user's code."""
+    """Turn an error in making an environment into a `ConfigError`, unless user code raised it."""
     try:
         yield
     except refusals as error:
@@ -41,7 +41,7 @@ def reset_env(copy: Any, seed: int | None, wanted: str = RESET, agents: int = 0)
         result = copy.reset(seed=seed)
     except TypeError as error:
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-            raise  # within the environment
+            raise  # raised within the environment
         raise UntakeableError(
             f"reset of {article(copy)} cannot be called with a seed ({error}); it is "
             "reset(self, seed=None, options=None)"
@@ -50,12 +50,12 @@ def reset_env(copy: Any, seed: int | None, wanted: str = RESET, agents: int = 0)
 
 
 def first_reset(copy: Any, wanted: str = RESET) -> Any:
-    """Check and reset an environment that was just made."""
+    """Check and reset a new environment."""
     for name in ("observation_space", "action_space"):
         if not hasattr(copy, name):
             raise ContractError(
-                f"{article(copy)} has no {name}: an environment declares what its agents see and "
-                "do in observation_space and action_space, which `__init__` sets"
+                f"{article(copy)} has no {name}: an environment declares observations and actions "
+                "in observation_space and action_space, which `__init__` sets"
             )
     refuse_statistics(copy)
     try:
@@ -65,9 +65,10 @@ def first_reset(copy: Any, wanted: str = RESET) -> Any:
 
 
 class FirstCopy:
-    """The copies of an environment, of which the first was reset once to look at it.
+    """The copies of an environment, the first of which has been reset once for inspection.
 
-    An environment may refuse a reset before its episode is over. The first copy is replaced then.
+    Some environments refuse a second reset before the episode ends; the first copy is then
+    replaced.
     """
 
     def __init__(self, copies: list[Any], make: Callable[[], Any]) -> None:
@@ -92,8 +93,7 @@ class FirstCopy:
 def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> Any:
     """Return the values of a result, named in `wanted`; the last is `info`, a mapping or None.
 
-    `info` may also be a sequence with one for each of so many `agents`. Anything else is refused by
-    an UntakeableError.
+    `info` may also be a sequence of length `agents`. Anything else raises an UntakeableError.
     """
     count = wanted.count(",") + 1
     values = result if isinstance(result, tuple | list) else _values_of(result)
@@ -107,12 +107,12 @@ def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> 
             return (*values[:-1], {})
         raise UntakeableError(
             f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
-            f"{count} values ({wanted}), and not a mapping such as {{}}"
+            f"{count} values ({wanted}), not a mapping such as {{}}"
         )
     found = short(result) if values is None else f"{len(values)} values"
     old = values is not None and method == "step" and len(values) == OLD_STEP
     raise UntakeableError(
-        f"{method} of {article(copy)} returned {found}, and not {count} values: {wanted}"
+        f"{method} of {article(copy)} returned {found}, not {count} values: {wanted}"
         + ("; `done` of old Gym is `terminated` or `truncated` now" if old else "")
     )
 
@@ -123,11 +123,11 @@ def mapping_of(info: Any) -> Mapping[str, Any]:
         return info
     if info is None or _is_empty(info):
         return {}
-    raise UntakeableError(f"its `info` is {short(info)}, and not a mapping such as {{}}")
+    raise UntakeableError(f"its `info` is {short(info)}, not a mapping such as {{}}")
 
 
 def _is_empty(info: Any) -> bool:
-    """Return whether something in place of a mapping is empty: `[]`, False or the like."""
+    """Return whether a value that is not a mapping is empty: `[]`, False or the like."""
     try:
         return len(info) == 0
     except TypeError:  # one value
@@ -135,18 +135,18 @@ def _is_empty(info: Any) -> bool:
 
 
 def is_sequence(values: Any) -> bool:
-    """Return whether something holds several values in order, as arrays and tensors do."""
+    """Return whether a value is a sequence, or an array or tensor with dimensions."""
     shape = getattr(values, "shape", None)
     return isinstance(values, Sequence) or (hasattr(values, "__len__") and shape not in (None, ()))
 
 
 def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> None:
-    """Refuse a result of several agents with a part that is no mapping; `info` was checked."""
+    """Refuse a multi-agent result with a part that is not a mapping; `info` was checked before."""
     for value, name in zip(values[:-1], wanted.split(", "), strict=False):
         # A pandas series has keys too.
         if type(value) is not dict and not (hasattr(value, "items") and hasattr(value, "get")):
             raise UntakeableError(
-                f"{method} of {article(copy)} returned {short(value)} as `{name}`, and not a "
+                f"{method} of {article(copy)} returned {short(value)} as `{name}`, not a "
                 "mapping from its agents"
             )
 

@@ -22,11 +22,11 @@ ARRAYS = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Bo
 class EnvSpaces:
     """The spaces of one agent as its environment declares them.
 
-    A batch of N values is [N, *shape], or, of a `Dict` or `Tuple`, a `Dict` or `Tuple` of such
+    A batch of N arrays is [N, *shape]. A batch of a `Dict` or `Tuple` is a `Dict` or `Tuple` of
     batches, as in `gymnasium.vector`. A batch of other values, such as `Text`, is a list.
 
     1. An observation is flattened exactly as in training.
-    2. An action is in `action_space`, and exactly the environment's action in training.
+    2. An action is in `action_space`, and is exactly the action that training passes on.
     3. The shapes of its parts distinguish a batch from a single observation.
     """
 
@@ -61,9 +61,9 @@ class EnvSpaces:
         """Return an unmasked observation, or a batch, as [N, size], and whether it is single."""
         space, size = self._observations.unmasked, self._observations.space.shape
         if isinstance(observation, np.ndarray) and not isinstance(space, ARRAYS):
-            flat = observation  # it was flattened before
+            flat = observation  # it is already flattened
             if flat.shape != size and flat.shape[1:] != size:
-                raise UsageError(f"it is an array of shape {flat.shape}, and not in {space}")
+                raise UsageError(f"it is an array of shape {flat.shape}, which is not in {space}")
             return flat.reshape(-1, *size), flat.shape == size
         try:
             count = _count(space, observation, "the observation")
@@ -76,7 +76,7 @@ class EnvSpaces:
         return rows, count is None
 
     def allowed(self, mask: Any, count: int, single: bool) -> Bools | None:
-        """Return a mask of the environment as [N, mask_size]; None: it is in rows already."""
+        """Return a mask of the environment as [N, mask_size]; None: it already has that form."""
         if self._form is None or isinstance(self.action_space, spaces.Discrete):
             return None
         size = possibilities(self._agent)
@@ -91,7 +91,7 @@ class EnvSpaces:
         return rows
 
     def actions(self, chosen: Array, single: bool) -> Any:
-        """Return the environment's actions for [N, *shape] of the policy, within bounds."""
+        """Convert actions of the policy, [N, *shape], to the environment's, within bounds."""
         found = self._actions.unpack(chosen)
         return found[0] if single else _batch(self.action_space, found)
 
@@ -115,7 +115,7 @@ def _count(space: spaces.Space[Any], value: Any, name: str) -> int | None:
         return None
     if shape is None or shape[1:] != space.shape or not shape:
         raise BadValueError(
-            f"{name} is {short(value)}; it has to be of shape {space.shape}, or a batch of those"
+            f"{name} is {short(value)}; it must have shape {space.shape}, or be a batch of those"
         )
     return shape[0]
 
@@ -131,14 +131,14 @@ def _count_of_parts(space: spaces.Dict | spaces.Tuple[Any], value: Any, name: st
         is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
         fits = is_sequence and len(value) == len(own)
     if not fits:
-        raise BadValueError(f"{name} is {short(value)}; it has to have {wanted}")
+        raise BadValueError(f"{name} is {short(value)}; it must have {wanted}")
     counts = {key: _count(own[key], value[key], f"{name}, part {key},") for key in own}
     if len(set(counts.values())) > 1:
         sizes = ", ".join(
             f"{key} is {'a single value' if count is None else f'a batch of {count}'}"
             for key, count in counts.items()
         )
-        raise BadValueError(f"{name} has parts that do not belong together: {sizes}")
+        raise BadValueError(f"{name} has parts of different batch sizes: {sizes}")
     return next(iter(counts.values()), None)
 
 

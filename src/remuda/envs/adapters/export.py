@@ -5,7 +5,7 @@
     env = parallel_env("treasure_hunt", num_agents=4)
 
 In a `ParallelGame` all agents observe at the start of a turn, and their actions take effect in the
-game's order. In an `AECGame` a later agent also observes what those before it did.
+game's order. In an `AECGame` an agent also observes the effects of earlier actions in the turn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Exported:
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
         """Take one copy of a game; with the mode `rgb_array`, `render` returns a picture."""
         if game.num_envs != 1:
-            raise ValueError(f"one copy becomes an environment, not {game.num_envs}")
+            raise ValueError(f"an environment is one copy of a game, not {game.num_envs}")
         self._game, self.render_mode = game, render_mode
         self._names = [spec.name for spec in game.agents]
         self._index = {name: i for i, name in enumerate(self._names)}
@@ -84,9 +84,9 @@ class _Exported:
             rewards = self._game.rewards_so_far
         if rewards is None:
             return dict.fromkeys(self._names, 0.0)
-        given = rewards[0] - self._paid
+        new = rewards[0] - self._paid
         self._paid[:] = rewards[0]
-        return dict(zip(self._names, given.tolist(), strict=True))
+        return dict(zip(self._names, new.tolist(), strict=True))
 
     def _look(self, name: str) -> Any:
         """Return an agent's observation, with its mask if it has one."""
@@ -119,11 +119,11 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         """Take one copy of a game, as `AECGame` does."""
         if not game.can_observe_together:
             raise ConfigError(
-                f"{name}: its agents move one after another, who acts next depending on the move "
-                f'before, and cannot act at once as in parallel_env; take aec_env("{name}")'
+                f"{name}: an agent's move decides which agent acts next, so they cannot act at "
+                f'once as in parallel_env; use aec_env("{name}")'
             )
         super().__init__(game, name, render_mode)
-        # By agent in an episode, its rewards that were not paid yet.
+        # The unpaid rewards of each agent that is in an episode.
         self._owed: dict[str, float] = {}
 
     def reset(
@@ -131,21 +131,21 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         seed: int | None = None,
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin an episode, and return observations and infos."""
+        """Start an episode, and return observations and infos."""
         self._reset_game(seed)
         self.agents = self._live()
         self._begin_game_turn()
         seen = {name: self._look(name) for name in self.agents}
-        self._newly_given()  # before any agent decided
+        self._newly_given()  # drop rewards before any action
         self._owed = dict.fromkeys(self.agents, 0.0)
         return seen, _nothing(self.agents)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """Play one turn, in the game's order.
 
-        An agent that sits out turns is paid for them when it is back, or at its end. One whose
-        episode has ended gets its final observation, or, if it is back at once, the first of its
-        next episode.
+        An agent that skips turns gets their rewards when it returns, or when its episode ends. An
+        agent whose episode has ended gets its final observation, or, if it returns at once, the
+        first observation of its next episode.
         """
         game, played = self._game, self.agents
         for group in game.turn_groups:
@@ -161,19 +161,19 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         last = {name: self._look(name) for name in ended if name not in self.agents}
         if self.agents:
             self._begin_game_turn()
-        told = [*played, *(name for name in [*ended, *self.agents] if name not in played)]
-        seen = {name: last[name] if name in last else self._look(name) for name in told}
+        reported = [*played, *(name for name in [*ended, *self.agents] if name not in played)]
+        seen = {name: last[name] if name in last else self._look(name) for name in reported}
         if self.agents:
             self._earn(self._newly_given())
-        # Agents that begin an episode now have earned nothing.
-        paid = [name for name in told if name in self._owed]
+        # Agents that start an episode now have no rewards yet.
+        paid = [name for name in reported if name in self._owed]
         rewards = {name: self._owed[name] for name in paid}
         self._owed |= dict.fromkeys([*paid, *self.agents], 0.0)
         for name in ended:
-            if name not in self.agents:  # else it is in another episode at once
+            if name not in self.agents:  # otherwise it is already in its next episode
                 del self._owed[name]
         ends = ({name: flags[name] for name in paid} for flags in (terminated, truncated))
-        return seen, rewards, *ends, _nothing(told)
+        return seen, rewards, *ends, _nothing(reported)
 
     def _earn(self, given: dict[str, float]) -> None:
         for name in self._owed:
@@ -191,7 +191,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         seed: int | None = None,
         options: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> None:
-        """Begin an episode."""
+        """Start an episode."""
         self._reset_game(seed)
         self.agents = self._live()
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -205,7 +205,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self._accumulate_rewards()
 
     def observe(self, agent: str) -> Any:
-        """Return an observation. Agents of one group observe the world before any of them acted."""
+        """Return an observation; agents of one group observe before any of them acts."""
         if agent in self._last and (self.terminations.get(agent) or self.truncations.get(agent)):
             return self._last[agent]
         return self._seen[agent] if agent in self._seen else self._look(agent)
@@ -213,11 +213,11 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
     def step(self, action: Any) -> None:
         """Let the selected agent act.
 
-        The last act of a turn ends it; rewards appear when they come.
+        The last action of a turn ends it. Rewards appear as soon as they accrue.
         """
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)
-            self._join(self._live())  # the dead may have come back meanwhile
+            self._join(self._live())  # dead agents may have come back
             return
         self._cumulative_rewards[self.agent_selection] = 0.0
         self._clear_rewards()
@@ -233,7 +233,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self._next_agent()
 
     def _next_agent(self) -> bool:
-        """Select the agent that acts next in this turn; False: there is none."""
+        """Select the agent that acts next in this turn; return False if there is none."""
         while not self._waiting:
             group = next(self._groups, None)
             if group is None:
@@ -277,16 +277,16 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
 
 
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
-    """Make a game with its options as an environment whose agents act simultaneously.
+    """Make a game, with its options, as an environment whose agents act simultaneously.
 
-    A `ConfigError` says that there is no such game, that it refuses an option, or that its agents
-    move one by one.
+    Raises a `ConfigError` for an unknown game, a refused option, or a game whose agents must act
+    one at a time.
     """
     return ParallelGame(make_env(game, 1, **options), game, render_mode)
 
 
 def aec_env(game: str, render_mode: str | None = None, **options: Any) -> AECGame:
-    """Make a game with its options as an environment of one agent at a time."""
+    """Make a game, with its options, as an environment where one agent acts at a time."""
     return AECGame(make_env(game, 1, **options), game, render_mode)
 
 

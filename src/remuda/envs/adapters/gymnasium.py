@@ -1,7 +1,7 @@
-"""Gymnasium environments: of one agent, or of several by tuples (level-based foraging, RWARE).
+"""Gymnasium environments with one agent, or with several in tuples (LBF, RWARE).
 
-With several agents, observations, actions and rewards are tuples by agent, and an episode ends for
-all agents at once.
+With several agents, observations, actions and rewards are tuples with an entry for each agent, and
+an episode ends for all agents at once.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from remuda.types import Array, Integers
 AGENT = "agent_0"
 Numbers = Mapping[str, Any]
 ATTRIBUTES = "n_agents", "num_agents", "agents", "players"
-"""Attributes that give the number of agents."""
-NUMBER = (bool, int, float, np.generic)  # kinds of values in `info` that all agents share
+"""Attributes that may hold the number of agents, or the agents."""
+NUMBER = (bool, int, float, np.generic)  # types of values in `info` that all agents share
 
 
 class GymnasiumEnv(Copies):
     """Copies of one Gymnasium environment, stepped one after another.
 
-    `gymnasium.spaces.flatten` flattens observations that are no Box. The agent is masked if `info`
-    has an `action_mask` (or None for one) after the first reset, or the observation holds one.
+    Observations that are not a Box are flattened by `gymnasium.spaces.flatten`. The agent is masked
+    if the observation holds an `action_mask`, or `info` does (or None) after the first reset.
     """
 
     turn_groups = ((0,),)
@@ -75,7 +75,7 @@ class GymnasiumEnv(Copies):
         self.active[e] = self._playing[e] = True
 
     def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
-        """Step every copy that is not over."""
+        """Step every copy that has not finished."""
         unpacked, copies = self._actions[0].unpack(actions), self.copies
         for e in np.flatnonzero(self.active[:, 0]).tolist():
             result: Any = None
@@ -100,7 +100,7 @@ class GymnasiumEnv(Copies):
     def render(self, env: int = 0) -> Array:
         try:
             return super().render(env)
-        except gymnasium.error.Error as error:  # a library that it draws with is missing
+        except gymnasium.error.Error as error:  # a drawing library is missing
             raise NotImplementedError(" ".join(str(error).split())) from None
 
     def _with_hint(self, e: int, result: Any, error: BadValueError) -> BadValueError:
@@ -111,7 +111,7 @@ class GymnasiumEnv(Copies):
         reward: Any = result[1] if isinstance(result, tuple | list) and len(result) > 1 else None
         if count == len(acts.spaces) and is_sequence(reward) and len(reward) == count:
             return UntakeableError(
-                f"{error}; if its tuples are of {count} agents, let it have an attribute "
+                f"{error}; if its tuples have a part for each of {count} agents, add an attribute "
                 f"n_agents = {count}"
             )
         return error
@@ -122,8 +122,8 @@ def has_agents(
 ) -> bool:
     """Return whether the tuples of an environment have a part for each of several agents.
 
-    One of `ATTRIBUTES` says so, or the first step of `another` copy, which pays a reward for each
-    part. A single agent may have tuples too.
+    That is so if one of `ATTRIBUTES` has their number, or if the first step of `another` copy
+    returns a reward for each part. A single agent may have tuples too.
     """
     sees, acts = env.observation_space, env.action_space
     if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
@@ -146,13 +146,13 @@ def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
             reward: Any = env.step(env.action_space.sample())[1]
         finally:
             close(env.close, env)
-    except Exception:  # an environment that does not step here decides nothing
+    except Exception:  # an environment that cannot be stepped here: unknown
         return False
     return is_sequence(reward) and len(reward) == count
 
 
 class TupleEnv:
-    """An environment of tuples with the interface of PettingZoo's parallel ones."""
+    """A Gymnasium environment of tuples with PettingZoo's parallel interface."""
 
     def __init__(
         self, env: gymnasium.Env[Any, Any], forget: Callable[[Any], None] | None = None
@@ -162,8 +162,8 @@ class TupleEnv:
         sees, acts = env.observation_space, env.action_space
         if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
             raise ConfigError(
-                f"env.wrappers: what they make of {env.unwrapped} sees {type(sees).__name__} and "
-                f"does {type(acts).__name__}; each has to stay a tuple by agent"
+                f"env.wrappers: wrapped, {env.unwrapped} observes {type(sees).__name__} and acts "
+                f"in {type(acts).__name__}; both must stay a Tuple with a part for each agent"
             )
         self.possible_agents = [f"agent_{i}" for i in range(len(sees))]
         self.agents: list[str] = []
@@ -177,7 +177,7 @@ class TupleEnv:
         return self._action_spaces[agent]
 
     def reset(self, seed: int | None = None) -> tuple[Numbers, Numbers]:
-        """Begin an episode; raise an `UntakeableError` if the result has another form."""
+        """Start an episode; raise an `UntakeableError` if the result has another form."""
         if self._forget is not None:
             self._forget(self.env.unwrapped)
         observations, info = reset_env(self.env, seed, agents=len(self.possible_agents))
@@ -195,7 +195,7 @@ class TupleEnv:
         )
         if all(_is_true(terminations[n]) or _is_true(truncations[n]) for n in self.possible_agents):
             self.agents = []
-        else:  # the episode ends for all at once; what is no flag is refused later
+        else:  # the episode ends for all at once; invalid flags are refused later
             terminations, truncations = (
                 {name: False if _is_flag(end) else end for name, end in flags.items()}
                 for flags in (terminations, truncations)
@@ -221,11 +221,11 @@ class TupleEnv:
         if not self._is_by_agent(values):
             count = len(self.possible_agents)
             found = f"{len(values)}" if is_sequence(values) else type(values).__name__
-            raise ContractError(f"{self.env}: it has {count} agents, and gave {found} {what}")
+            raise ContractError(f"{self.env}: it has {count} agents, but returned {found} {what}")
         return dict(zip(self.possible_agents, values, strict=True))
 
     def _infos(self, info: Any) -> Numbers:
-        """Divide `info`: tuples by agent, and numbers that all agents share."""
+        """Split `info` by agent: tuples have an entry for each, numbers are shared by all."""
         if self._is_by_agent(info):
             return dict(zip(self.possible_agents, info, strict=True))
         shared = info if isinstance(info, Mapping) else {}
@@ -245,7 +245,7 @@ class TupleEnv:
         return found
 
     def _mask(self, mask: Any, agent: int) -> Any:
-        """Return an agent's mask, or the one for all; lengths are checked later."""
+        """Return an agent's mask, or the one that all share; lengths are checked later."""
         if isinstance(mask, Mapping):
             return {name: self._mask(part, agent) for name, part in mask.items()}
         if self._is_by_agent(mask) and any(part is None or is_sequence(part) for part in mask):
@@ -268,7 +268,7 @@ def _is_true(end: Any) -> bool:
 class TupleCopies(ParallelCopies):
     """Copies of an environment of tuples."""
 
-    checker = ""  # PettingZoo's do not know tuples, and Gymnasium's no rewards by agent
+    checker = ""  # PettingZoo's tests take no tuples, and Gymnasium's no rewards by agent
 
 
 def copies_of(
@@ -294,7 +294,7 @@ def make_lbf(name: str, /, num_envs: int = 1, **options: Any) -> ParallelCopies:
 
 
 def _clear_positions(env: Any) -> None:
-    """Remove the players from the field, so that new places are drawn from all free ones."""
+    """Remove the players from the field, so that all their old positions are free again."""
     for player in env.players:
         player.position = None
 
@@ -335,7 +335,7 @@ def make_gymnasium(
     """Make copies of an environment of Gymnasium's registry.
 
     `my_module:Name-v0` imports a module that registers it. An environment whose spaces are tuples
-    by agent gets several agents: see `tuples`.
+    with a part for each agent gets several agents: see `has_agents`.
     """
     with making(f"gymnasium:{name}", gymnasium.error.Error, TypeError, ImportError):
         module, _, name = name.rpartition(":")

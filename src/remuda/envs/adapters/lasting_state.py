@@ -1,4 +1,4 @@
-"""State of wrappers that outlasts an episode: no run saves it, so it is refused or reported."""
+"""Refuse or report wrapper state that outlasts an episode, because no run saves it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from remuda.errors import ConfigError
 INNER = ("env", "aec_env", "par_env", "_env")
 """The attributes in which wrappers keep their environment."""
 LIBRARIES = ("remuda", "gymnasium", "pettingzoo", "supersuit", "shimmy")
-"""Libraries whose wrappers keep nothing from episode to episode but running statistics."""
-TURNS = 30  # turns that are played to find what outlasts them
+"""Libraries whose wrappers keep nothing from episode to episode except running statistics."""
+TURNS = 30  # turns that are played to find lasting state
 SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
 
 
 def refuse_statistics(copy: Any) -> None:
     """Refuse a library's wrapper that normalises by running statistics.
 
-    Each copy in each process would have different ones, and evaluation and resumed runs none:
-    policies would observe other numbers than in training. Statistics that do not change
+    Each copy would have different statistics, and evaluation and resumed runs would start without
+    any, so observations would be scaled differently than in training. Fixed statistics
     (`update_running_mean` is False) are allowed. `lasting_state` checks user code.
     """
     for layer in _layers(copy):
@@ -38,7 +38,7 @@ def refuse_statistics(copy: Any) -> None:
 def _refused(layer: Any, name: str) -> ConfigError:
     return ConfigError(
         f"env.wrappers: {_name(layer)} keeps running statistics ({name}) that no run saves, so "
-        "that evaluation and resumed runs would begin without them; use "
+        "evaluation and resumed runs would start without them; use "
         "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are saved with "
         "the policy, or fixed numbers: policy.reward_scale, "
         "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
@@ -46,11 +46,11 @@ def _refused(layer: Any, name: str) -> ConfigError:
 
 
 def lasting_state(env: VectorEnv) -> str:
-    """Return a note about what user-written wrappers keep between episodes; empty: nothing.
+    """Return a note about state that user-written wrappers keep between episodes; empty: none.
 
-    Plays a few random turns in one copy, which is not used otherwise, between two resets from the
-    same seed: what differs after them outlasts episodes. Of the environment itself only running
-    statistics are compared. Nothing is found if the environment cannot be played.
+    Plays a few random turns between two resets from the same seed; state that then differs
+    outlasts episodes. Pass an environment that is not used otherwise. In the environment itself
+    only running statistics are compared. The note is empty if the environment cannot be played.
     """
     copies = getattr(env, "copies", ())
     layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
@@ -81,8 +81,8 @@ def lasting_state(env: VectorEnv) -> str:
         return ""
     return (
         f"env.wrappers: {', '.join(found)} changes from episode to episode, and no run saves it: "
-        "each copy of the environment has its own, and evaluation and a resumed run begin without "
-        "it; if it changes what policies observe or earn, keep it fixed, or use settings of the "
+        "each copy of the environment has its own, and evaluation and a resumed run start without "
+        "it; if it changes observations or rewards, keep it fixed, or use settings of the "
         "policy (policy.ppo.normalise_observations, policy.ppo.normalise_rewards)"
     )
 

@@ -1,8 +1,8 @@
-"""Action masks of environments of other libraries, as rows of booleans.
+"""Convert other libraries' action masks to rows of booleans.
 
-A mask is a row with one entry per action, the choices of a space in order (each bit of a
-`MultiBinary` is a choice of off and on); or it has a part for each choice, as in Gymnasium's
-`sample(mask=...)`, where None allows all of it.
+A mask is a row with one entry per action, choice after choice; each bit of a `MultiBinary` is a
+choice of off and on. Or it has a part for each choice, as in Gymnasium's `sample(mask=...)`, where
+None allows all actions of the choice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MaskForm:
 
     size: int  # actions, summed over all choices
     parts: Mapping[Any, MaskForm] | None = None  # of each choice; None: there is only one
-    is_named: bool = False  # the parts have names (`Dict`), not places
+    is_named: bool = False  # the parts have names (`Dict`), not positions
 
 
 def mask_form(space: spaces.Space[Any]) -> MaskForm:
@@ -76,8 +76,8 @@ def write_mask(
         if strange.any():
             at = int(strange.argmax())
             raise BadValueError(
-                f"its mask holds {flat[at]} (number {at} of {flat.size}); it may hold 1 where an "
-                "action is allowed and 0 where it is not, and nothing else"
+                f"its mask holds {flat[at]} (number {at} of {flat.size}); it may hold only 1 for "
+                "an allowed action and 0 for a forbidden one"
             )
 
 
@@ -93,8 +93,8 @@ def flat_mask(mask: Any, form: MaskForm, name: str = "its mask") -> Array:
     if form.is_named:
         if not isinstance(mask, Mapping) or mask.keys() != form.parts.keys():
             raise UntakeableError(
-                f"{name} is {short(mask)}, and has to have parts "
-                f"{', '.join(map(str, form.parts))}, or to be {form.size} of true or false"
+                f"{name} is {short(mask)}; it must have the parts "
+                f"{', '.join(map(str, form.parts))}, or be {form.size} of true or false"
             )
         values = [mask[key] for key in form.parts]
     else:
@@ -126,7 +126,7 @@ class Masks:
         in_observation: bool,
         has_given: bool,
     ) -> None:
-        """Allow everything; with `has_given` the agent needs a mask whenever it acts."""
+        """Start with all actions allowed; with `has_given`, the agent needs a mask to act."""
         self._in_observation = in_observation
         self._is_masked, self._could_be = spec.masked, can_be_masked(spec.action_space)
         self._has_given = has_given or in_observation
@@ -142,7 +142,7 @@ class Masks:
         return check and self._could_be
 
     def clear(self, e: int) -> None:
-        """Allow everything in a copy whose episode begins."""
+        """Allow all actions in a copy whose episode starts."""
         self._rows[e] = True
         self._lacking.discard(e)
 
@@ -158,7 +158,7 @@ class Masks:
         if not self._is_masked:
             if check and info and self._could_be and info.get(MASK) is not None:
                 raise BadValueError(
-                    "`info` holds an `action_mask`, and held none after the first reset, so that "
+                    "`info` holds an `action_mask`, but held none after the first reset, so "
                     "no policy would use it; let every reset return it too"
                 )
             return
@@ -174,7 +174,7 @@ class Masks:
             self._lacking.discard(e)
 
     def lacking(self, active: Bools) -> int | None:
-        """Return a copy where the agent acts without a mask though it had some before."""
+        """Return a copy where the agent acts without a mask although it had masks before."""
         if not (self._lacking and self._has_given):
             return None
         return next((e for e in sorted(self._lacking) if active[e]), None)
@@ -186,10 +186,10 @@ class Masks:
 
 
 def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
-    """Allow everything where nothing is allowed: it is another agent's turn, or the end.
+    """Allow all actions in rows that allow none: the agent is not to act, or its episode has ended.
 
-    `masks` is [num_envs, possibilities] of one agent, and `active` [num_envs], where it acts. With
-    `check`, the mask of an agent that acts stays; the actor refuses it.
+    `masks` is [num_envs, possibilities] of one agent; `active`, [num_envs], is where it acts.
+    With `check`, an acting agent's empty mask stays, and the actor refuses it.
     """
     nothing = ~masks.any(axis=1)
     if check:

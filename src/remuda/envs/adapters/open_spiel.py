@@ -21,7 +21,7 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnR
 
 INFORMATION, OBSERVATION = "information_state", "observation"
 FROM_SPIEL = (IndexError, MemoryError, OverflowError, RuntimeError, ValueError)
-"""Errors of OpenSpiel's C++, besides its own, for parameters that it does not check."""
+"""Errors other than `SpielError` that OpenSpiel raises for parameters that it does not check."""
 MOST_ACTIONS = 50_000  # the most distinct actions of a game
 SEES = ("auto", INFORMATION, OBSERVATION)
 
@@ -29,19 +29,19 @@ SEES = ("auto", INFORMATION, OBSERVATION)
 class OpenSpielEnv(TurnArrays):
     """Copies of a game of OpenSpiel.
 
-    An agent observes OpenSpiel's information state (all that it has learned since the beginning) or
-    an observation, which need not remember. In a sequential game a turn is a round in which each
-    player may act once, in the order of their numbers, when it is to act. In a simultaneous game
-    all players that act do so in one turn. The seed of an episode determines its chance. A player's
-    rewards before its first act count for its return, and belong to none of its actions.
+    An agent observes OpenSpiel's information state (all that it has observed in the episode) or an
+    observation, which may omit the past. In a sequential game a turn is a round in which each
+    player may act once, in the order of their numbers. In a simultaneous game all players act in
+    one turn. The seed of an episode determines its chance events. A player's rewards before its
+    first action count in its return, but are credited to no action.
     """
 
     def __init__(self, name: str, num_envs: int = 1, sees: str = "auto") -> None:
         """Load a game by its OpenSpiel name and parameters.
 
-        `sees` is `information_state`, `observation`, or `auto`: the first that the game offers; in
-        a game of perfect information the observation comes first. A `ConfigError` says what is
-        missing: OpenSpiel, the game, a tensor, or explicit chance.
+        `sees` is `information_state`, `observation`, or `auto`: the information state if the game
+        offers it, else the observation; vice versa in games of perfect information. A `ConfigError`
+        names what is missing: OpenSpiel, the game, a tensor, or explicit chance.
         """
         self._spiel, self.game = load_game(name)  # OpenSpiel's game
         self.name = name
@@ -71,7 +71,7 @@ class OpenSpielEnv(TurnArrays):
             for e in range(num_envs):
                 self._by_chance(e)
         except (self._spiel.SpielError, *FROM_SPIEL) as error:
-            raise ConfigError(f"OpenSpiel cannot begin {name!r}: {_line_of(error)}") from None
+            raise ConfigError(f"OpenSpiel cannot start {name!r}: {_line_of(error)}") from None
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         for e in np.flatnonzero(mask).tolist():
@@ -83,12 +83,12 @@ class OpenSpielEnv(TurnArrays):
             self._note(e)
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write the information state or observation, and zeros when the game is over."""
+        """Write the information state or observation, or zeros if the game has ended."""
         for e, state in enumerate(self.states):
             out[e] = 0.0 if state.is_terminal() else self.observation_in(state, agent)
 
     def observation_in(self, state: Any, agent: int) -> Floats:
-        """Return a player's observation in a state of OpenSpiel: [*observation_shape]."""
+        """Return a player's observation of a state of OpenSpiel: [*observation_shape]."""
         is_information = self._sees == INFORMATION
         read = state.information_state_tensor if is_information else state.observation_tensor
         found: Floats = np.asarray(read(agent), np.float32).reshape(self._shape)
@@ -102,7 +102,7 @@ class OpenSpielEnv(TurnArrays):
             out[e, self.states[e].legal_actions(agent)] = True
 
     def act(self, agent: int, actions: Integers) -> None:
-        """Move in the copies where it is this player's turn."""
+        """Apply the moves in the copies where this player is to act."""
         if self.moves_together:
             self._chosen[:, agent] = actions
             return
@@ -116,7 +116,7 @@ class OpenSpielEnv(TurnArrays):
             for e in np.flatnonzero(self.active.any(1)).tolist():
                 state = self.states[e]
                 if state.is_simultaneous_node():
-                    # A player without legal actions passes 0.
+                    # OpenSpiel expects 0 for a player without legal actions.
                     chosen = np.where(self.active[e], self._chosen[e], 0)
                     state.apply_actions(chosen.tolist())
                 else:
@@ -134,11 +134,11 @@ class OpenSpielEnv(TurnArrays):
         return str(state.observation_string(agent)) if kind.provides_observation_string else ""
 
     def history(self, env: int = 0) -> list[int]:
-        """Return all moves of a copy's episode, those of chance too, as OpenSpiel numbers them."""
+        """Return all moves of a copy's episode, including chance, as OpenSpiel numbers them."""
         return [int(action) for action in self.states[env].history()]
 
     def render(self, env: int = 0) -> Array:
-        """Draw OpenSpiel's notation of the state."""
+        """Draw OpenSpiel's text of the state."""
         return picture_of_text(str(self.states[env]))
 
     def state(self) -> State:
@@ -170,9 +170,9 @@ class OpenSpielEnv(TurnArrays):
         return {"sees": self._sees}
 
     def _update(self, e: int) -> None:
-        """Take the rewards after a move and the chance that follows it."""
+        """Play chance after a move, and add the rewards."""
         self._by_chance(e)
-        # Not `rewards`: some games keep the old ones while chance moves.
+        # Not `rewards`: in some games it keeps the old rewards while chance moves.
         returns = np.asarray(self.states[e].returns())
         self._rewards[e] += returns - self._returns[e]
         self._returns[e] = returns
@@ -192,7 +192,7 @@ class OpenSpielEnv(TurnArrays):
             state.apply_action(chosen)
 
     def _note(self, e: int) -> None:
-        """Set which players act next, or that the episode is over."""
+        """Set which players act next, or that the episode has ended."""
         state, active = self.states[e], self.active[e]
         active[:] = False
         if state.is_terminal():
@@ -212,7 +212,7 @@ def make_open_spiel(name: str, /, num_envs: int = 1, *, sees: str = "auto") -> O
 def _replayed(game: Any, history: list[int]) -> Any:
     """Return the state after these moves; None: the rules forbid one of them.
 
-    OpenSpiel itself does not check, and may end the process.
+    OpenSpiel does not check moves itself, and may crash the process.
     """
     state = game.new_initial_state()
     at = 0
@@ -236,7 +236,7 @@ def _replayed(game: Any, history: list[int]) -> Any:
 
 
 def load_game(name: str) -> tuple[Any, Any]:
-    """Return OpenSpiel, and a game of it by its name and parameters."""
+    """Return the module `pyspiel`, and a game by its name and parameters."""
     try:
         spiel: Any = import_module("pyspiel")
     except ImportError as error:
@@ -250,14 +250,14 @@ def load_game(name: str) -> tuple[Any, Any]:
         raise ConfigError(f"OpenSpiel has no game {short!r}{hint}")
     try:
         game = spiel.load_game(name)
-        game.new_initial_state()  # some refuse their parameters only then
+        game.new_initial_state()  # some games refuse their parameters only here
         return spiel, game
     except (spiel.SpielError, *FROM_SPIEL) as error:
         line = _line_of(error)
         if isinstance(error, IndexError):
             line += "; some games need parameters, as in nfg_game(filename=game.nfg)"
         elif not isinstance(error, spiel.SpielError):
-            line += "; it does not check parameters, so look at yours"
+            line += "; OpenSpiel does not check parameters, so check yours"
         raise ConfigError(f"OpenSpiel cannot load {name!r}: {line}") from None
 
 
@@ -280,11 +280,11 @@ def _shape_of(spiel: Any, game: Any, name: str, sees: str) -> tuple[int, ...]:
 def _check(spiel: Any, kind: Any, name: str) -> None:
     dynamics, chance = spiel.GameType.Dynamics, spiel.GameType.ChanceMode
     if kind.dynamics not in (dynamics.SEQUENTIAL, dynamics.SIMULTANEOUS):
-        raise ConfigError(f"open_spiel:{name} is of a mean field; games of players are played here")
+        raise ConfigError(f"open_spiel:{name} is a mean-field game, which is not supported")
     if kind.chance_mode == chance.SAMPLED_STOCHASTIC:
         raise ConfigError(
-            f"open_spiel:{name}: OpenSpiel draws what chance does by itself, and an episode could "
-            "not be repeated by its seed; take a game whose chance is explicit"
+            f"open_spiel:{name}: OpenSpiel samples its chance events itself, so an episode could "
+            "not be repeated from its seed; choose a game with explicit chance"
         )
 
 
@@ -292,15 +292,13 @@ def _actions_of(game: Any, name: str) -> Discrete:
     actions = int(game.num_distinct_actions())
     if game.num_players() < 1 or actions < 1:
         raise ConfigError(
-            f"open_spiel:{name} would have no player, or nothing that one could do; give it "
-            "other parameters"
+            f"open_spiel:{name} would have no players or no actions; give it other parameters"
         )
     if actions > MOST_ACTIONS:
         raise ConfigError(
             f"open_spiel:{name} has {actions:,} distinct actions, and {MOST_ACTIONS:,} are "
-            "allowed: a policy has an output for each, and every step keeps a mask of all, so that "
-            "a turn takes seconds, though few of them are legal at a time. Play a game with fewer, "
-            "or this one with other parameters"
+            "allowed: a policy has an output for each, and every step stores a mask of all, so "
+            "a turn would take seconds. Choose a game with fewer, or other parameters"
         )
     return Discrete(actions)
 
@@ -313,7 +311,7 @@ def _tensor_of(spiel: Any, name: str, kind: Any, wanted: str) -> str:
     offers = [each for each in order if getattr(kind, f"provides_{each}_tensor")]
     found = [each for each in offers if wanted in ("auto", each)]
     if not found:
-        others = ", ".join(offers) or "none of both"
+        others = ", ".join(offers) or "neither"
         raise ConfigError(
             f"open_spiel:{name} offers no {wanted.replace('auto', 'tensor')}; it offers {others}"
         )

@@ -1,4 +1,4 @@
-"""Environments of PettingZoo, and of libraries like it."""
+"""Environments of PettingZoo, and of libraries with its interface."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ def make_pettingzoo(
     wrapping: Wrapping = NOTHING,
     **options: Any,
 ) -> ParallelCopies | AECCopies:
-    """Make copies of an environment of PettingZoo, or of a library like it.
+    """Make copies of an environment of PettingZoo, or of a library with its interface.
 
     `name` is PettingZoo's, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a module with
-    `parallel_env` or `env`, such as `mpe2.simple_spread_v3`. With `api="auto"` parallel is
-    preferred.
+    `parallel_env` or `env`, such as `mpe2.simple_spread_v3`. `api="auto"` prefers the parallel API.
     """
     wanted = {"auto": (PARALLEL, AEC), "parallel": (PARALLEL,), "aec": (AEC,)}
     if api not in wanted:
         raise ConfigError(f"env.options.api is {api!r}; allowed are {', '.join(wanted)}")
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures, and no window
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # draw without a window
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         offered = _offered(name)
@@ -45,7 +44,7 @@ def make_pettingzoo(
             raise ConfigError(f"pettingzoo:{name} offers no {' and no '.join(wanted[api])}")
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
         with making(f"pettingzoo:{name}", *_refusals()):
-            if num_envs == 1:  # for pictures of play; drawing may cost even where none is taken
+            if num_envs == 1:  # only a single copy is drawn; the mode may slow down every step
                 options = with_pictures(make, options)
             return adapter(wrapping.around(lambda: make(**options)), num_envs, wrapping)
 
@@ -55,7 +54,7 @@ PARALLEL, AEC = "parallel_env", "env"
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the errors of an environment that cannot be made; new PettingZoo has its own."""
+    """Return the errors of environments that cannot be made; new PettingZoo has its own type."""
     errors = vars(import_module("pettingzoo")).get("env_registry")
     own = getattr(getattr(errors, "exceptions", None), "PettingZooRegistryError", ValueError)
     return (TypeError, ValueError, AssertionError, ImportError, own)
@@ -72,9 +71,9 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
     known = re.sub(r"_v(\d+)$", r"-v\1", path)  # its modules end in _v3, its names in -v3
     kinds = {PARALLEL: "parallel", AEC: "aec"}
     registered: dict[str, Callable[..., Any]] = {
-        kind: partial(pettingzoo.make, word, known)
-        for kind, word in kinds.items()
-        if known in getattr(pettingzoo, f"{word}_registry", {})
+        kind: partial(pettingzoo.make, api, known)
+        for kind, api in kinds.items()
+        if known in getattr(pettingzoo, f"{api}_registry", {})
     }
     if registered:
         return registered
@@ -82,7 +81,7 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
         module = import_module(name)
     except (ImportError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"pettingzoo:{name} cannot be loaded: {error}; name what PettingZoo knows, such as "
+            f"pettingzoo:{name} cannot be loaded: {error}; use a name of PettingZoo's, such as "
             "pettingzoo:classic/tictactoe-v3, or a module with an environment, such as "
             "pettingzoo:mpe2.simple_spread_v3"
         ) from None

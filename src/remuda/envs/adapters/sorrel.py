@@ -1,4 +1,4 @@
-"""Sorrel games: gridworld societies, unchanged, with the policies of Remuda in their agents.
+"""Unchanged Sorrel games, whose agents are played by Remuda's policies.
 
     from remuda.envs.adapters.sorrel import SorrelCopies
 
@@ -9,10 +9,11 @@
 
 Sorrel's own `take_turn` stays in charge. Every agent gets a stand-in for its model. When the game
 calls it for an action, the game pauses (a greenlet, in mid-turn) until the policy has chosen. The
-reward is what the game adds to the stand-in's memory. Nothing of Sorrel is imported here.
+reward is the number that the game adds to the stand-in's memory. Importing this module does not
+import Sorrel.
 
-A section of the configuration of a game that comes with Sorrel is an option; its defaults are those
-of the game's script:
+For a game that comes with Sorrel, each section of its configuration is an option. The defaults are
+those of the game's script:
 
     $ remuda train sorrel:treasurehunt --env.options.world.spawn_prob 0.01
 """
@@ -47,11 +48,11 @@ except ImportError as error:
 
 
 EXAMPLES = data.load("sorrel")
-"""Games that come with Sorrel: `module:Class` in `sorrel.` of the environment, its world and the
-entity of empty places; its `config`, or the `file` of its package that holds it; `more` keys, by
-section; and whether the world takes its section as arguments (`is_plain`)."""
+"""Games that come with Sorrel: `module:Class`, below `sorrel`, of the environment, its world and
+the entity of empty places; its `config`, or the `file` in its package that holds it; `more` keys,
+by section; and whether the world takes its section as arguments (`is_plain`)."""
 MOST_STILL = 1000
-"""Calls of `take_turn` in a row without any progress before the episode is given up."""
+"""Calls of `take_turn` in a row without any progress before an error."""
 
 
 class StandInMemory:
@@ -79,7 +80,7 @@ class StandInMemory:
         """Do nothing: the policy stacks frames (`policy.n_frames`)."""
 
     def current_state(self) -> Floats:
-        """Return the earlier frames for a model: none, [0, size]."""
+        """Return no earlier frames: [0, size]."""
         return self.states[:0]
 
     def clear(self) -> None:
@@ -113,16 +114,16 @@ class _Copy:
         self._other_numbers = random.Random(0).getstate()
         self._play: greenlet | None = None
         self._calls = 0
-        self.waits_for: int | None = None  # the agent that is to act; None: the episode is over
+        self.waits_for: int | None = None  # the agent that is to act; None: the episode has ended
         self.caller = 0  # the agent that the game called last
-        self.world_ended = False  # the game ended the episode, and not the limit of turns
+        self.world_ended = False  # the game ended the episode, not the limit of turns
         with self._own_numbers():
             self.game = game = _checked(make())
             sizes = [np.size(agent.pov(game.world)) for agent in game.agents]
         if max_turns is None:
             max_turns = int(game.config.experiment.max_turns)
         self._max_turns = max_turns
-        self.rewards = np.zeros(len(sizes))  # of each agent since this was last cleared
+        self.rewards = np.zeros(len(sizes))  # by agent, since last cleared
         self.seen: list[Floats] = [np.zeros(size, np.float32) for size in sizes]
         """The newest observation of each agent."""
         self._stand_ins = [
@@ -136,21 +137,21 @@ class _Copy:
             agent.model = stand_in
 
     def restart(self, seed: int) -> None:
-        """Begin an episode, up to the first action."""
+        """Start an episode, and play up to the first decision."""
         self._numbers = np.random.MT19937(seed)
         self._other_numbers = random.Random(seed).getstate()
         for seen in self.seen:
             seen[:] = 0.0
-        # A paused episode is thrown away.
+        # A paused episode is discarded.
         self._play = greenlet(self._episode)
         self.act()
 
     def act(self, *action: int) -> None:
-        """Continue with an action, up to the next one; without one to the first."""
+        """Continue with an action up to the next decision; without one, up to the first."""
         assert self._play is not None
         with self._own_numbers():
-            question = self._play.switch(*action)
-        self.waits_for = None if self._play.dead else question
+            agent = self._play.switch(*action)
+        self.waits_for = None if self._play.dead else agent
 
     def _episode(self) -> None:
         game, world = self.game, self.game.world
@@ -166,7 +167,7 @@ class _Copy:
             if still == MOST_STILL:
                 raise ContractError(
                     f"{type(game).__name__}: take_turn was called {still:,} times in a row, and "
-                    "neither let an agent act nor changed `turn`, so that its episode would never "
+                    "neither let an agent act nor changed `turn`, so its episode would never "
                     "end; let it count `self.turn` up"
                 )
         self.world_ended = self._is_done()  # in its last turn, too
@@ -181,7 +182,7 @@ class _Copy:
         return bool(getattr(game.world, "is_done", False) and getattr(game, "stop_if_done", False))
 
     def _choose(self, agent: int, state: Any) -> int:
-        """Pause the game until the agent's policy has chosen on what it observes."""
+        """Pause the game until the agent's policy has chosen an action for this observation."""
         self._calls += 1
         flat = np.ravel(np.asarray(state))
         self.caller = agent
@@ -200,21 +201,21 @@ class _Copy:
 
     @contextmanager
     def _own_numbers(self) -> Iterator[None]:
-        theirs, others = get_bit_generator(), random.getstate()
+        numpy_generator, python_state = get_bit_generator(), random.getstate()
         set_bit_generator(self._numbers)
         random.setstate(self._other_numbers)
         try:
             yield
         finally:
             self._other_numbers = random.getstate()
-            set_bit_generator(theirs)
-            random.setstate(others)
+            set_bit_generator(numpy_generator)
+            random.setstate(python_state)
 
 
 def _checked(game: Any) -> Any:
     for name in ("take_turn", "reset", "agents", "world"):
         if not hasattr(game, name):
-            raise ContractError(f"{type(game).__name__} is no Sorrel game: it has no {name}")
+            raise ContractError(f"{type(game).__name__} is not a Sorrel game: it has no {name}")
     return game
 
 
@@ -238,7 +239,7 @@ class SorrelCopies(TurnArrays):
         Args:
             make: makes a `sorrel.environment.Environment`; anything else is a `ContractError`.
             num_envs: copies.
-            max_turns: of an episode; None: the game's `config.experiment.max_turns`.
+            max_turns: turns of an episode; None: the game's `config.experiment.max_turns`.
         """
         self._copies = [_Copy(make, max_turns) for _ in range(num_envs)]
         first = self._copies[0]
@@ -279,15 +280,13 @@ class SorrelCopies(TurnArrays):
         try:
             visualization = import_module("sorrel.utils.visualization")
         except ImportError as error:
-            raise NotImplementedError(
-                f"Sorrel draws its worlds, and is not here: {error}"
-            ) from None
+            raise NotImplementedError(f"drawing a Sorrel game needs Sorrel: {error}") from None
         layers = visualization.render_sprite(self._copies[env].game.world)
         picture = visualization.image_from_array(layers).convert("RGB")
         return np.asarray(picture).copy()
 
     def _play(self, e: int, play: Callable[[int], None], number: int) -> None:
-        """Continue a copy, and take over its rewards, and which agent acts next."""
+        """Continue a copy, and read its rewards and the agent that acts next."""
         copy = self._copies[e]
         try:
             play(number)
@@ -307,7 +306,7 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
     """Make copies of a game that comes with Sorrel."""
     example = EXAMPLES.get(name)
     if example is None:
-        raise ConfigError(f"sorrel:{name}: there is none; there are {', '.join(EXAMPLES)}")
+        raise ConfigError(f"sorrel:{name}: no such game; known are {', '.join(EXAMPLES)}")
     try:
         environment, world, entity = (
             getattr(import_module(f"sorrel.{place}"), attribute)
@@ -356,7 +355,7 @@ def _check(
                 f"{', '.join(key for key, value in usual.items() if isinstance(value, Mapping))}"
             )
         if not isinstance(own, Mapping):
-            raise ConfigError(f"env.options.{section} is {own!r}, and takes keys, as {section}.x")
+            raise ConfigError(f"env.options.{section} is {own!r}; set its keys, as {section}.KEY")
         allowed = [*known, *more.get(section, ())]
         for key in own:
             if key not in allowed:

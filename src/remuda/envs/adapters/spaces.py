@@ -1,9 +1,9 @@
 """Convert observations and actions between a library's spaces and the arrays of policies.
 
-An observation is checked to be in its space before Gymnasium flattens it: flattening counts
-negative states from the end, casts numbers to the dtype of their part (-1 becomes 255), and takes
-parts of wrong shapes whose sizes add up. A number outside the bounds of a Box is no error, since
-many environments pass them by a little: see `checks.BoundsCheck`.
+An observation must be in its space before Gymnasium flattens it. Flattening would count negative
+states from the end, cast numbers to the dtype of their part (-1 becomes 255), and accept parts of
+wrong shapes if their sizes add up. A number outside the bounds of a Box is not an error, because
+many environments exceed them slightly: see `checks.BoundsCheck`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Check = Callable[[Any], None]
 """Raises a `BadValueError` for a value outside its space, or another error if it cannot tell."""
 FEW = 32  # numbers up to which a loop is faster than an array
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""Errors of reading a value by a space that it is not in."""
+"""Errors of reading a value that is not in its space."""
 
 
 @dataclass(frozen=True)
 class ObservationConverter:
-    """Write the observations of one agent as rows of numbers."""
+    """Writes the observations of one agent as rows of numbers."""
 
-    space: spaces.Box  # of a row, as policies take it
+    space: spaces.Box  # the space of a row, as policies take it
     flatten: Callable[[Any], Any]  # from an observation without its mask to an array in `space`
     has_mask: bool  # the observation is a dictionary that holds the mask
     unmasked: spaces.Space[Any]  # the environment's, without the mask
-    part: str | None = None  # the key of the observation in that dictionary, if it is one part
+    part: str | None = None  # the key of the observation in that dictionary, if there is one
     check: Check | None = None
     """Raises a `BadValueError` for a value outside `unmasked`; None: the row's shape suffices."""
 
@@ -57,7 +57,7 @@ class ObservationConverter:
             raise
         except UNREADABLE as error:
             fault = error if isinstance(error, BadValueError) else _unreadable(observation, error)
-            try:  # the message says whether the value passes without checks
+            try:  # find out whether the value is accepted without checks, for the message
                 with np.errstate(invalid="ignore", over="ignore"):
                     self._write_unchecked(observation, np.empty_like(out))
             except UntakeableError:
@@ -69,8 +69,8 @@ class ObservationConverter:
             out[...] = self.flatten(observation if self.part is None else observation[self.part])
         except UNREADABLE as error:
             raise UntakeableError(
-                f"the observation is {short(observation)}, of which no numbers in the shape "
-                f"{out.shape} can be made ({error!r})"
+                f"the observation is {short(observation)}, which cannot be converted to numbers of "
+                f"the shape {out.shape} ({error!r})"
             ) from None
 
     def write_unmasked(self, observation: Any, out: Array) -> None:
@@ -107,7 +107,7 @@ def observation_converter(
         elif has_mask and rest:
             space = spaces.Dict(rest)
     if isinstance(space, spaces.Box):
-        if 0 in space.shape:  # networks need an input all the same
+        if 0 in space.shape:  # networks need at least one input
             nothing, check = spaces.Box(0.0, 0.0, (1,), np.float32), check_of(space)
             return ObservationConverter(
                 nothing, lambda _: np.zeros(1), has_mask, space, part, check
@@ -118,7 +118,7 @@ def observation_converter(
     except NotImplementedError:
         flat = None
     if not isinstance(flat, spaces.Box):
-        raise ContractError(f"an agent that sees {space} cannot be given numbers of one length")
+        raise ContractError(f"the observation space {space} has no fixed size, so no policy fits")
     low, high = flat.low.astype(np.float32), flat.high.astype(np.float32)
     box: spaces.Box = spaces.Box(low, high, dtype=np.float32)
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -148,29 +148,29 @@ def _holds_mask(space: spaces.Dict, actions: ActionConverter | None) -> bool:
         return True
     if actions is None or not can_be_masked(actions.space):
         return False
-    own = deepcopy(space[MASK])  # drawing from the environment's would change its generator
+    own = deepcopy(space[MASK])  # sampling the environment's space would change its generator
     own.seed(0)
     try:
         flat_mask(own.sample(), mask_form(actions.env_space), "a mask of its space")
     except BadValueError as error:
         raise ContractError(
-            f"the `action_mask` in {space} cannot tell what is allowed in {actions.env_space} "
-            f"({error}); let it hold 0 or 1 for each of them, or give it another name"
+            f"the `action_mask` in {space} cannot mask the actions of {actions.env_space} "
+            f"({error}); let it hold 0 or 1 for each action, or rename it"
         ) from None
     return True
 
 
 @dataclass(frozen=True)
 class ActionConverter:
-    """Convert the actions of one agent's policy to those of its environment."""
+    """Converts the actions of one agent's policy to those of its environment."""
 
-    space: spaces.Space[Any]  # the policy's: discrete choices begin at 0
+    space: spaces.Space[Any]  # the policy's: discrete choices start at 0
     unpack: Callable[[Array], Any]  # from [num_envs, *shape] to a library's action for each copy
     env_space: spaces.Space[Any]  # the library's
 
 
 def action_converter(space: spaces.Space[Any]) -> ActionConverter:
-    """Return the converter of a space; policies refuse those that they cannot act in."""
+    """Return the converter of a space; policies refuse unsupported spaces later."""
     if isinstance(space, spaces.Discrete):
         start, choices = int(space.start), spaces.Discrete(int(space.n))
         return ActionConverter(choices, lambda actions: (actions + start).tolist(), space)
@@ -190,7 +190,7 @@ def action_converter(space: spaces.Space[Any]) -> ActionConverter:
     def clip(actions: Array) -> Any:
         """Cast and clip: a float32 may exceed a bound of float64."""
         clipped = np.clip(actions.astype(box.dtype), box.low, box.high)
-        # An action without dimensions is an array, and no scalar of NumPy.
+        # A zero-dimensional action must be an array, not a NumPy scalar.
         return clipped if box.shape else [np.asarray(x) for x in clipped]
 
     return ActionConverter(_native(space), clip, space)
@@ -201,7 +201,7 @@ def _converter_of_parts(space: spaces.Tuple[Any] | spaces.Dict) -> ActionConvert
     named = isinstance(space, spaces.Dict)
     keys: list[Any] = list(space.spaces) if named else list(range(len(space.spaces)))
     if not keys:
-        raise ContractError(f"an agent that acts in {space} has nothing to choose; give it a part")
+        raise ContractError(f"the action space {space} has no parts, so there is nothing to choose")
     parts = [action_converter(space[key]) for key in keys]
     sizes = [size for part in parts if (size := _choices_of(part.space)) is not None]
     if len(sizes) == len(parts):
@@ -222,7 +222,7 @@ def _converter_of_parts(space: spaces.Tuple[Any] | spaces.Dict) -> ActionConvert
             part.unpack(own.reshape(len(own), *(part.space.shape or ())).astype(part.space.dtype))
             for part, own in zip(parts, columns, strict=True)
         ]
-        if isinstance(joined, spaces.Box):  # a single number is an array too
+        if isinstance(joined, spaces.Box):  # a single number must be an array too
             by_part = [
                 [own if isinstance(own, dict | tuple) else np.asarray(own) for own in part]
                 for part in by_part
@@ -252,26 +252,26 @@ def with_pictures(make: Callable[..., Any], options: dict[str, Any]) -> dict[str
         env = make(**options, render_mode="rgb_array")
         modes: Iterable[str] = env.metadata.get("render_modes") or ()
         close(env.close, env)
-    except Exception:  # it is raised again without the mode
+    except Exception:  # an error that is not due to the mode is raised again later
         return options
     return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options
 
 
 def check_of(space: spaces.Space[Any], name: str = "the observation") -> Check | None:
-    """Return what checks the values of a space; None: there is nothing to check."""
+    """Return a check for the values of a space; None: nothing to check."""
     check = _check_of_kind(space, name)
     if getattr(type(space).contains, "__module__", "").startswith("gymnasium."):
         return check
-    # A user's own `contains` decides, but a Box may say no for a bound that is passed.
-    otherwise = check if isinstance(space, spaces.Box) else None
+    # A user's own `contains` decides. For a Box it may be False for a value out of bounds.
+    fallback = check if isinstance(space, spaces.Box) else None
     shown = short(space)
 
     def contained(value: Any) -> None:
         if space.contains(value):
             return
-        if otherwise is None:
+        if fallback is None:
             raise BadValueError(f"{name} is {short(value)}, which is not in {shown}")
-        otherwise(value)
+        fallback(value)
 
     return contained
 
@@ -301,7 +301,7 @@ def _check_of_discrete(space: spaces.Discrete, name: str) -> Check:
 
     def check(value: Any) -> None:
         if not first <= value <= last:
-            raise BadValueError(f"{name} is {short(value)}, and may be {first} to {last}")
+            raise BadValueError(f"{name} is {short(value)}; allowed is {first} to {last}")
 
     return check
 
@@ -328,7 +328,7 @@ def _check_of_integers(space: spaces.Space[Any], first: Array, last: Array, name
 
 def _check_of_box(space: spaces.Box, name: str) -> Check:
     shape, dtype = space.shape, np.dtype(space.dtype)
-    # Kinds of numbers that no cast to this dtype changes.
+    # Kinds of dtypes that are cast to this one without a check.
     sound = "biuf" if dtype.kind == "f" else ""
 
     def check(value: Any) -> None:
@@ -351,7 +351,7 @@ def _check_of_one(space: spaces.OneOf[Any], name: str) -> Check:
         pair = isinstance(value, tuple | list | np.ndarray) and len(value) == 2
         if not (pair and 0 <= value[0] <= last and value[0] == int(value[0])):
             raise BadValueError(
-                f"{name} is {short(value)}, and has to be a number 0 to {last} and a value of the "
+                f"{name} is {short(value)}; it must be a number 0 to {last} and a value of the "
                 "space of that number"
             )
         own = checks[int(value[0])]

@@ -1,7 +1,7 @@
-"""Wrappers round each copy of a library's environment, and episode metrics read from its `info`.
+"""Wrappers around each copy of a library's environment, and episode metrics read from `info`.
 
-Both are for environments that are made one at a time (Gymnasium, PettingZoo and the like), and set
-in the configuration beside the environment's options.
+Both apply to environments that are made one at a time, such as Gymnasium's and PettingZoo's, and
+are configured next to the environment's options.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ HOW: dict[str, Callable[[float, float], float]] = {
     "min": min,
     "max": max,
 }
-"""The ways in which the numbers of an episode's steps are combined."""
+"""The ways to combine the numbers of an episode's steps."""
 EACH = "*"  # before a metric's name: one metric for each agent
 WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
 """With `WRAPPERS`: the keys of these settings among the options of an environment."""
-PATIENCE = 100  # episodes after which a metric that no step holds is reported
+PATIENCE = 100  # episodes after which a metric is reported that no step had
 log = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ class Wrapping:
     """The wrappers and episode metrics of an adapter's copies."""
 
     wrappers: tuple[str, ...] = ()  # `module:Name` or `module:Name(values)`, innermost first
-    metrics: Mapping[str, str] = field(default_factory=dict)  # the way each is combined, of `HOW`
+    metrics: Mapping[str, str] = field(default_factory=dict)  # each a key of `HOW`
 
     def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that makes a wrapped environment."""
@@ -59,7 +59,7 @@ class Wrapping:
         return wrapped if wrappers else make
 
     def reading(self, agents: Sequence[str], num_envs: int) -> InfoMetrics | None:
-        """Return what reads the metrics from `info`; None: there are none."""
+        """Return a reader of the metrics in `info`; None: there are no metrics."""
         return InfoMetrics(self.metrics, agents, num_envs) if self.metrics else None
 
 
@@ -75,7 +75,7 @@ class _Wrapper:
 
     @classmethod
     def read(cls, text: str) -> _Wrapper:
-        """Load what a text names: `supersuit:frame_stack_v1(stack_size=4)`."""
+        """Load the wrapper that a text names: `supersuit:frame_stack_v1(stack_size=4)`."""
         path, values, named = (text, (), {}) if loading.is_pickled(text) else _call_in(text)
         found = load(path, WRAPPERS)
         if not callable(found):
@@ -94,14 +94,14 @@ class _Wrapper:
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
-                f"{WRAPPERS}: {self.text} refuses {article(env)}: {line}; the wrappers of a list "
-                "go round the environment in its order"
+                f"{WRAPPERS}: {self.text} refuses {article(env)}: {line}; wrappers are applied in "
+                "the order of the list"
             ) from error
         before, after = kind_of(env), kind_of(made)
         if after != before or after not in SINGLE:
             raise ConfigError(
                 f"{WRAPPERS}: {self.text} makes {article(made)} of {article(env)}; allowed are "
-                "wrappers that leave an environment what it is"
+                "wrappers that keep the kind of the environment"
             )
         return made
 
@@ -113,7 +113,7 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     def refuse(why: str) -> NoReturn:
         raise ConfigError(
             f"{WRAPPERS}: {text!r} {why}; name a wrapper as module:Name, with plain values in "
-            "brackets where it takes any: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+            "brackets if it takes any: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
         )
 
     if not colon or not module:
@@ -130,18 +130,18 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         return path, (), {}
     try:
         values = tuple(ast.literal_eval(value) for value in call.args)
-        named = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+        named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (ValueError, TypeError):
         refuse("has values that are not plain")
-    if "" in named:  # of `**values`
+    if "" in named:  # `**values`
         refuse("has values that are not plain")
     return path, values, named
 
 
 class InfoMetrics:
-    """Episode metrics of numbers in `info`, for each copy.
+    """Episode metrics from numbers in `info`, for each copy.
 
-    `speed` is the mean over the agents that have it, `agent_0/speed` that of one agent, and
+    `speed` is the mean over the agents that report it, `agent_0/speed` that of one agent, and
     `*/speed` one metric for each agent. A path names a nested number: `collisions/walls`.
     """
 
@@ -153,21 +153,21 @@ class InfoMetrics:
                 raise ConfigError(
                     f"env.episode_metrics.{name} is {how!r}; allowed are {', '.join(HOW)}"
                 )
-            whose, _, rest = name.partition("/")
-            if not rest or whose not in (EACH, *self._agents):
+            prefix, _, rest = name.partition("/")
+            if not rest or prefix not in (EACH, *self._agents):
                 self._metrics.append((name, how, tuple(name.split("/")), None))
                 continue
             for i, agent in enumerate(self._agents):
-                if whose in (EACH, agent):
+                if prefix in (EACH, agent):
                     self._metrics.append((f"{agent}/{rest}", how, tuple(rest.split("/")), i))
         self.names = tuple(name for name, *_ in self._metrics)  # the names of the metrics, in order
-        twice = next((name for name in self.names if self.names.count(name) > 1), None)
-        if twice is not None:
+        repeated = next((name for name in self.names if self.names.count(name) > 1), None)
+        if repeated is not None:
             raise ConfigError(
-                f"env.episode_metrics: {twice} is there twice, by itself and by {EACH}; leave "
+                f"env.episode_metrics: {repeated} is set twice, once through {EACH}; leave "
                 "one of them out"
             )
-        # Those that no step has held yet, and the episodes that are over.
+        # Metrics that no step has had yet, and the number of finished episodes.
         self._never, self._ends = set(self.names), 0
         self._has_begun: Bools = np.zeros(num_envs, np.bool_)
         shape = (len(self._metrics), len(self._agents), num_envs)
@@ -175,14 +175,14 @@ class InfoMetrics:
         self._of_episodes = {name: np.zeros(num_envs) for name in self.names}
 
     def begin(self, env: int) -> None:
-        """Begin an episode in a copy."""
+        """Start an episode in a copy."""
         self._ends += int(self._has_begun[env])
         self._has_begun[env] = True
         if self._never and self._ends >= PATIENCE:
             for name in sorted(self._never):
                 log.warning(
-                    "env.episode_metrics.%s: no `info` of a step held it in %d episodes; see what "
-                    "the game puts there, and whose agents' names are",
+                    "env.episode_metrics.%s: no `info` of a step held it in %d episodes; check the "
+                    "keys that the game puts there, and the names of its agents",
                     name,
                     self._ends,
                 )
@@ -215,9 +215,9 @@ class InfoMetrics:
             self._never.discard(name)
 
     def episode_metrics(self, ended: Bools) -> dict[str, Array]:
-        """Return each metric of the newest episode, [num_envs]; NaN if no step held it.
+        """Return each metric of the newest episode, [num_envs]; NaN if no step had it.
 
-        It is updated in the copies in which any agent's episode has `ended`: [num_envs].
+        Updates the copies in which any agent's episode has `ended`: [num_envs].
         """
         for e in np.flatnonzero(ended).tolist():
             for i, (name, how, _, _) in enumerate(self._metrics):
@@ -239,7 +239,7 @@ def _finite(value: Any) -> float:
 
 
 def _at(info: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return the number at a path of nested mappings, or under the whole name, or None."""
+    """Return the value under the whole name, or at the path of nested mappings, or None."""
     whole = "/".join(path)
     if whole in info:
         return info[whole]
