@@ -119,7 +119,7 @@ def test_each_page_of_a_population(dashboard, view):
     page = dashboard(real_runs())
     page.open(f"#/{view}/population")
     if view == "timeline":
-        page.wait("document.body.innerText.includes('has written no trace')")
+        page.wait("document.body.innerText.includes('has no trace')")
         return
     page.wait("document.querySelectorAll('canvas').length >= 3")
     if view == "population":

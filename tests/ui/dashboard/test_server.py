@@ -78,7 +78,7 @@ def test_a_population(ask):
     assert len(names) >= 3
     assert len(found["payoffs"]["means"]) == len(names)
     assert sum(found["mixture"]) == pytest.approx(1.0, abs=1e-3)
-    assert "always has the same policy" in ask(place(), "population", run="fixed")["none"]
+    assert "always plays the same policy" in ask(place(), "population", run="fixed")["none"]
 
 
 def test_seeds_are_one_curve(ask, tmp_path):
@@ -185,7 +185,7 @@ def test_a_run_that_becomes_a_link_is_not_served(tmp_path):
     ("parameters", "words"),
     [
         ({}, "run: Missing"),
-        ({"run": "good", "axis": "colour"}, "curves are drawn over"),
+        ({"run": "good", "axis": "colour"}, "it must be one of"),
         (
             {"run": "good", "column": [str(i) for i in range(99)]},
             "at most 60 items",
@@ -431,7 +431,7 @@ def test_seats_are_not_taken_from_elsewhere(tmp_path, monkeypatch, who):
             assert answer.status_code == 400
             return
         found = client.get("/api/watched", params={"watch": answer.json()["watch"]}).json()
-        assert "cannot sit there" in found["lines"][0]["error"]
+        assert "cannot play here" in found["lines"][0]["error"]
 
 
 class Watching(remuda.Callback):

@@ -33,7 +33,7 @@ def test_the_trace_of_a_run(tmp_path):
 def test_what_is_no_trace(tmp_path, text):
     path = tmp_path / "trace.json"
     path.write_text(text)
-    with pytest.raises(RunDirectoryError, match=r"trace\.json is no trace"):
+    with pytest.raises(RunDirectoryError, match=r"trace\.json is not a trace"):
         SpanCache().of(path)
 
 

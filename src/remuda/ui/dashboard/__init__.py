@@ -1,1 +1,1 @@
-"""Runs in a browser, during training and after it: `remuda dashboard`."""
+"""`remuda dashboard`: live and finished runs in a browser."""

@@ -1,4 +1,4 @@
-"""The runs in a directory, which a thread keeps up to date."""
+"""A catalogue of the runs in a directory, kept up to date by a thread."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from remuda.ui.summary import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 1.0  # seconds between two scans if the last one took no time...
-SHARE = 0.05  # ...the most of all time that scans may take...
-REST = 15.0  # ...and the most seconds between two scans: the first one takes longest
+INTERVAL = 1.0  # minimum seconds between two scans
+SHARE = 0.05  # maximum share of time spent on scans
+REST = 15.0  # maximum seconds between two scans
 FILES = (  # the files of a run that the dashboard reads
     *("config.yaml", "status.json", "summary.json", "metrics.jsonl", "ledger.bin", "logs", "lock"),
     *("checkpoints", "trace.json", "requests", "weights", "checkpoints/best.json"),
 )
-MOST_POLICIES = 200  # up to so many, its configuration is validated, which takes 0.1 s
-LONGEST = 200  # letters of a setting's value that are shown
+MOST_POLICIES = 200  # a larger configuration is not validated, which would take too long
+LONGEST = 200  # maximum characters shown of a setting's value
 
 
 class UnknownRunError(RemudaError):
@@ -38,15 +38,15 @@ class UnknownRunError(RemudaError):
 
 @dataclass(frozen=True)
 class CataloguedRun:
-    """A run of the directory."""
+    """A run in the directory."""
 
-    id: str  # its path below the directory, with slashes; `.` is the directory itself
+    id: str  # its path relative to the directory, with slashes; `.` is the directory itself
     found: FoundRun
     settings: Mapping[str, Any] = field(default_factory=dict)  # by dotted key
     group: str = ""  # equal for runs that differ only by their seed
 
     def row(self) -> dict[str, Any]:
-        """Return its line in the table of runs."""
+        """Return its row in the table of runs."""
         policy = self.settings.get("policy.algorithm")
         names = ("game", "turns", "best", "last", "state", "damaged")
         return {name: getattr(self.found, name) for name in names} | {
@@ -58,7 +58,7 @@ class CataloguedRun:
 
 
 class Catalogue:
-    """The runs of one directory; one thread writes it, and any thread may read it."""
+    """The runs of one directory; one thread updates it, any thread may read it."""
 
     def __init__(self, base: Path, between: Callable[[], None] = lambda: None) -> None:
         self.between = between  # called at least every second between two scans
@@ -66,7 +66,7 @@ class Catalogue:
         self._real = base.resolve()
         self._runs: dict[str, CataloguedRun] = {}
         self._signatures: dict[str, tuple[Any, ...]] = {}
-        self.changes = 0  # grows with every change of the catalogue
+        self.changes = 0  # counts the changes of the catalogue
         self.complete = False  # True once all runs were scanned
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._scan, daemon=True, name="catalogue")
@@ -76,17 +76,17 @@ class Catalogue:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._stopping.set()
         self._thread.join()
 
     def runs(self) -> list[CataloguedRun]:
-        """Return all runs, the latest active first."""
+        """Return all runs, the most recently active first."""
         known = list(self._runs.values())
         return sorted(known, key=lambda run: (-(run.found.last or 0.0), run.id))
 
     def find(self, run: str) -> CataloguedRun:
-        """Return a run by its id; nothing outside the directory has one."""
+        """Return a run by its id; only runs inside the directory have one."""
         found = self._runs.get(run)
         if found is None:
             raise UnknownRunError(f"there is no run {run!r} in {self.base}")
@@ -106,7 +106,7 @@ class Catalogue:
             if self._stopping.is_set():
                 return
             run = path.relative_to(self.base).as_posix()
-            if not self._is_inside(path):  # a link to elsewhere is not served
+            if not self._is_inside(path):  # links out of the directory are not served
                 continue
             present.add(run)
             signature = _signature(path)
@@ -116,15 +116,15 @@ class Catalogue:
                     self._runs[run] = known
                     self.changes += 1
                 self._signatures[run] = signature
-        for gone in self._runs.keys() - present:
-            del self._runs[gone], self._signatures[gone]
+        for deleted in self._runs.keys() - present:
+            del self._runs[deleted], self._signatures[deleted]
             self.changes += 1
         if not self.complete:
             self.complete = True
             self.changes += 1
 
     def _is_inside(self, path: Path) -> bool:
-        """Return whether a run and all files that are read are in the directory, links followed."""
+        """Return whether a run and its `FILES`, with links resolved, are inside the directory."""
         links = [each for each in (path / name for name in FILES) if each.is_symlink()]
         try:
             return all(each.resolve().is_relative_to(self._real) for each in (path, *links))
@@ -149,7 +149,7 @@ def _read_run(run: str, path: Path) -> CataloguedRun:
     try:
         settings = _settings(path)
         return CataloguedRun(run, summarise(path), settings, _group(settings))
-    except Exception as error:  # another person's file may hold anything
+    except Exception as error:  # the file may contain anything
         log.warning("cannot read the run %s", path, exc_info=error)
         words = f"{type(error).__name__}: {error}"[:LONGEST]
         return CataloguedRun(run, FoundRun(path, damaged=words))
@@ -169,17 +169,17 @@ def _signature(path: Path) -> tuple[Any, ...]:
 def _settings(path: Path) -> dict[str, Any]:
     try:
         tree = read_tree(path / "config.yaml")
-    except Exception:  # YAML's own constructors raise anything
+    except Exception:  # YAML constructors raise any exception
         return {}
     try:
         tree = _resolved(tree)
-    except Exception as error:  # of a later version, or another person's
+    except Exception as error:  # from a later version, for example
         log.debug("the settings of %s are shown without defaults: %s", path, error)
     return {str(key): _shown(value) for key, value in by_leaf(tree).items()}
 
 
 def _resolved(tree: dict[str, Any]) -> dict[str, Any]:
-    """Resolve a configuration unless that runs code of the user's, or takes long."""
+    """Resolve a configuration unless that would run the user's code or take long."""
     policies = [tree.get("policy", {}), *tree.get("policies", {}).values()]
     named = {policy["algorithm"] for policy in policies if "algorithm" in policy}
     is_known = named <= BUILT_IN.keys() and len(policies) <= MOST_POLICIES

@@ -1,4 +1,4 @@
-"""Curves and timelines of runs for the screen, from files that may grow meanwhile."""
+"""Curves and timelines of runs for the browser, from files that may still grow."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from remuda.errors import RunDirectoryError
 
 Numbers = npt.NDArray[np.float64]
 
-PIECE = 1 << 20  # bytes of one read
-PATIENCE = 0.25  # seconds that a request waits for unread records
-SEAM = 512  # the last bytes before the unread ones, by which a file is recognised
-MOST = 3_000_000  # kept numbers of a run; beyond it every second record is dropped
-MOST_OF_ALL = 8_000_000  # the least recently used run is dropped first
+PIECE = 1 << 20  # bytes per read
+PATIENCE = 0.25  # maximum seconds per request to read new records
+SEAM = 512  # bytes before the unread ones, compared to detect a replaced file
+MOST = 3_000_000  # numbers kept per run; above it, every second record is dropped
+MOST_OF_ALL = 8_000_000  # numbers kept of all runs; least recently used runs are dropped first
 POINTS = 400  # points of a curve on the screen
 MEAN_RETURN = "mean_return"  # a column: the mean over all policies of their `mean_return`
 
 
 class RunCurves:
-    """The records of one metrics file by column; each read continues where the last one ended."""
+    """The columns of one metrics file; each read continues where the last one ended."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,20 +44,20 @@ class RunCurves:
     def _forget(self) -> None:
         self._columns.clear()
         self._rows = self._lines = 0
-        self.every = 1  # the number of records of which one is kept
-        self.read_bytes = 0  # the bytes read so far: equal bytes, equal curves
+        self.every = 1  # every how many-th record is kept
+        self.read_bytes = 0  # bytes read so far; they identify the state of the curves
         self._file: tuple[int, int] | None = None
         self._seam = b""
-        self.damaged = 0  # lines that are no records
+        self.damaged = 0  # lines that are not records
         self.complete = False  # True if the last read reached the end of the file
 
     @property
     def size(self) -> int:
-        """The count of kept numbers."""
+        """The number of kept values."""
         return self._rows * len(self._columns)
 
     def read_on(self, seconds: float = PATIENCE) -> None:
-        """Read new records until the time is over; a replaced file is read from its start."""
+        """Read new records within a time limit; read a replaced file from its start."""
         until = time.monotonic() + seconds
         with self._lock:
             try:
@@ -77,7 +77,7 @@ class RunCurves:
         """Start over if the file was replaced or became shorter: the run was resumed."""
         status = os.fstat(descriptor)
         file = status.st_dev, status.st_ino
-        # A new file may get the inode of a deleted one, so the bytes before the seam are compared.
+        # A new file may reuse the inode of a deleted one, so the last bytes read are compared, too.
         size = min(self.read_bytes, SEAM)
         seam = os.pread(descriptor, size, self.read_bytes - size)
         if (self._file is not None and self._file != file) or seam != self._seam[-size or None :]:
@@ -86,7 +86,7 @@ class RunCurves:
 
     def _take(self, data: bytes, file: Any) -> bool:
         end = data.rfind(b"\n") + 1
-        while not end and len(data) and len(data) % PIECE == 0:  # a line of many policies
+        while not end and len(data) and len(data) % PIECE == 0:  # a long line (many policies)
             more = file.read(PIECE)
             if not more:
                 return False
@@ -142,8 +142,8 @@ class RunCurves:
         return None if found is None else np.array(found, np.float64)
 
     def both(self, axis: str, name: str) -> tuple[Numbers, Numbers]:
-        """Return a column over an axis, where both are known: two of [points]."""
-        with self._lock:  # rows may be dropped between the two
+        """Return (x, y), each [points]: an axis and a column at rows that have both."""
+        with self._lock:  # another thread may drop rows
             x, y = self._column(axis), self._column(name)
         if x is None or y is None:
             return np.zeros(0), np.zeros(0)
@@ -159,7 +159,7 @@ class Curves:
         self._runs: OrderedDict[Path, RunCurves] = OrderedDict()
 
     def of(self, path: Path) -> RunCurves:
-        """Return the curves in a metrics file after a read of its new records."""
+        """Return the curves of a metrics file, after reading new records."""
         with self._lock:
             found = self._runs.pop(path, None) or RunCurves(path)
             self._runs[path] = found
@@ -172,7 +172,7 @@ class Curves:
 
 
 def numbers_of(record: Any) -> Iterator[tuple[str, float]]:
-    """Yield the numbers in a line of `metrics.jsonl`, by the names of `remuda.Run.metrics`."""
+    """Yield the numbers of a metrics record, named as in `remuda.Run.metrics`."""
     for name, axis in AXES.items():
         yield from _number(axis, record.get(name))
     for name in SHOWN_OF_RUN:
@@ -206,7 +206,7 @@ def _number(name: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 def _mean(values: Numbers) -> Numbers:
-    """Return the mean of the known values of [columns, rows] as [rows]; NaN where none is known."""
+    """Return the mean over known values, [columns, rows] to [rows]; NaN if no value is known."""
     known = np.isfinite(values)
     count = known.sum(0)
     total = np.where(known, values, 0.0).sum(0)
@@ -215,7 +215,7 @@ def _mean(values: Numbers) -> Numbers:
 
 
 def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[float]]:
-    """Thin a curve: the mean, minimum and maximum of stretches of equally many records."""
+    """Thin a curve to the mean, minimum and maximum of equally long stretches."""
     if len(x) <= points:
         return {"x": rounded(x), "y": rounded(y)}
     edges = np.linspace(0, len(x), points + 1).astype(int)
@@ -232,7 +232,7 @@ def thinned(x: Numbers, y: Numbers, points: int = POINTS) -> Mapping[str, list[f
 def band_of(
     curves: Sequence[tuple[Numbers, Numbers]], points: int
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Return places, the mean of curves and its standard error, where all curves are known."""
+    """Return x, mean and standard error over the range that all curves cover."""
     first = max((x[0] for x, _ in curves), default=0.0)
     last = min((x[-1] for x, _ in curves), default=-1.0)
     if last < first:
@@ -243,7 +243,7 @@ def band_of(
 
 
 def band(curves: list[tuple[Numbers, Numbers]], points: int = POINTS) -> Mapping[str, list[Any]]:
-    """Return the mean of curves (x and y) with its standard error, for the page."""
+    """Return the mean of (x, y) curves with its standard error, as JSON data."""
     curves = [(x, y) for x, y in curves if len(x)]
     if len(curves) == 1:
         return thinned(*curves[0], points)
@@ -263,14 +263,14 @@ def rounded(values: Numbers) -> list[float]:
 
 
 LARGEST = 256 * 2**20  # bytes of the largest trace that is shown; Perfetto shows larger ones
-MOST_SPANS = 3000  # spans on the screen; of more, the longest
+MOST_SPANS = 3000  # maximum spans on the screen; the longest ones are shown
 
 
 @dataclass(frozen=True)
 class Spans:
     """The spans of one trace."""
 
-    roles: tuple[str, ...]  # a row for each
+    roles: tuple[str, ...]  # one row each
     kinds: tuple[str, ...]  # the activities of roles
     spans: npt.NDArray[np.float64]  # [S, 4]: row, kind, begin and end in seconds
 
@@ -297,7 +297,7 @@ class Spans:
 
 
 class SpanCache:
-    """A cache of the last trace; they are large."""
+    """A cache of the last trace only, because traces are large."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -320,8 +320,8 @@ class SpanCache:
 def _read_trace(path: Path, size: int) -> Spans:
     if size > LARGEST:
         raise RunDirectoryError(
-            f"{path.name} has {size / 2**20:.0f} MiB, and up to {LARGEST / 2**20:.0f} MiB are "
-            "shown here; open it in Perfetto"
+            f"{path.name} has {size / 2**20:.0f} MiB, but the limit here is "
+            f"{LARGEST / 2**20:.0f} MiB; open it in Perfetto"
         )
     try:
         events = read_json(path)["traceEvents"]
@@ -334,4 +334,4 @@ def _read_trace(path: Path, size: int) -> Spans:
         array[:, 2:] /= 1e6
         return Spans(tuple(names.values()), tuple(kinds), array)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise RunDirectoryError(f"{path.name} is no trace, or it is still being written") from None
+        raise RunDirectoryError(f"{path.name} is not a trace, or is still being written") from None

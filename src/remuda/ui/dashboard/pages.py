@@ -1,4 +1,4 @@
-"""The answers of the dashboard's API: plain data, made from the files of runs."""
+"""The dashboard's API: plain data from the files of runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, SpanCache
 from remuda.ui.dashboard.population import PopulationPages
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
 
-LOG_BYTES = 64 * 1024  # the bytes of a log that are shown, from its end
+LOG_BYTES = 64 * 1024  # bytes shown from the end of a log
 LOCAL_TRACE = "trace.json"
 T = TypeVar("T")
 Several = Annotated[  # a parameter that may occur several times in a query
@@ -35,7 +35,7 @@ Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Pages:
-    """The API: each public method answers a request of that name with plain data."""
+    """The API: each public method answers the request of its name with plain data."""
 
     def __init__(self, base: Path, control: bool = False) -> None:
         self.watches = Watches()
@@ -48,7 +48,7 @@ class Pages:
         self._populations.end()
 
     def runs(self, since: int = -1) -> dict[str, Any]:
-        """Return the table of runs; only its number where nothing has changed since."""
+        """Return the table of runs, or only its change counter if nothing changed since `since`."""
         changes = self.catalogue.changes
         if changes == since:
             return {"changes": changes}
@@ -60,11 +60,11 @@ class Pages:
         }
 
     def run(self, run: str) -> dict[str, Any]:
-        """Return all of one run but its curves."""
+        """Return everything about a run except its curves."""
         known, files = self.catalogue.find(run), self.catalogue.files(run)
         status, fault = _status(files)
         curves = self._curves.of(files.metrics)
-        read_bytes = curves.read_bytes  # before its columns: other threads may read more meanwhile
+        read_bytes = curves.read_bytes  # before the columns: other threads may read more in between
         return {
             "run": known.row(),
             "settings": dict(known.settings),
@@ -86,7 +86,7 @@ class Pages:
         }
 
     def curves(self, run: str, axis: str = "turns", column: Several = ()) -> dict[str, Any]:
-        """Return columns of one run over an axis."""
+        """Return columns of a run over an axis."""
         _check_axis(axis)
         curves = self._curves.of(self.catalogue.files(run).metrics)
         return {
@@ -97,7 +97,7 @@ class Pages:
     def compare(
         self, run: Several = (), axis: str = "turns", column: str = MEAN_RETURN
     ) -> dict[str, Any]:
-        """Return a column of several runs over an axis; seeds of one configuration are a band."""
+        """Return a column of several runs over an axis; runs that differ by seed form a band."""
         _check_axis(axis)
         groups: dict[str, list[tuple[CataloguedRun, RunCurves]]] = {}
         for name in run:
@@ -122,7 +122,7 @@ class Pages:
         }
 
     def log(self, run: str, name: str) -> dict[str, Any]:
-        """Return the end of one log."""
+        """Return the end of a log."""
         files = self.catalogue.files(run)
         if name not in _logs(files):
             raise UsageError(f"run {run!r} has no log {name!r}")
@@ -147,8 +147,8 @@ class Pages:
         path = _trace_of(known, files, self.catalogue.base)
         if path is None:
             return {
-                "none": "This run has written no trace into the directory of the dashboard. "
-                "`remuda train ... --trace RUN/trace.json` writes one at its end."
+                "none": "This run has no trace in the dashboard's directory. "
+                "`remuda train ... --trace RUN/trace.json` writes one at the end of a run."
             }
         return self._traces.of(path).window(begin, end)
 
@@ -166,7 +166,7 @@ class Pages:
             )
         files = self.catalogue.files(run)
         if not files.is_running():
-            raise UsageError(f"{run} is not running, so it takes no requests")
+            raise UsageError(f"{run} is not running, so it accepts no requests")
         request = {"do": do, "values": values, "policy": policy}
         return {"done": ask(files.path, {k: v for k, v in request.items() if v is not None})}
 
@@ -182,7 +182,7 @@ class Pages:
         seats = seats or {}
         if any("/" in player or ":" in player for player in seats.values()):
             raise UsageError(
-                "seats are taken by policies of this run, or by those written for its game"
+                "seats can be played by policies of this run or scripted policies of its game"
             )
         files = self.catalogue.files(run)
         if live and not self._control:
@@ -203,7 +203,7 @@ class Pages:
 
 def _check_axis(axis: str) -> None:
     if axis not in AXES.values():
-        raise UsageError(f"curves are drawn over {', '.join(AXES.values())}; not over {axis!r}")
+        raise UsageError(f"axis is {axis!r}; it must be one of {', '.join(AXES.values())}")
 
 
 def _status(files: RunDirectory) -> tuple[dict[str, Any] | None, str]:
@@ -263,7 +263,7 @@ def differences(runs: Sequence[CataloguedRun]) -> dict[str, list[Any]]:
 
 
 def as_json(data: Any) -> bytes:
-    """Encode as JSON that every browser reads: NaN and infinity become null."""
+    """Encode as JSON for browsers: NaN and infinity become null."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":"), default=str).encode()
     except ValueError:

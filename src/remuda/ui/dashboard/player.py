@@ -1,8 +1,8 @@
 """The process that plays an episode for a page: `python -m remuda.ui.dashboard.player`.
 
-It reads one line of JSON, the request, and writes a line about the seats and one for each turn. It
-is a process because it loads networks and environments, which take memory and may fail. It ends
-once its output is no longer read.
+It reads the request, one line of JSON, and writes a line about the seats and a line per turn. A
+separate process isolates the memory and the failures of networks and environments. It ends when
+its output is closed.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.playing import Moment, episode
 from remuda.ui.seated import TrainedPlayer, names_of, take_seats
 
-MOST_ACTIONS = 64  # actions up to which probabilities or values are shown
+MOST_ACTIONS = 64  # up to this many actions, probabilities or values are shown
 
 
 @dataclass
 class Explained:
-    """A trained policy on a seat that explains its last choice."""
+    """A trained policy that explains its last choice."""
 
     seat: TrainedPlayer
-    values_are_known: bool  # the scale of rewards is known
+    values_are_known: bool  # False: the reward scale is unknown
     explanation: dict[str, Any] = field(default_factory=dict)
-    """`names` of the actions, their `probabilities` or `values`, and the state value as `expects`:
-    the discounted return from there."""
+    """`names` of the actions, their `probabilities` or `values`, and `expects`: the state value,
+    a discounted return."""
 
     def begin(self) -> None:
         """Reset the recurrent state and frames."""
@@ -57,7 +57,7 @@ class Explained:
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
     ) -> Array:
-        """Choose as the seat does."""
+        """Choose an action as the seat does."""
         policy = self.seat.policy
         before = policy.remembered
         chosen = self.seat(env, agent, observations, random)
@@ -66,7 +66,7 @@ class Explained:
         if not env.active[0, agent] or not isinstance(space, Discrete) or space.n > MOST_ACTIONS:
             return chosen
         after = policy.remembered
-        assert after is not None, "it has just chosen"
+        assert after is not None, "the seat has just acted"
         with torch.no_grad():
             inputs = torch.from_numpy(after.frames)
             recurrent_state = None
@@ -77,7 +77,7 @@ class Explained:
             outputs = outputs[0] if policy.is_recurrent else outputs
             self.explanation = {"names": names_of(env, agent)} | self._numbers(env, agent, outputs)
             if self.values_are_known:
-                with contextlib.suppress(UsageError):  # a Q-learner has no state values
+                with contextlib.suppress(UsageError):  # Q-learners have no state values
                     value = module.state_values(inputs, recurrent_state)
                     value = value / policy.player.spec.config.reward_scale
                     self.explanation["expects"] = float(f"{value.item():.5g}")
@@ -102,7 +102,7 @@ def _plain(values: torch.Tensor, allowed: Array) -> list[float | None]:
 
 def main() -> None:
     """Play the request on standard input."""
-    # The environment may print, which belongs into the log and not among the lines.
+    # Prints of the environment go to the log, not among the lines.
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(1)
@@ -112,7 +112,7 @@ def main() -> None:
             output.write(json.dumps(line, allow_nan=False) + "\n")
             output.flush()
         except BrokenPipeError:
-            os._exit(0)  # the page is gone
+            os._exit(0)  # the reader has closed the pipe
 
     try:
         for line in played(json.loads(sys.stdin.readline())):
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the players, and then each turn, as plain data; `Pages.watch` makes the request."""
+    """Yield the seats, then each turn, as plain data; `Pages.watch` makes the request."""
     run = RunDirectory.open(Path(request["run"]))
     config = run.read_config()
     game = find_game(config.game)
@@ -172,7 +172,7 @@ def _seats(
     agents: Sequence[str],
     known: Sequence[str],
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the policies of the run by agent, and the scripted ones, which name no directory."""
+    """Return by agent the seats played by policies of the run, and by scripted policies."""
     seats: dict[str, str] = {}
     scripted: dict[str, str] = {}
     for agent in agents:
@@ -182,13 +182,13 @@ def _seats(
         is_own = player in known or player.rpartition("@")[0] in known
         if agent in request["seats"] and not (is_own or player in (RANDOM, *game.scripted)):
             raise UsageError(
-                f"{player} cannot sit there: seats are taken by policies of this run, by those "
-                f"that are written for {game.name}, or by {RANDOM}"
+                f"{player} cannot play here; use a policy of this run, a scripted policy of "
+                f"{game.name}, or {RANDOM}"
             )
         if request["live"] and player in known:
             player = f"{player}@{LIVE}"
         if player not in known and player.endswith(f"@{LIVE}") and not request["may_ask"]:
-            raise UsageError(READ_ONLY)  # a seat of the run's own configuration, too
+            raise UsageError(READ_ONLY)  # also for seats of the run's configuration
         (seats if is_own else scripted)[agent] = player
     return seats, scripted
 

@@ -1,7 +1,7 @@
 """The page of a population: payoffs, equilibrium mixture, map and lineage.
 
 A child process (`python -m remuda.ui.dashboard.population RUN PIPE`) computes it, writes JSON and
-ends, so that its libraries and memory do not stay in the server.
+exits. Its libraries and memory do not stay in the server.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from remuda.ui.dashboard.curves import rounded
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs
 
-MEMBERS = 60  # the most members that are shown: the live ones, then the newest copies
-PATIENCE = 10.0  # an answer is reused for so many times the seconds that it took
-DRAWS, SECONDS = 20, 2.0  # of the payoffs, of the solver; `remuda analyse` takes more
-KEPT = 8  # answers that are kept
-NO_LEDGER = "There is no ledger of matches: each agent of this run always has the same policy."
-LONGEST = 300.0  # seconds that the child process may take
+MEMBERS = 60  # maximum number of members: the live ones, then the newest copies
+PATIENCE = 10.0  # an answer is reused for this multiple of its computation time
+DRAWS, SECONDS = 20, 2.0  # draws of the payoffs, solver time; `remuda analyse` uses more
+KEPT = 8  # number of cached answers
+NO_LEDGER = "There is no ledger of matches: each agent always plays the same policy."
+LONGEST = 300.0  # time limit of the child process in seconds
 
 
 class PopulationPages:
-    """The populations of runs; an answer is reused while its ledger is unchanged."""
+    """Cached population pages of runs, recomputed when the ledger has changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class PopulationPages:
         self._ended = False
 
     def end(self) -> None:
-        """Kill the child processes and start no other."""
+        """Kill the child processes and start no more."""
         with self._lock:
             self._ended = True
             for process in self._processes:
@@ -69,12 +69,12 @@ class PopulationPages:
         if not files.ledger.exists():
             return {"none": NO_LEDGER}
         program = [sys.executable, "-m", "remuda.ui.dashboard.population", str(files.path)]
-        end, held = os.pipe()  # the child ends with this server, which holds the other end
+        end, held = os.pipe()  # the child exits when this server, which holds the other end, dies
         with self._lock:
             if self._ended:
                 os.close(end)
                 os.close(held)
-                return {"none": "The dashboard ends."}
+                return {"none": "The dashboard is shutting down."}
             process = subprocess.Popen(
                 [*program, str(end)],
                 pass_fds=(end,),
@@ -88,10 +88,12 @@ class PopulationPages:
             output, errors = process.communicate(timeout=LONGEST)
             found = json.loads(output)
         except subprocess.TimeoutExpired:
-            return {"none": f"It took over {LONGEST:.0f} s; `remuda analyse` has no such limit."}
+            return {
+                "none": f"The analysis took over {LONGEST:.0f} s; `remuda analyse` has no limit."
+            }
         except ValueError:
             last = errors.decode(errors="replace").strip().splitlines()[-1:]
-            return {"none": f"It could not be computed: {''.join(last)}"}
+            return {"none": f"The analysis failed: {''.join(last)}"}
         finally:
             with self._lock:
                 self._processes.discard(process)
@@ -118,7 +120,7 @@ def _mark(path: Path) -> object:
 
 
 def population_of(files: RunDirectory) -> dict[str, Any]:
-    """Read and analyse a ledger; if nothing is known, `none` says why."""
+    """Read and analyse a ledger; if there is no result, `none` says why."""
     from remuda.population.lineage import read_lineage
 
     try:
@@ -142,7 +144,7 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
 
 
 def _read_payoffs(files: RunDirectory) -> Payoffs:
-    """Read payoffs; only if team mates or scripted seats may meet, the environment is made."""
+    """Read payoffs; create the environment only if there are teams or scripted seats."""
     from remuda.analysis.from_ledger import read_payoffs
     from remuda.config import read_tree
     from remuda.matches import payoffs_of
@@ -171,7 +173,7 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
 
 
 def _map(payoffs: Payoffs) -> list[list[float]] | None:
-    """Place members with similar payoffs near each other, [members, 2]; None: too few met."""
+    """Map members with similar payoffs near each other, [members, 2]; None: too few matches."""
     import numpy as np
 
     from remuda.analysis.mds import payoff_map
@@ -184,16 +186,16 @@ def _map(payoffs: Payoffs) -> list[list[float]] | None:
 
 
 def _end_with(pipe: int) -> None:
-    """End this process once the process at the other end of a pipe is gone."""
+    """Exit once the process at the other end of a pipe has died."""
     os.read(pipe, 1)
     os._exit(1)
 
 
 def main() -> None:
-    """Write the page of a run's population as JSON."""
+    """Write a run's population page as JSON."""
     threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     output = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # the environment may print
+    os.dup2(2, 1)  # prints of the environment must not mix with the JSON
     with output:
         json.dump(population_of(RunDirectory(Path(sys.argv[1]))), output)
 

@@ -1,4 +1,4 @@
-"""The web server of the dashboard, open to this machine only, or with a secret token."""
+"""The web server of the dashboard, for this machine only or protected by a token."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ ANSWERS = (
     *(("GET", name) for name in ("runs", "run", "curves", "compare", "log")),
     *(("GET", name) for name in ("population", "timeline", "watched")),
     *(("POST", name) for name in ("control", "watch")),
-)  # HTTP method and path below `/api/`. Each is a method of `Pages`; its arguments are the query.
+)  # HTTP method and path under `/api/`: a method of `Pages`, called with the query as arguments
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-LARGEST = 64 * 1024  # the most bytes of a request's body
+LARGEST = 64 * 1024  # maximum bytes of a request's body
 
 
 def make_app(
     base: Path, host: str = "127.0.0.1", token: str = "", *, control: bool = False
 ) -> Guard:
-    """Make the application; with a `token` it is open only to clients that know it."""
+    """Make the application; with a `token`, only clients that know it have access."""
     pages = Pages(base, control)
 
     @asynccontextmanager
@@ -74,14 +74,14 @@ def make_app(
 
 
 class Server(uvicorn.Server):
-    """A server that ends its child processes before it waits for answers that need them."""
+    """A server that first ends its child processes, because open requests may wait for them."""
 
     def __init__(self, app: Guard, **settings: Any) -> None:
         super().__init__(uvicorn.Config(app, log_level="warning", access_log=False, **settings))
         self._pages = app.pages
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End in order."""
+        """End child processes, then the server."""
         await run_in_threadpool(self._pages.end)
         await super().shutdown(sockets)
 
@@ -114,13 +114,13 @@ async def _body(request: Request) -> dict[str, Any]:
     async for piece in request.stream():
         data += piece
         if len(data) > LARGEST:
-            raise UsageError(f"a request has {LARGEST:,} bytes at most")
+            raise UsageError(f"the body of a request is limited to {LARGEST:,} bytes")
     try:
         found = from_json(data)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise UsageError("the body of a request is an object of JSON")
+        raise UsageError("the body of a request must be a JSON object")
     return found
 
 
@@ -148,8 +148,8 @@ def _constant(data: bytes, headers: Mapping[str, str]) -> Callable[[Request], Re
 
 
 COOKIE = "remuda_token"
-LOCAL = ("127.0.0.1", "localhost", "::1")  # names by which this machine knows itself
-POLICY = (  # only scripts of this server run, and they talk to it alone. Charts set styles.
+LOCAL = ("127.0.0.1", "localhost", "::1")  # names of this machine
+POLICY = (  # allows only scripts of this server, and requests to it; charts set inline styles
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
@@ -166,12 +166,12 @@ HEADERS = {
 class Guard(BaseHTTPMiddleware):
     """The outermost layer of the server.
 
-    A page of another site that is open in the same browser must neither read nor drive the server:
+    A page of another site, open in the same browser, can neither read nor control the server:
 
-    1. No answer allows other origins, so that page cannot read it.
-    2. Every request below `/api/` must come from a page of this server, so that page cannot send
+    1. No response allows other origins, so such a page cannot read it.
+    2. Every request under `/api/` must come from a page of this server, so such a page cannot send
        one.
-    3. Only known host names are answered, so DNS rebinding gives it no name for this server.
+    3. Only known host names are served, which prevents DNS rebinding.
     """
 
     def __init__(self, app: ASGIApp, pages: Pages, host: str, token: str = "") -> None:
@@ -192,13 +192,13 @@ class Guard(BaseHTTPMiddleware):
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if self._names is not None and _without_port(host) not in self._names:
-            return PlainTextResponse("this server is not known by that name", 421)
+            return PlainTextResponse("this server does not serve that host name", 421)
         starts_work = request.scope["path"].startswith("/api/")
         changes = request.method not in ("GET", "HEAD")
         if (starts_work or changes) and not _is_own(request, host):
-            return PlainTextResponse("only pages of this server may send it requests", 403)
+            return PlainTextResponse("only pages of this server may send requests to it", 403)
         if self._token and not self._knows_token(request):
-            words = "the address that `remuda dashboard` printed has a token; open that"
+            words = "open the full address that `remuda dashboard` printed, including its token"
             return PlainTextResponse(words, 401)
         return None
 
@@ -210,16 +210,16 @@ class Guard(BaseHTTPMiddleware):
         )
 
     def _set_cookie(self, request: Request) -> Response:
-        """Keep the token as a cookie, and out of the address and the history."""
+        """Move the token from the URL, and so from the browser history, into a cookie."""
         cookie = f"{_cookie_name(request)}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-        # Browsers take `//host` and `/\\host` for the address of another host.
+        # Browsers read `//host` and `/\\host` as the address of another host.
         path = "/" + request.scope["path"].lstrip("/\\")
         headers = {"location": quote(path, safe="/%"), "set-cookie": cookie}
         return PlainTextResponse("", 303, headers)
 
 
 def names_of(host: str) -> Collection[str] | None:
-    """Return the names of a server bound to this host; None: any, the token protects it."""
+    """Return the host names of a server bound to `host`; None: any, since a token protects it."""
     try:
         if ipaddress.ip_address(host).is_unspecified:
             return None
@@ -229,7 +229,7 @@ def names_of(host: str) -> Collection[str] | None:
 
 
 def _cookie_name(request: Request) -> str:
-    """Add the port: browsers share cookies among all ports of a host."""
+    """Return a cookie name with the port: browsers share cookies among all ports of a host."""
     try:
         port = urlsplit(f"//{request.headers.get('host', '')}").port or 80
     except ValueError:
@@ -238,7 +238,7 @@ def _cookie_name(request: Request) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Return whether only this machine reaches a server bound to this host."""
+    """Return whether a server bound to `host` is reachable only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Episodes that are played for pages, each by a child process that plays only what is read."""
+"""Episodes played for pages; each has a child process that plays only the turns that are read."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import IO, Any
 
 from remuda.errors import UsageError
 
-MOST = 3  # episodes at once; one more ends the least recently watched
+MOST = 3  # simultaneous episodes; another one ends the least recently watched
 IDLE = 120.0  # seconds after which an unwatched episode is ended
-TURNS = 1000  # the most turns of an episode
+TURNS = 1000  # maximum turns of an episode
 READ_ONLY = (
-    "these weights are not saved, so the run must send them, and this dashboard is read-only; "
+    "these weights are not saved, and a read-only dashboard cannot request them from the run; "
     "start it with --control, or watch saved weights"
 )
 
@@ -45,7 +45,7 @@ class Episode:
         self.read_at = time.monotonic()
 
     def lines(self, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """Return lines of the process, and whether they are the last ones."""
+        """Return lines of the process, and whether these are the last ones."""
         self.read_at = time.monotonic()
         with self._lock:
             while len(self._lines) < first + count and not self._over:
@@ -66,11 +66,11 @@ class Episode:
             self._errors.seek(0)
             last = self._errors.read()[-500:].decode(errors="replace").strip()
             words = last.splitlines()[-1] if last else f"code {self._process.returncode}"
-            self._lines.append({"error": f"the process that plays has ended: {words}"})
+            self._lines.append({"error": f"the process that plays the episode has died: {words}"})
         self._close()
 
     def end(self) -> None:
-        """Kill the process; the turns that were read stay known."""
+        """Kill the process; turns that were read stay available."""
         self._process.kill()
         with self._lock:
             self._process.wait()
@@ -102,7 +102,7 @@ class Watches:
         return name
 
     def lines(self, name: str, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """Return lines of an episode, as `Episode.lines`."""
+        """Return lines of an episode as `Episode.lines` does."""
         with self._lock:
             found = self._episodes.get(name)
             if found is None:
@@ -122,6 +122,6 @@ class Watches:
     def _end(self, chosen: Callable[[Episode], bool]) -> None:
         with self._lock:
             names = [name for name, episode in self._episodes.items() if chosen(episode)]
-            gone = [self._episodes.pop(name) for name in names]
-        for episode in gone:
+            ended = [self._episodes.pop(name) for name in names]
+        for episode in ended:
             episode.end()
