@@ -38,7 +38,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"scripted": {"bot": "hand_written:NOT_A_POLICY"}}},
-            "population.scripted.bot: .* is int, and cannot be called; give a function",
+            "population.scripted.bot: .* is int, and cannot be called; pass a function",
         ),
         (
             {"population": {"scripted": {"bot": "hand_written:Demanding"}}},
