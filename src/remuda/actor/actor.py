@@ -92,7 +92,7 @@ class Actor:
         turns: Callable[[], float] | None = None,  # returns the turns played by all actors
         parts: tuple[str, ...] = (),  # saved in checkpoints
         timeline: Timeline | None = None,
-        episode_totals: Row | None = None,  # its row of them on the scoreboard
+        episode_totals: Row | None = None,  # its row of totals on the scoreboard
         exact: bool = True,  # a restarted actor continues its episodes
         check: bool = True,  # raise if the environment breaks its contract
         on_note: Callable[[str, str], None] | None = None,  # receives the environment's notes
@@ -165,7 +165,7 @@ class Actor:
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
-        """Return the states of environment (None if it has none), generator and seats."""
+        """Return the states of the environment (None if unsupported), generator and seats."""
         if not self._exact:
             return {"world": None, "lasting": self.seats.lasting()}
         try:

@@ -126,7 +126,7 @@ class StreamSeats(Seats):
         self.env.act(agent, actions)
 
     def _forget(self, ended: Bools) -> None:
-        """Reset frames and recurrent states where `ended` [num_agents, num_envs]."""
+        """Reset frames and recurrent states of the streams `ended` [num_agents, num_envs]."""
         for kind in self._kinds:
             streams = kind.by_stream(ended)
             for policy_group in self.policy_groups:

@@ -99,7 +99,7 @@ class LearnerGroup:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the checkpoint parts: one for each policy, whichever process trains it."""
+        """Return the checkpoint parts: one for each policy, in any process."""
         return tuple(self._policies)
 
     def state(self, part: str) -> State:

@@ -50,7 +50,7 @@ class ReplayLearner(Learner):
         self.replays = replays  # by policy
         config = trainers[0].config
         self._budget = BatchBudget(config.batch_size, config.time_budget)
-        # whether steps of any of them are prioritised
+        # whether any replay is prioritised
         self._weighed = any(s.config.experience.prioritised for s in trainers)
         self._batches = batches_for(replays, config.batch_size, self._weighed)
         # by policy, `written` when its exploration started to decay
@@ -82,7 +82,7 @@ class ReplayLearner(Learner):
     def beta(self, policy: int) -> float:
         """Return the exponent of importance weights, from 0.4 to 1 once exploration has decayed.
 
-        Early in training, where targets move anyway, less correction is better (Schaul et al. 2016,
+        Early in training, while targets still move, less correction is better (Schaul et al. 2016,
         3.4).
         """
         return FIRST_BETA + self._decayed(policy) * (1.0 - FIRST_BETA)

@@ -19,7 +19,7 @@ from remuda.policies.stack import Parameters
 class IQNetwork(QNetwork):
     """Action values at sampled quantiles of the return.
 
-    The encoder, or else the first hidden layer, maps the observation to features. These are
+    The encoder, or without one the first hidden layer, maps the observation to features. These are
     multiplied by an embedding of the quantile (equation 4), and the other layers process the
     product. A gated recurrent layer may precede the product.
     """
