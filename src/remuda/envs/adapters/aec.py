@@ -1,9 +1,9 @@
 """Copies of PettingZoo's environments where one agent acts at a time.
 
-PettingZoo defines an agent's reward between two of its turns as what `last()` returns when it is
-selected. `rewards` shows when each part of it came. The two agree if every step calls
+PettingZoo defines an agent's reward between two of its turns as the reward that `last()` returns
+when it is selected. `rewards` shows when each part of it came. The two agree if every step calls
 `_accumulate_rewards`. Otherwise `last()` counts, and the difference is added when the agent is
-selected. If `last()` has never returned a reward, the environment does not accumulate any, and
+selected. If `last()` has never returned a reward, the environment does not accumulate rewards, and
 `rewards` counts.
 """
 
@@ -31,11 +31,11 @@ ATTRIBUTES = (
 )
 """The attributes that an AEC environment changes in a step."""
 ROUNDING = 1e-5
-"""The share of the sum of `rewards` by which `last()` may differ, as sums of float32 do."""
+"""The relative difference allowed between the sum of `rewards` and `last()`: float32 rounding."""
 DEAD_STEPS = 10
-"""Dead steps after one act, by the number of agents, before the environment is refused."""
+"""Dead steps per agent, after one action, before the environment is refused."""
 STAYS_DEAD = (
-    "step(None) was called for it, since its episode is over, and it is still in `agents` and "
+    "step(None) was called for it, since its episode has ended, and it is still in `agents` and "
     "still dead, while others play on; let `step` begin with `if self.terminations[agent] or "
     "self.truncations[agent]: return self._was_dead_step(action)`, where agent is "
     "self.agent_selection"
@@ -49,8 +49,8 @@ UNLIKE = (
 )
 """With `DIFFERS`: the key and text of a note."""
 DIES_ON = (
-    "after each step(None) of a dead agent another dead agent is selected, and none that lives, "
-    "without an end; let `step(None)` take the agent out of `agents`"
+    "after every step(None) of a dead agent another dead agent is selected, and never one that "
+    "lives; let `step(None)` remove the agent from `agents`"
 )
 
 
@@ -58,13 +58,13 @@ class AECCopies(Copies):
     """Copies of a PettingZoo environment where one agent acts at a time.
 
     A turn is a round in which each agent may act once, in the order of `possible_agents`, if the
-    environment has selected it. An agent observes when it is selected, and zeros before that. Dead
-    agents are stepped with None; an agent's episode is over when it is selected for that, or when
-    no agent is left to act.
-    An agent may be back, and selected, in the turn that ended its episode. The turn is then over
+    environment has selected it. An agent observes when it is selected; before that, its observation
+    is zeros. Dead agents are stepped with None. An agent's episode ends when it is selected for
+    that step, or when no agent is left to act.
+    An agent may come back and be selected in the turn that ended its episode. That turn then ends
     for its copy, and the agent acts in the next turn.
-    Rewards count in the turn in which they come. The sum between two acts of an agent is the reward
-    that `last()` returns.
+    Rewards count in the turn in which they come. Their sum between two actions of an agent is the
+    reward that `last()` returns.
     """
 
     can_observe_together = False
@@ -85,14 +85,14 @@ class AECCopies(Copies):
         self.rewards_so_far = self._rewards
         self._readers = [reader_of(copy) for copy in copies]
         self._last_reward = last_reward_of(copies[0])
-        # Whether an agent's last reward is only known once it is selected for its dead step.
+        # True if an agent's last reward is only known once it is selected for its dead step.
         self._steps_all_dead = has_own_last(copies[0])
         self._last = [LastRewards(self.num_agents) for _ in copies]
-        # In this episode; `info` before an agent's first act belongs to no step.
+        # Acted since its `info` was last read; `info` before its first action belongs to no step.
         self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
-        # By copy: the number of agents in no episode; the agents that have ended one and were not
-        # selected since; the last value of `agents`; and the agent that is back in the turn that
-        # ended its episode.
+        # By copy: the number of agents that are not in an episode; the agents whose episode has
+        # ended and that were not selected since; the last value of `agents`; and the agent that
+        # came back in the turn that ended its episode.
         self._out = [self.num_agents] * num_envs
         self._ended: list[set[int]] = [set() for _ in copies]
         self._live_before: list[list[Any]] = [[] for _ in copies]
@@ -115,7 +115,7 @@ class AECCopies(Copies):
         self._select(e, copy, {})
 
     def begin_turn(self) -> None:
-        """Let agents that are back observe."""
+        """Let agents that came back observe."""
         super().begin_turn()
         for e, agent in self._back.items():
             self._count(e, agent)
@@ -123,13 +123,13 @@ class AECCopies(Copies):
         self._back.clear()
 
     def end_turn(self) -> TurnResult:
-        """Activate agents that are back."""
+        """Activate agents that came back."""
         for e, agent in self._back.items():
             self.active[e, agent] = True
         return super().end_turn()
 
     def _acting(self, agent: int) -> Bools:
-        """Leave out agents that are back and have not observed yet."""
+        """Leave out agents that came back and have not observed yet."""
         acting = self.active[:, agent]
         for e, back in self._back.items():
             if back == agent:
@@ -175,7 +175,7 @@ class AECCopies(Copies):
                 self._rewards[e, agent] += reward
 
     def _count(self, e: int, agent: int) -> None:
-        """Count what `last()` returns beyond `rewards`, of an agent that acts next or has ended."""
+        """Add what `rewards` lacks of `last()`, for an agent that acts next or has ended."""
         name, last = self._names[agent], self._last[e]
         reward = self._last_reward(self.copies[e], self._readers[e], name)
         if reward is not None and type(reward) is not float:
@@ -188,10 +188,10 @@ class AECCopies(Copies):
             self._rewards[e, agent] += missing
 
     def _admit(self, e: int) -> None:
-        """Begin the episodes of agents that live in the environment, selected yet or not.
+        """Start the episodes of live agents, whether or not they were selected.
 
-        An agent that has ended an episode begins another when it is selected: until then it could
-        end without having acted.
+        An agent whose episode has ended starts another only when it is selected, because before
+        that it could end without having acted.
         """
         if not self._out[e]:
             return
@@ -229,7 +229,7 @@ class AECCopies(Copies):
     def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
         """Find the agent that acts next, and step dead agents on the way.
 
-        `ended` holds the agents whose episode is over, and whether it was terminated.
+        `ended` holds the agents whose episode has ended, and whether it was terminated.
         """
         read = self._readers[e]
         for _ in range(DEAD_STEPS * self.num_agents):
@@ -245,7 +245,7 @@ class AECCopies(Copies):
             copy.step(None)
             if name in read("agents") and self._is_over(e, name)[0]:
                 if all(self._is_over(e, each)[0] for each in read("agents")):
-                    break  # all are over, and the environment only ignores dead steps
+                    break  # all have ended, and the environment ignores dead steps
                 raise self._broken(e, self._index[name], UntakeableError(STAYS_DEAD))
         else:
             raise self._broken(e, None, UntakeableError(DIES_ON))
@@ -256,7 +256,7 @@ class AECCopies(Copies):
             terminated = bool(self._readers[e]("terminations")[name])
             return terminated or bool(self._readers[e]("truncations")[name]), terminated
         except KeyError:
-            fault = "it is in `agents`, and not in `terminations` and `truncations`"
+            fault = "it is in `agents`, but not in `terminations` and `truncations`"
             raise self._broken(e, self._index.get(name), UntakeableError(fault)) from None
 
     def _end_all(self, e: int, ended: Mapping[Any, bool]) -> None:
@@ -311,17 +311,16 @@ def has_own_last(copy: AECEnv[Any, Any, Any]) -> bool:
 
 
 def last_reward_of(copy: AECEnv[Any, Any, Any]) -> Callable[[Any, Callable[[str], Any], Any], Any]:
-    """Return a function of a copy, its attribute reader and an agent: the reward of `last()`.
+    """Return a function (copy, its attribute reader, agent) -> the reward of `last()`.
 
-    The reward is None if it is unknown: an environment's own `last()` has it for the selected agent
-    alone.
+    The reward is None if unknown: an environment's own `last()` knows only the selected agent's.
     """
     if not has_own_last(copy):
         return _accumulated
-    without = {"observe": False} if "observe" in inspect.signature(copy.last).parameters else {}
+    options = {"observe": False} if "observe" in inspect.signature(copy.last).parameters else {}
 
     def call_last(copy: Any, read: Callable[[str], Any], name: Any) -> Any:
-        return copy.last(**without)[1] if read("agent_selection") == name else None
+        return copy.last(**options)[1] if read("agent_selection") == name else None
 
     return call_last
 
@@ -343,13 +342,13 @@ class LastRewards:
         self.restart(num_agents)
 
     def restart(self, num_agents: int) -> None:
-        """Begin an episode of the copy."""
+        """Start an episode of the copy."""
         self._sums = [0.0] * num_agents
         self._sizes = [0.0] * num_agents  # sums of absolute values, for rounding
-        self._counted = [0.0] * num_agents  # without those given outside an episode
+        self._counted = [0.0] * num_agents  # without rewards outside an episode
 
     def begin(self, agent: int) -> None:
-        """Begin a sum: the agent acts, or has died."""
+        """Start a new sum: the agent acts, or has died."""
         self._sums[agent] = self._sizes[agent] = self._counted[agent] = 0.0
 
     def add(self, agent: int, reward: float, counts: bool) -> None:
@@ -360,7 +359,7 @@ class LastRewards:
             self._counted[agent] += reward
 
     def missing(self, agent: int, last: float | None) -> float:
-        """Return what is left to count; `last` is the reward of `last()`, if it is known."""
+        """Return the reward that is not counted yet; `last`: the reward of `last()`, if known."""
         total = self._sums[agent]
         if last is not None and abs(last - total) > ROUNDING * self._sizes[agent]:
             self.differs = self.differs or (total, last)
@@ -377,8 +376,8 @@ class LastRewards:
 def reader_of(copy: Any) -> Callable[[str], Any]:
     """Return a function that reads one of `ATTRIBUTES`, as `getattr(copy, name)` does.
 
-    PettingZoo's wrappers forward an attribute by a Python call each, which takes as long as a step
-    of a small game.
+    It avoids PettingZoo's wrappers: each forwards attributes by a Python call, and together they
+    take as long as a step of a small game.
     """
     wrappers, inner = [], copy
     while _only_forwards(inner):
@@ -395,7 +394,7 @@ def reader_of(copy: Any) -> Callable[[str], Any]:
 
 
 def _only_forwards(layer: Any) -> bool:
-    """Return whether a layer reads attributes from its own dictionary, then from what it wraps."""
+    """Return whether a layer only forwards attributes to the environment that it wraps."""
     try:
         from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
     except ImportError:

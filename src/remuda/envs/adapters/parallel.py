@@ -1,6 +1,6 @@
-"""Copies of environments of other libraries: their common base, and PettingZoo's parallel ones.
+"""The base class of adapters, `Copies`, and the adapter of PettingZoo's parallel environments.
 
-They cannot be saved in mid-episode, since the libraries' environments cannot.
+They cannot be saved in mid-episode, because the libraries' environments cannot.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]  # observation space and ac
 
 
 class Copies(TurnArrays):
-    """The base of all adapters: the arrays of all copies, and how they are filled.
+    """The base class of adapters, which owns and fills the arrays of all copies.
 
     If any agent's first `info` has a mask (or None for one), every agent with discrete actions is
-    masked: some environments give the selected agent's mask alone, and others let agents join
-    later. An agent that never has a mask may do anything.
+    masked, because some environments return only the selected agent's mask, and in others agents
+    join later. All actions are allowed to an agent that never has a mask.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Copies(TurnArrays):
         infos: Mapping[Any, Any] | None,
         wrapping: Wrapping,
     ) -> None:
-        """Take copies of an environment, of which the first was reset."""
+        """Take copies of an environment, the first of which has been reset."""
         self.copies = copies  # the library's environments
         self._names = names = tuple(agents)
         self._index = {name: i for i, name in enumerate(names)}
@@ -121,7 +121,7 @@ class Copies(TurnArrays):
 
     @abstractmethod
     def _restart(self, e: int, seed: int) -> None:
-        """Restart one copy, and set which agents are active and what they observe."""
+        """Restart one copy, and set its active agents and their observations."""
 
     def begin_turn(self) -> None:
         super().begin_turn()
@@ -140,7 +140,7 @@ class Copies(TurnArrays):
         masks.write(out, active, self.check)
 
     def _acting(self, agent: int) -> Bools:
-        """Return where an agent acts on its newest observation: [num_envs]."""
+        """Return the copies in which an agent acts on its newest observation: [num_envs]."""
         return self.active[:, agent]
 
     def end_turn(self) -> TurnResult:
@@ -151,7 +151,7 @@ class Copies(TurnArrays):
 
     def render(self, env: int = 0) -> Array:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of environments that cannot draw
+            warnings.simplefilter("ignore")  # environments that cannot draw warn
             picture = self.copies[env].render()
         if not isinstance(picture, np.ndarray):
             raise NotImplementedError(f"{self.copies[env]} has no picture of its world")
@@ -171,7 +171,7 @@ class Copies(TurnArrays):
         """Take an agent's observation and mask, or raise a `BadValueError`."""
         if type(info) is not dict:
             info = mapping_of(info)
-        # `...`: a view also of a single number without dimensions
+        # `...` makes a view of a zero-dimensional observation, too.
         self._observations[agent].write(observation, self._seen[agent][e, ...], self.check)
         self._masks[agent].note(e, observation, info, self.check)
 
@@ -197,7 +197,7 @@ class Copies(TurnArrays):
             raise self._broken(e, agent, error) from None
 
     def _known(self, e: int, name: Any, where: str) -> int | None:
-        """Return an agent's number; None: it is unknown, and nothing is checked."""
+        """Return an agent's number; None: it is unknown, and checks are off."""
         agent = self._index.get(name)
         if agent is None and self.check:
             raise self._broken(e, None, BadValueError(self._unknown(name, where)))
@@ -216,7 +216,7 @@ class Copies(TurnArrays):
         self._truncated[e, agent] = not terminated
 
     def _truncate_all(self, e: int) -> None:
-        """Truncate the agents that are still in an episode: their copy is over."""
+        """Truncate the agents that are still in an episode when their copy finishes."""
         for agent in np.flatnonzero(self._playing[e]).tolist():
             self._end(e, agent, terminated=False)
 
@@ -232,7 +232,7 @@ class ParallelCopies(Copies):
     """Copies of a PettingZoo environment whose agents act simultaneously.
 
     In a turn every agent in the environment's `agents` acts. A dead agent keeps its last
-    observation; one that comes back after it was out of `agents` begins a new episode.
+    observation. An agent that returns to `agents` starts a new episode.
     """
 
     checker = CHECKERS[PARALLEL]
@@ -249,7 +249,7 @@ class ParallelCopies(Copies):
         super().__init__(copies, spaces_of(copies[0]), infos, wrapping)
         self.turn_groups = (tuple(range(self.num_agents)),)
         self._chosen: list[Any] = [None] * self.num_agents
-        # By copy, the agents whose episode has ended and that never left `agents` since.
+        # By copy: agents whose episode has ended, but that have not left `agents`.
         self._lingering: list[set[int]] = [set() for _ in copies]
 
     def _restart(self, e: int, seed: int) -> None:
@@ -266,11 +266,11 @@ class ParallelCopies(Copies):
         self._refuse_half_ended(e, self._let_play(e))
 
     def act(self, agent: int, actions: Array) -> None:
-        """Keep the actions: `end_turn` steps the copies."""
+        """Store the actions; `end_turn` steps the copies."""
         self._chosen[agent] = self._actions[agent].unpack(actions)
 
     def end_turn(self) -> TurnResult:
-        """Step every copy that is not over."""
+        """Step every copy that has not finished."""
         names, chosen = self._names, self._chosen
         playing = self.active.tolist()
         for e, copy in enumerate(self.copies):
@@ -297,7 +297,7 @@ class ParallelCopies(Copies):
                 over = terminated or self._flag(e, "truncated", name, truncations)
                 if over and self._playing[e, agent]:
                     ended[agent] = terminated
-            # Agents that join in this step are in an episode before rewards are counted.
+            # Start the episodes of agents that join in this step before counting rewards.
             lingering = self._let_play(e, ended)
             for agent, reward in self._nonzero(e, rewards):
                 if self._playing[e, agent]:
@@ -308,7 +308,7 @@ class ParallelCopies(Copies):
         return super().end_turn()
 
     def _flag(self, e: int, kind: str, name: Any, flags: Mapping[Any, Any]) -> bool:
-        """Return an agent's flag; `_check_complete` was stricter."""
+        """Return an agent's flag, unchecked; `_check_complete` checks it."""
         value = flags.get(name, False)
         if type(value) is bool:
             return value
@@ -359,7 +359,7 @@ class ParallelCopies(Copies):
     def _let_play(self, e: int, ended: Container[int] = ()) -> set[int]:
         """Activate the agents in `agents`, except those whose episode `ended` in this step.
 
-        Returns the agents whose episode has ended and that never left `agents` since.
+        Returns the agents whose episode has ended, but that have not left `agents`.
         """
         before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
@@ -382,7 +382,7 @@ class ParallelCopies(Copies):
             raise self._broken(
                 e,
                 min(lingering),
-                "its episode has ended, and it is still in `agents` while others play on; "
-                "PettingZoo's contract is that a step takes those out whose episodes it ends (one "
-                "may join again in a later step)",
+                "its episode has ended, and it is still in `agents` while others play on; in "
+                "PettingZoo a step must remove the agents whose episodes it ends (they may join "
+                "again in a later step)",
             )
