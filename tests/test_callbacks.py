@@ -110,7 +110,7 @@ def test_one_that_fails_ends_the_run_in_order_and_is_told_with_its_line(tmp_path
         train(tmp_path / "run", fails, notes, run=run, checkpoint=checkpoint)
     said = str(failed.value)
     assert said.startswith(f"callback Fails.{event} failed: ZeroDivisionError in your code (")
-    assert f"test_callbacks.py, line {LINE}, in fail): by zero. The run ended in order" in said
+    assert f"test_callbacks.py, line {LINE}, in fail): by zero. The run ended cleanly" in said
     assert said.endswith(f"remuda train --resume {tmp_path / 'run'}")
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     result = notes.told[-1][1]

@@ -1,4 +1,4 @@
-"""The registry of algorithms, with everything that other modules need to know of one.
+"""The registry of algorithms, with the properties that other modules use.
 
 Entries are light: the class that trains is imported only where it trains. A user's algorithm is a
 class named `module:Class` with the same attributes (`remuda.policies.algorithms`).
@@ -36,13 +36,13 @@ class AlgorithmEntry:
     """Defaults of a policy that differ from those of the fields; later ones override earlier ones.
     """
     hyperparameters: tuple[str, ...] = ()
-    """Settings that may change during training, besides those that every policy has."""
+    """Settings that may change during training, in addition to those that every policy has."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Names and defaults of `policy.settings`, for users' algorithms."""
     unused: tuple[str, ...] = ()  # settings that it ignores, though similar algorithms use them
     samples: bool = False
     """It explores by sampling from its network's distribution; otherwise it takes the action with
-    the greatest value, or a random one with probability epsilon.
+    the largest value, or a random one with probability epsilon.
     """
     masks: bool = True  # it can learn with action masks
     own: bool = False  # it is a user's algorithm

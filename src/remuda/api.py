@@ -56,7 +56,7 @@ def train(
         game: name, `module:Class`, or the class or function itself, also from a notebook: a
             `VectorEnv`, a Gymnasium or PettingZoo environment, or a function that makes one. None:
             the game of `config`, or Treasure Hunt.
-        preset: names of presets for kinds of games, overridden by all other settings: `mpe`.
+        preset: names of presets for kinds of games, such as `mpe`; other settings override them.
         config: settings as a YAML file, a nested mapping, or another run's `run.config` (without
             its directory).
         resume: a run to resume from its newest checkpoint; settings override its own.
@@ -77,8 +77,8 @@ def train(
     from remuda.ui.live import make_view
 
     check_guard()
-    given = {} if game is None else {"game": game}
-    tree = overlay(tree_of(config, preset), overlay(name_objects(settings), given))
+    named = {} if game is None else {"game": game}
+    tree = overlay(tree_of(config, preset), overlay(name_objects(settings), named))
     if resume is not None:
         tree = gone_on_with(_path(resume, "resume"), tree, preset)
     if "game" in tree:
@@ -87,13 +87,13 @@ def train(
     find_game(whole.game)
     check_presets(preset, whole.game)
     view = make_view(whole.run.live) if view is None else view
-    explicit_keys = written_in(config, settings | given, resume is not None)
+    explicit_keys = written_in(config, settings | named, resume is not None)
     try:
         return run_training(
             whole, view, resume is not None, explicit_keys=explicit_keys, user_callbacks=callbacks
         )
     except UnguardedScriptError as error:
-        raise error.with_traceback(None) from None  # the line says all, and the script is at fault
+        raise error.with_traceback(None) from None  # no traceback: the script is at fault
 
 
 def tournament(
@@ -113,9 +113,9 @@ def tournament(
 ) -> Tournament:
     """Play policies of any runs against each other and themselves.
 
-    All meetings are played at once. The random numbers of a match follow from the seed and its
-    number. In a game of more than two seats, one agent of the row sits on each seat in turn among
-    agents of the column.
+    All matches are played in parallel. The random numbers of a match depend only on the seed and
+    its number. In a game of more than two seats, one agent of the row's entrant takes each seat in
+    turn, and the column's entrant takes all others.
 
     Args:
         entrants: policies, and names of scripted policies (`random`, or from `remuda games GAME`),
@@ -123,22 +123,23 @@ def tournament(
         game: a game that all of them can play, as in `train`.
         options: options of the game, as `env.options`.
         scripted: scripted policies by agent, as `env.scripted`: no entrant takes these seats.
-        episodes: episodes for each pair and each seat of its first; None: 100. Not with `until`.
-        seed: seed of the games; every pair has different ones.
+        episodes: episodes for each pair and each seat of its first entrant; None: 100. Not with
+            `until`.
+        seed: seed of the games, which differ between pairs.
         deterministic: play greedily; otherwise explore as at the end of training.
         directory: where matches are saved (`ledger.bin` and `tournament.json`); the same call
             continues it, up to `episodes`. None: nothing is saved.
         until: play in rounds, on the matches that decide a question, until it is answered, such as
             `rank of the top 3 is 95% sure`. Empty: play `episodes`.
-        matches: at most so many, with `until`; None: a million.
-        seconds: start no match after so many seconds; None: no limit.
+        matches: maximum number of matches, with `until`; None: a million.
+        seconds: start no match after this time; None: no limit.
         processes: number of processes; 1: this one; None: as many as useful, at most one per core.
             A script that uses more than 1 needs `if __name__ == "__main__":`.
 
     Returns:
-        `entrants`; `means` and `errors` [N, N]: the mean return of an agent of the row when all
-        others are of the column, averaged over the seats, and its standard error; `matches` [N, N];
-        with `until` also `until`, the final state of the question.
+        `entrants`; `means` and `errors` [N, N]: the mean return of an agent of the row's entrant
+        among agents of the column's, averaged over the seats, and its standard error; `matches`
+        [N, N]; with `until` also `until`, the final state of the question.
 
     Raises:
         UsageError: there are no entrants, one cannot play the game, `episodes`, `until` and
@@ -152,13 +153,14 @@ def tournament(
     length = Length(episodes, until, matches, seconds, processes)
     _check_play(1 if episodes is None else episodes, seed)
     players: dict[str, Entrant] = {
-        name: who if isinstance(who, str) else who.player for name, who in named.items()
+        name: entrant if isinstance(entrant, str) else entrant.player
+        for name, entrant in named.items()
     }
     try:
-        given = (name_game(game), options, players, seed, deterministic, directory, length)
-        return play_in_python(*given, scripted)
+        arguments = (name_game(game), options, players, seed, deterministic, directory, length)
+        return play_in_python(*arguments, scripted)
     except UnguardedScriptError as error:
-        raise error.with_traceback(None) from None  # the line says all, and the script is at fault
+        raise error.with_traceback(None) from None  # no traceback: the script is at fault
 
 
 def _check_play(episodes: int, seed: int) -> None:
@@ -176,15 +178,15 @@ def load(run: Result | Path | str) -> Run:
     """Open a run: its directory, or the result of `train`.
 
     Raises:
-        RunDirectoryError: it is no run's directory, or damaged.
+        RunDirectoryError: it is not a run directory, or is damaged.
     """
     return Run(_path(run))
 
 
 class Run(Mapping[str, Policy]):
-    """A run's directory, and a mapping of its policies.
+    """A saved run, as a mapping of its policies.
 
-    The run may still be running: then `final` is the newest checkpoint.
+    While it is still running, `final` is the newest checkpoint.
     """
 
     path: Path
@@ -226,7 +228,7 @@ class Run(Mapping[str, Policy]):
 
     @property
     def initial(self) -> dict[str, dict[str, Any]]:
-        """Sources of initial weights (`init_from`) by policy; other policies began at random.
+        """Sources of initial weights (`init_from`) by policy; other policies started at random.
 
         Each has `run`, `policy`, `version`, `learner_step`, `checkpoint` (None for final or live
         weights) and `live`.
@@ -248,11 +250,11 @@ class Run(Mapping[str, Policy]):
         return self.policy(name)
 
     def items(self) -> ItemsView[str, Policy]:
-        """Return names and policies, all of one moment, read once."""
+        """Return names and policies, all from the same moment, read once."""
         return self._all().items()
 
     def values(self) -> ValuesView[Policy]:
-        """Return its policies, all of one moment, read once."""
+        """Return its policies, all from the same moment, read once."""
         return self._all().values()
 
     def _all(self) -> dict[str, Policy]:
@@ -302,7 +304,7 @@ class Run(Mapping[str, Policy]):
         return Frame.of_rows([row_of(record) for record in self._files.read_metrics()], "metrics")
 
     def ledger(self) -> Frame:
-        """Return the finished matches, a row for each, if seats are dealt (`population`).
+        """Return the finished matches of a population, a row for each.
 
         Columns: `match`, its number; `truncated`; and for each agent of the game `agent_0/policy`
         (for a frozen copy `policy@version`), `agent_0/return`, and `agent_0/oldest_version` and
@@ -319,10 +321,10 @@ class Run(Mapping[str, Policy]):
         If policies evolve (`population.evolution`) or play in a league, the initial policies come
         first.
 
-        Columns: `policy`, the place of the birth, and `generation`, the number of its predecessors
-        there; `matches` finished before; `parent`, `parent_generation` and `parent_version` of the
+        Columns: `policy`, the slot of the birth, and `generation`, the number of its predecessors
+        in it; `matches` finished before; `parent`, `parent_generation` and `parent_version` of the
         inherited weights (an empty name: random weights); `second` and `second_generation` of a
-        second parent; `optimizer_steps` behind the inherited moments; `fitness` of its predecessor
+        second parent; `optimizer_steps` of the inherited moments; `fitness` of its predecessor
         and `parent_fitness`, NaN if not estimated; and each initial hyperparameter.
 
         Raises:
@@ -335,12 +337,12 @@ class Run(Mapping[str, Policy]):
     ) -> Payoffs:
         """Return the returns of policies against each other in the ledger's matches, with errors.
 
-        A live policy counts as one in all its versions; each of its frozen copies is another.
+        All versions of a live policy count as one; each of its frozen copies counts separately.
 
         Args:
-            most: at most so many policies: live ones, then the newest frozen copies; None: all.
+            most: maximum number of policies: live ones, then the newest frozen copies; None: all.
             wins: count wins, with draws as half, instead of returns.
-            roles: separate the earlier and the later seat of a meeting; otherwise they are pooled.
+            roles: separate the earlier and the later seat of a pair; otherwise they are pooled.
 
         Returns:
             `names` [N]; `matrix` [N, N], the mean return of the row against the column, NaN where
@@ -349,7 +351,7 @@ class Run(Mapping[str, Policy]):
             means with their names.
 
         Raises:
-            UsageError: `most` is less than 1, or no match is over.
+            UsageError: `most` is less than 1, or no match has finished.
             RunDirectoryError: the run has no ledger, or it is damaged.
         """
         return read_payoffs(self._files, self._saved.agents, most, wins=wins, roles=roles)
@@ -363,11 +365,11 @@ class Run(Mapping[str, Policy]):
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
         sampled: bool | None = None,
     ) -> Evaluation:
-        """Play episodes, and return what each agent earned.
+        """Play episodes, and return the returns of each agent.
 
         Args:
-            episodes: their number.
-            checkpoint: whose weights.
+            episodes: number of episodes.
+            checkpoint: the checkpoint of the weights.
             seed: seed of the environments.
             scripted: scripted policies by agent: `random`, a name from `remuda games GAME`,
                 `module:callable`, or such a function.
@@ -386,7 +388,7 @@ class Run(Mapping[str, Policy]):
         return play_episodes(config, snapshots, episodes, seed, named, sampled)
 
     def report(self) -> Path:
-        """Make its picture and its report; return the page's path.
+        """Make the run's picture and report; return the path of the page.
 
         Raises:
             RunDirectoryError: it has not ended, or no turn was played, or it cannot be written.

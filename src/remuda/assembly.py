@@ -59,7 +59,7 @@ from remuda.scoreboard import Scoreboard
 from remuda.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
 
-PATIENCE = 0.005  # seconds that a stack of policies waits for those that are fed last in a turn
+PATIENCE = 0.005  # seconds that a stack waits for policies that get their steps last in a turn
 
 
 class Assembly:
@@ -81,7 +81,7 @@ class Assembly:
         imported: Sequence[Imported] = (),
         sparse: bool = False,
     ) -> None:
-        """Allocate it; `sparse`: this is one of several nodes, which needs only a part."""
+        """Allocate the memory; `sparse`: this is one of several nodes, which uses a part of it."""
         self._initial, self._agents = initial, agents
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
@@ -158,7 +158,7 @@ class Assembly:
             part = checkpoints.read(found.number, file_name(spec.name))
             with checkpoints.restoring(file_name(spec.name)):
                 held = self.config.saves_replay and not over and part["experience"] is not None
-                if self.table is not None:  # another generation: a predecessor's experience
+                if self.table is not None:  # of another generation: a predecessor's experience
                     held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
                 contents = branch(part, "experience") if held else None
                 steps = Range(0, self.scoreboard.most_steps(len(self._agents)))
@@ -179,12 +179,12 @@ class Assembly:
 
     @property
     def records(self) -> int:
-        """Number of records in the ledger of matches; 0 if seats are not dealt."""
+        """Number of records in the ledger of matches; 0 without a population."""
         return self.table.word(RECORDS) if self.table is not None else 0
 
     def state(self) -> State:
         """Return the coordinator's part of a checkpoint."""
-        # The population first: the weights of a policy born meanwhile do no harm.
+        # The population first: weights of a policy that is born in between do no harm.
         population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
@@ -288,12 +288,12 @@ class Assembly:
         return (*self._actors, *self._learners)
 
     def snapshots(self, training: bool = False) -> dict[str, Snapshot]:
-        """Return the newest weights of every policy, including those of empty places."""
+        """Return the newest weights of every policy, including those of empty slots."""
         reader = self.published.reader()
         return {spec.name: reader.newest(spec.name, training) for spec in self.specs}
 
     def playing(self, only: str = "") -> dict[str, Snapshot]:
-        """Return the newest weights of the policies that play, or of `only` this one."""
+        """Return the newest weights of the policies that play, or of the policy `only`."""
         living = self.table.occupants.living if self.table is not None else None
         names = [spec.name for spec in self.specs if only in ("", spec.name)]
         reader = self.published.reader()
@@ -369,7 +369,7 @@ class Assembly:
         return tuple(replace(role, timeline=self._timeline(role.name)) for role in roles)
 
     def _experience_of(self, group: Sequence[int]) -> dict[str, Experience]:
-        """Return the experience of these policies, and of all that share theirs with them."""
+        """Return the experience of a group, and of all policies that share experience with it."""
         own = [self.specs[i].name for i in group]
         names = {*own, *(other for name in own for other in self._shares[name])}
         return {name: found for name, found in self.experience.items() if name in names}

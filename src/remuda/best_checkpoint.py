@@ -1,4 +1,4 @@
-"""Play that finds the best checkpoint of a run."""
+"""Evaluation of checkpoints, to find the best of a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from remuda.user_code import where_raised
 log = logging.getLogger(__name__)
 
 SLACK = 30.0  # additional seconds for the measuring process, to start and to end a turn
-TO_CLOSE = 1.0  # seconds to close its environment after it is given up
+TO_CLOSE = 1.0  # seconds to close its environment when it is stopped
 
 
 def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[
 
 
 class CheckpointPlay:
-    """Plays for the best checkpoint, within limits."""
+    """Evaluation of checkpoints, within limits."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class CheckpointPlay:
         return None if evaluation.cut else measurement(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
-        """Return how much more snapshots earn against a checkpoint than it earns against them.
+        """Return by how much snapshots score higher against a checkpoint than it does against them.
 
         NaN if play was cut short: short episodes end first, so partial results would be biased.
         """
@@ -97,7 +97,7 @@ class CheckpointPlay:
 
 
 class MeasuringProcess:
-    """A process for each checkpoint measured beside a run, in its main thread.
+    """A process for each checkpoint that is measured during a run, in its main thread.
 
     Environments may need signals or an event loop, which other threads lack. A process that dies or
     hangs loses the measurement of one checkpoint, and none outlives this process.
@@ -133,7 +133,7 @@ class MeasuringProcess:
             theirs.close()
 
     def outcome(self, timeout: float) -> Outcome | None:
-        """Return the outcome, waiting at most so many seconds; None if there is none yet."""
+        """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
         try:
             if self._answers is None:
                 raise EOFError
@@ -152,7 +152,7 @@ class MeasuringProcess:
         return Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
 
     def end(self) -> None:
-        """Give up the current measurement; its environment is closed if that is quick."""
+        """Stop the current measurement; its environment is closed if that is quick."""
         self._end(TO_CLOSE)
 
     def _end(self, patience: float) -> None:
@@ -178,7 +178,7 @@ def _measure_elsewhere(
 ) -> None:
     ignore_held_signals()
     add_pickles(pickles)
-    words: list[str] = []
+    notes: list[str] = []
     run = RunDirectory.open(path)
 
     def given_up() -> bool:
@@ -189,11 +189,11 @@ def _measure_elsewhere(
 
     play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, given_up))
     keeper = BestKeeper(
-        run.checkpoints, play.measure, words.append, True, play.challenge, interrupted=given_up
+        run.checkpoints, play.measure, notes.append, True, play.challenge, interrupted=given_up
     )
     failed, found = keeper.measured(number, snapshots)
     with suppress(OSError):
-        answers.send(Outcome(found, failed, tuple(words)))
+        answers.send(Outcome(found, failed, tuple(notes)))
 
 
 def best_keeper(
@@ -208,8 +208,8 @@ def best_keeper(
         return None
     inline, cancelled = config.schedule == "sequential", threading.Event()
 
-    # Beside the run, what is being measured has a little time after a signal: the keeper sets
-    # `cancelled` then. Inline, the signal itself must end it.
+    # During the run, a measurement gets a little time after a signal: the keeper sets `cancelled`
+    # then. Inline, the signal itself must end it.
     def interrupted() -> bool:
         return cancelled.is_set() or (inline and stopped())
 
@@ -237,7 +237,7 @@ def compare_last(
     evaluation = result.evaluation
     enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
     if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
-        return result  # of play that was cut short, the short episodes are over
+        return result  # of cut play, mostly the short episodes have finished
     try:
         if coordinator.compare_last(
             measurement(evaluation, config.env.scripted), snapshots, play.challenge

@@ -1,7 +1,7 @@
 """A short trial before a run that measures the costs of play and training, to choose the layout.
 
-The trial is the run itself in small: the same game and policies play and train in this process for
-a moment, and all of it is thrown away.
+The trial is a small version of the run: the same game and policies play and train in this process
+for a moment, and the results are discarded.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from remuda.types import AgentSpec, Worker
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 4  # A trial that lacks updates is extended up to so many times
+PATIENCE = 4  # a trial that lacks updates is extended up to this many times
 FEWEST = 32
-"""Minimal steps of a policy in a minibatch that show the cost of a training step. With fewer, an
-update takes constant time.
-"""
-SHORT = 10_000  # agent-steps of a run that usually ends before a trial has paid
-MINIBATCH = 512  # steps in a minibatch above which the cost of a step falls no more
-MANY_THREADS = 8  # the most threads to try
+"""Minimum steps of a policy in a minibatch that show the cost of a training step. With fewer, an
+update takes constant time."""
+SHORT = 10_000  # agent-steps of a run that usually ends before a trial pays off
+MINIBATCH = 512  # steps in a minibatch above which the cost of a step no longer falls
+MANY_THREADS = 8  # maximum threads to try
 WORTH_A_THREAD = 0.8  # threads are added if an update then takes at most this share of the time
 
 
@@ -70,13 +69,13 @@ def choose_layout(
             # The error will appear again in a role, and be reported with its name and log.
             log.exception("the trial failed; the layout is chosen by the number of cores")
             layout = plain
-        _free()  # also what the exception held
+        _free()  # also the objects that the exception held
     return layout
 
 
 @contextmanager
 def _older_objects_left_alone() -> Iterator[None]:
-    """Exclude the many existing objects from garbage collection meanwhile."""
+    """Exclude the many existing objects from garbage collection inside the `with`."""
     if is_laid_aside_by_others():  # the user's own freeze stays
         yield
         return
@@ -92,7 +91,7 @@ def measure(
     agents: tuple[AgentSpec, ...],
     seconds: float,
     num_threads: int = 1,
-    turns: int | None = None,  # of a rollout, at most
+    turns: int | None = None,  # maximum turns of a rollout
 ) -> Costs:
     """Play and train for about `seconds` in this process; return the cost of a step."""
     try:
@@ -117,8 +116,8 @@ def _with_short_rollouts(
 def _free() -> None:
     """Free the memory of a trial.
 
-    Its parts refer to each other, and the garbage collector may not look at old objects for long;
-    until then its shared memory is as large as the run's own.
+    Its parts refer to each other, and the garbage collector may not visit old objects for long.
+    Until then its shared memory is as large as the run's.
     """
     gc.collect()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -154,8 +153,8 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
     copies = config.env.num_envs
     half = copies // 2
     fewer = config.model_copy(update={"env": config.env.model_copy(update={"num_envs": half})})
-    dearer = measure(fewer, agents, seconds).play
-    turn = (dearer - costs.play) / (1.0 / half - 1.0 / copies)
+    half_cost = measure(fewer, agents, seconds).play
+    turn = (half_cost - costs.play) / (1.0 / half - 1.0 / copies)
     turn = min(max(turn, 0.0), 0.99 * costs.play * copies)
     return replace(costs, play=costs.play - turn / copies, turn=turn)
 
@@ -163,8 +162,8 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
 def _in_small(config: Config, turns: int | None = None) -> Config:
     """Return the same run with earlier updates at the same cost of a step, and without files.
 
-    With `turns`, rollouts have no more, even if a training step then costs more. On a GPU smaller
-    updates cost more for a step, and so does each policy alone: there updates are unchanged and
+    `turns` limits the length of rollouts, even if a training step then costs more. On a GPU,
+    smaller updates and separate policies cost more per step: there updates are unchanged, and
     policies are trained as stacks.
     """
     tree = config.model_dump()
@@ -220,7 +219,7 @@ class _Reading:
 
     steps: float
     playing: float
-    paid: tuple[float, ...]  # for each policy: steps that its updates were due for
+    paid: tuple[float, ...]  # for each policy: steps for which updates were due
     learning: tuple[float, ...]  # seconds of each policy
 
     @staticmethod
@@ -240,7 +239,7 @@ class _Reading:
         )
 
     def costs_until(self, later: _Reading) -> Costs:
-        """Return the costs of a step between two readings; 0 for training that was never seen."""
+        """Return the costs of a step between two readings; 0 for training if none was observed."""
         steps = later.steps - self.steps
         play = (later.playing - self.playing) / max(steps, 1.0)
         shares = [

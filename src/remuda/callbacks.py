@@ -30,16 +30,16 @@ class EpisodeSummary:
 
 
 class Callback:
-    """The base of callbacks: every method is an event, and does nothing.
+    """The base of callbacks: each method handles an event, and does nothing by default.
 
     An object with any of these methods is a callback, even without this base. Guarantees:
 
     1. Callbacks run in the process that calls `train`, one at a time, between two polls of the run,
        which are a quarter of a second apart. They never run inside actors or learners.
-    2. While one runs, nothing is logged, saved or restarted, and a signal waits for it. Play and
-       training continue in their own processes; in the schedule `sequential` they wait too. However
-       long it takes, no process counts as hanging.
-    3. An exception ends the run in order: with a checkpoint, weights and summary. Then `train`
+    2. While one runs, nothing is logged, saved or restarted, and signals wait. Play and training
+       continue in their own processes; in the schedule `sequential` they wait too. However long it
+       takes, no process counts as hanging.
+    3. An exception ends the run cleanly: with a checkpoint, weights and summary. Then `train`
        raises `RemudaError` with the file and the line, from the original exception.
     """
 
@@ -48,7 +48,7 @@ class Callback:
     callback."""
 
     def on_start(self, run: ActiveRun) -> None:
-        """The run is about to begin or continue; nothing of this session was played yet."""
+        """The run is about to start or resume; nothing was played in this session yet."""
 
     def on_episodes(self, run: ActiveRun, episodes: Mapping[str, EpisodeSummary]) -> None:
         """Episodes ended since the last call.
@@ -77,7 +77,7 @@ class Callback:
         """
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:
-        """The run is over; called once, after the evaluation, if `on_start` was called.
+        """The run has ended; called once, after the evaluation, if `on_start` was called.
 
         Args:
             run: the run.
@@ -93,14 +93,14 @@ class ActiveRun:
     policies: tuple[str, ...]
     """The names of the policies that it trains."""
     turns: int
-    """Turns played, over all copies and sessions, as of the last poll; after a resume at first
-    those of the checkpoint."""
+    """Turns played, over all copies and sessions, as of the last poll; right after a resume, those
+    of the checkpoint."""
     seconds: float
-    """Seconds of play, with those of earlier sessions, as of the last poll."""
+    """Seconds of play, including earlier sessions, as of the last poll."""
     stopped: str
-    """Why `stop` was called; empty: it was not."""
+    """The reason passed to `stop`; empty if it was not called."""
     interrupted: str
-    """Why `interrupt` was called; empty: it was not."""
+    """The reason passed to `interrupt`; empty if it was not called."""
 
     def __init__(self, directory: Path, config: Config, policies: tuple[str, ...]) -> None:
         self.directory, self.config, self.policies = directory, config, policies
@@ -112,9 +112,9 @@ class ActiveRun:
         self._table: Table | None = None
 
     def stop(self, why: str) -> None:
-        """End the run in order at the next poll, with a last checkpoint and an evaluation.
+        """End the run cleanly at the next poll, with a last checkpoint and an evaluation.
 
-        It counts as finished. The first reason holds.
+        The run counts as finished. The first reason is kept.
 
         Args:
             why: the reason, which the run reports as its end.
@@ -140,13 +140,13 @@ class ActiveRun:
 
     def take_wish(self) -> bool:
         """Return whether a checkpoint was requested since the last call; for the coordinator."""
-        wished, self._to_save = self._to_save, False
-        return wished
+        requested, self._to_save = self._to_save, False
+        return requested
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Return the current values of all hyperparameters that can change during the run.
 
-        If policies are born, they are those of the current or last policy in this place.
+        If policies are born, they are those of the current or last policy in this slot.
 
         Raises:
             UsageError: there is no such policy.
@@ -169,11 +169,11 @@ class ActiveRun:
             policy: its name; None: all policies.
 
         Raises:
-            UsageError: an unknown name or policy, a value that is not allowed, or the run is over.
-                Nothing is changed then.
+            UsageError: an unknown name or policy, a value that is not allowed, or the run has
+                ended. Nothing is changed then.
         """
         if self._over:
-            raise UsageError("hyperparameters cannot be set any more: the run is over")
+            raise UsageError("hyperparameters cannot be set any more: the run has ended")
         if self.config.population.has_births:
             raise UsageError(
                 "hyperparameters cannot be set by a callback where policies are born "
@@ -197,7 +197,7 @@ class ActiveRun:
             self._apply(name, values)
 
     def close(self) -> None:
-        """Note that the run is over."""
+        """Record that the run has ended."""
         self._over = True
 
     def _apply(self, policy: str, values: Mapping[str, float]) -> None:
@@ -208,10 +208,10 @@ class ActiveRun:
             return
         self._changes.change(policy, changed)
         if self._table is not None:
-            place = self._table.policies.index(policy)
-            self._table.hyperparameters.change(place, changed)
-        told = ", ".join(f"{name} {before[name]:g} -> {to:g}" for name, to in changed.items())
-        log.info("a callback sets of policy %s: %s", policy, told)
+            slot = self._table.policies.index(policy)
+            self._table.hyperparameters.change(slot, changed)
+        text = ", ".join(f"{name} {before[name]:g} -> {to:g}" for name, to in changed.items())
+        log.info("a callback changes policy %s: %s", policy, text)
 
     def _check_name(self, policy: str) -> None:
         if policy not in self.policies:

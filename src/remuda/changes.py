@@ -18,15 +18,14 @@ OF_POLICY = (
     *("ppo.anchor", "ppo.target_kl", "ppo.normalise_advantages", "ppo.max_staleness"),
     *("ppo.correction", "ppo.anneal_steps"),
 )
-"""Settings of a policy that neither shape its saved state nor are counted from the run's beginning.
-"""
+"""Settings of a policy that neither shape its saved state nor count from the run's start."""
 ANYTHING = (
     *("schedule", "actor", "learners", "checkpoint", "supervision", "cluster", "run", "trace"),
     *("analysis", "env.workers", "env.check", "population.evolution.inherit"),
 )
-"""Sections and keys that may change freely: they say how long, where and how fast; the last one
-applies to later births."""
-UNTOLD = ("run.directory", "run.live")  # keys whose difference is no change of the run
+"""Sections and keys that may change freely: they control how long, where and how fast a run goes;
+the last one applies to later births."""
+UNTOLD = ("run.directory", "run.live")  # keys whose difference does not change the run
 
 
 @dataclass(frozen=True)
@@ -57,18 +56,18 @@ def changes(before: Config, after: Config) -> list[Change]:
     not differ in the same way.
     """
     found = []
-    for key, one, other in _differences(_tree(before), _tree(after)):
+    for key, old, new in _differences(_tree(before), _tree(after)):
         section, _, rest = key.partition(".")
         free = any(key == name or key.startswith(f"{name}.") for name in ANYTHING)
         allowed = free or (section == "policy" and rest in OF_POLICY)
         if key not in UNTOLD:
-            found.append(Change(key, one, other, allowed))
+            found.append(Change(key, old, new, allowed))
     common = {change.key: (change.before, change.after) for change in found}
     for name in dict.fromkeys((*before.policies, *after.policies)):
-        own, now = (each.policy_of(name).resolved() for each in (before, after))
-        for key, one, other in _differences(own, now):
-            if common.get(f"policy.{key}") != (one, other):
-                found.append(Change(f"policies.{name}.{key}", one, other, key in OF_POLICY))
+        settings, new_settings = (each.policy_of(name).resolved() for each in (before, after))
+        for key, old, new in _differences(settings, new_settings):
+            if common.get(f"policy.{key}") != (old, new):
+                found.append(Change(f"policies.{name}.{key}", old, new, key in OF_POLICY))
     return found
 
 
@@ -79,10 +78,10 @@ def _tree(config: Config) -> dict[str, Any]:
 def _differences(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    one, other = by_leaf(before), by_leaf(after)
-    for key in {**one, **other}:
-        if one.get(key) != other.get(key):
-            yield key, one.get(key), other.get(key)
+    old, new = by_leaf(before), by_leaf(after)
+    for key in {**old, **new}:
+        if old.get(key) != new.get(key):
+            yield key, old.get(key), new.get(key)
 
 
 def lasting(config: Config) -> dict[str, Any]:
@@ -95,4 +94,4 @@ def lasting(config: Config) -> dict[str, Any]:
         include={"game", "seed", "env", "policy", "policies", "population"},
         exclude={"env": {"workers", "check"}},
     )
-    return dict(without_digests(tree))  # the user's code may be mended
+    return dict(without_digests(tree))  # the user may fix the code

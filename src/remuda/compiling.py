@@ -1,4 +1,4 @@
-"""Report when a process compiles, which is neither play nor silence."""
+"""Reports of compilation, during which a process neither plays nor counts as hanging."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.core import event
 
 
 class CompileListener(event.Listener):
-    """Calls `tell(True)` when Numba begins to compile a function, `tell(False)` when it is done.
+    """A listener that calls `tell(True)` when Numba starts to compile, `tell(False)` at the end.
 
     Functions that are loaded from the disk are not reported.
     """
@@ -24,12 +24,12 @@ class CompileListener(event.Listener):
         """True while `tell` runs: functions that it compiles itself are not reported."""
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
-        """Note a function, perhaps for another that calls it."""
+        """Count a function, which may be compiled as part of another."""
         self._depth += 1
         self._call(True)
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002
-        """Note its end."""
+        """Count its end."""
         self._depth -= 1
         if not self._depth:
             self._call(False)
@@ -48,14 +48,14 @@ EVERY = 5.0  # seconds between two messages on the progress of compiling
 
 
 class Progress:
-    """Reports now and then how many functions were compiled, from the first one on."""
+    """A periodic report of the number of compiled functions."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._reported, self._due = 0, 0.0
 
     def see(self, compiled: int) -> None:
-        """Report it, if there are more and it is time."""
+        """Report the number if it grew and a report is due."""
         if compiled > self._reported and time.monotonic() >= self._due:
             so_far = "" if compiled == 1 else f", {compiled} functions so far"
             self._say(f"compiling, once for this installation{so_far}")

@@ -1,4 +1,4 @@
-"""Tournaments: all against all, and each agent's return among agents of each entrant."""
+"""Tournaments of all against all: the return of an agent of each entrant among each other's."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ class Tournament:
     entrants: tuple[str, ...]
     means: Numbers
     """[N, N]: the mean return of one agent of the row's entrant among agents of the column's, over
-    all seats equally. On the diagonal all agents are of one entrant. NaN: no match.
+    all seats equally. On the diagonal all agents are of the same entrant. NaN: no match.
     """
     errors: Numbers
     """[N, N]: standard errors of these means, over the episodes."""
     episodes: int
-    """In each cell and seat, as requested."""
+    """Requested episodes for each cell and seat."""
     matches: Integers | None = None
     """[N, N]: matches behind each mean, over all seats."""
     directory: Path | None = None
-    """The record's; None: none."""
+    """The directory of the saved matches; None: they were not saved."""
     cut: str = ""
     """The reason for missing matches: `interrupted`; empty: none."""
     until: Look | None = None
-    """The final look of a tournament with a question."""
+    """The final state of the question, if the tournament had one."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """The scripted policy that reserved an agent's seat."""
+    """The scripted policy of each reserved seat, by agent."""
 
     def as_summary(self) -> dict[str, object]:
         """Return plain data; None: unknown."""
@@ -81,7 +81,7 @@ def setup_of_snapshots(
     seed: int = 0,
     sampled: bool = False,
 ) -> TournamentSetup:
-    """Return a tournament of entrants that are all policies of a run each, as in a checkpoint."""
+    """Return a tournament whose entrants are all policies of a run each, as in a checkpoint."""
     env = config.env
     participants = of_snapshots(config, agents_of(config.game, env.made_with), entrants)
     played = (config.game, env.made_with, participants, seed, sampled)
@@ -104,8 +104,8 @@ def setup_of_entrants(
     agents, taken = agents_of(game, options), dict(taken or {})
     setup = TournamentSetup(game, options, (), seed, sampled, taken=taken)
     setup.taken_seats([agent.name for agent in agents])
-    for who in taken.values():
-        find_game(game).policy(who)
+    for policy in taken.values():
+        find_game(game).policy(policy)
     return replace(setup, participants=of_entrants(game, agents, entrants, taken))
 
 
@@ -156,19 +156,19 @@ def margin(
     seed: int,
     limits: Limits,
 ) -> float:
-    """Return how much more an agent of `one` earns among `other`'s than the other way round.
+    """Return the mean return of an agent of `one` among agents of `other`, minus the reverse.
 
-    Each seat is played for so many episodes both ways, as `run.evaluate_sampled` sets; NaN if the
-    limits, which hold for all of it together, cut that.
+    Each seat is played for `episodes` both ways, greedily unless `run.evaluate_sampled` is set. NaN
+    if the limits, which apply to everything together, cut play short.
     """
     found, begun, sampled = [], time.monotonic(), config.run.evaluate_sampled
-    for way, (first, second) in enumerate(((one, other), (other, one))):
+    for way, (row, column) in enumerate(((one, other), (other, one))):
         left = limits.part(way, 2, time.monotonic() - begun)
-        returns = _meet(config, first, second, episodes, 2 * seed + way, sampled, left)
+        returns = _meet(config, row, column, episodes, 2 * seed + way, sampled, left)
         if returns is None:
             return math.nan
-        there = [of_seat.mean() for of_seat in map(known, returns) if len(of_seat)]
-        found.append(float(np.mean(there)) if there else math.nan)
+        means = [of_seat.mean() for of_seat in map(known, returns) if len(of_seat)]
+        found.append(float(np.mean(means)) if means else math.nan)
     return found[0] - found[1]
 
 
@@ -181,9 +181,9 @@ def _meet(
     sampled: bool,
     limits: Limits,
 ) -> list[Numbers] | None:
-    """Return the returns of one agent of the first among agents of the second, [episodes] by seat.
+    """Return, for each seat, the returns [episodes] of an agent of `one` among agents of `other`.
 
-    Reserved seats do not count. None: it was cut by the limits.
+    Reserved seats do not count. None: the limits cut play short.
     """
     specs_of = agents_of(config.game, config.env.made_with)
     names = [spec.name for spec in policy_specs(config, specs_of)]
@@ -191,7 +191,7 @@ def _meet(
     agents = [agent.name for agent in specs_of]
     dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
-    # Members for an agent: with a policy for each agent its own, else those that may, in turn.
+    # Each agent gets the policy of its name, else those that may take the seat, in turn.
     def seats(entrant: Mapping[str, Snapshot]) -> dict[str, str]:
         chosen = {}
         for seat in dealt:

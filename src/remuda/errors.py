@@ -22,7 +22,7 @@ class UnknownGameError(ConfigError):
 
 
 class MissingCodeError(ConfigError):
-    """Code of a script or a notebook that is gone, or cannot be read here."""
+    """Code of a script or a notebook that is missing, or cannot be read here."""
 
 
 class UsageError(RemudaError, ValueError):
@@ -38,18 +38,18 @@ class CommandError(ContractError):
 
 
 class UserCodeError(RemudaError):
-    """An exception of the user's code, a game above all; it names the line."""
+    """An exception raised by the user's code, such as a game; it names the line."""
 
 
 class UnguardedScriptError(RemudaError):
-    """A script without a `__main__` guard that calls `remuda.train`: children would do so too."""
+    """A script that calls `remuda.train` without a `__main__` guard: children would call it too."""
 
     def __init__(
         self, script: str, does: str = "trains", instead: str = 'schedule="sequential"'
     ) -> None:
-        who = "process of a run" if does == "trains" else "other process"
+        child = "process of a run" if does == "trains" else "other process"
         super().__init__(
-            f"{script} {does} without a guard, and every {who} runs the script again: "
+            f"{script} {does} without a guard, and every {child} runs the script again: "
             f'put what it does under `if __name__ == "__main__":`, or take {instead}'
         )
 
@@ -63,7 +63,7 @@ class CheckpointError(RemudaError):
 
 
 class CallbackError(RemudaError):
-    """A user's callback that failed, which ended its run in order."""
+    """A user's callback that failed, which ended its run cleanly."""
 
 
 class RoleDiedError(RemudaError):
@@ -76,11 +76,11 @@ class CannotStartError(RoleDiedError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"{what}; --schedule sequential needs no further process, and --run.fallback true "
-            "takes it by itself where need be"
+            "switches to it automatically"
         )
         self.what = what
         """The reason of the refusal."""
 
 
 class NodeLostError(RemudaError):
-    """A node of a cluster that is gone, or was given up."""
+    """A node of a cluster that is lost or no longer answers."""

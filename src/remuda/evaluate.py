@@ -1,4 +1,4 @@
-"""Play of saved policies, to evaluate, record or draw them."""
+"""Play with saved policies, to evaluate, record or render them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from remuda.tournaments.entrants import stand_in
 from remuda.types import Array, Floats
 from remuda.user_code import naming_user_code
 
-COPIES = 100  # maximal number of copies that play at once
+COPIES = 100  # maximum copies that play at once
 MAKING = 0.25  # share of the allowed time for making copies
 
 
@@ -47,11 +47,11 @@ def evaluate(
     seating: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Evaluation:
-    """Play episodes, so many over all copies, and return what each agent earned.
+    """Play `episodes` over all copies, and return the returns of each agent.
 
-    Each copy plays the same number of episodes, so that short ones do not count more. Seats of a
-    population are dealt to live policies by its matchmaker. If no episode ends in half of the time,
-    a single copy continues, which is faster.
+    Each copy plays the same number of episodes, so that short ones do not count more. The
+    matchmaker of a population assigns seats to live policies. If no episode ends in half of the
+    time limit, only one copy continues, which is faster.
 
     - `scripted`: scripted policies by agent, added to `env.scripted`.
     - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
@@ -74,7 +74,7 @@ def _explores(config: Config, sampled: bool | None) -> bool:
 
 @dataclass(frozen=True)
 class RecordedPlay:
-    """Recorded play: the closed game that holds it, the wanted episodes, and why it was cut."""
+    """Recorded play: the closed environment with it, the requested episodes, and why it was cut."""
 
     game: Recorded
     asked: int
@@ -93,8 +93,8 @@ class RecordedPlay:
     def played(self) -> PlayedEpisodes:
         """Return the episodes that count.
 
-        If play was cut, these are as many of each copy as every copy finished: others that finished
-        are mostly short ones, and would bias the means.
+        If play was cut, each copy contributes the number of episodes that every copy finished.
+        Other finished episodes are mostly short and would bias the means.
         """
         return self.game.played(min(self.game.episodes_over) if self.cut else None)
 
@@ -113,7 +113,7 @@ def play_recorded(
 ) -> RecordedPlay:
     """Play episodes as `evaluate` does, and record every turn.
 
-    `states` observations of each agent are kept, each stacked with those before it to `frames`.
+    `states` observations of each agent are kept, each stacked with earlier ones to `frames` frames.
     Play ends after `seconds`, if set.
     """
     explores = _explores(config, sampled)
@@ -137,8 +137,8 @@ def play_recorded(
 def _copies_within(config: Config, episodes: int, limits: Limits) -> tuple[int, Limits]:
     """Return how many copies to play at once, and the limits for the rest of the time.
 
-    Remuda's own games are quick. Others have at most `env.num_envs` copies, and as many as can be
-    made in a quarter of the time: each may be a simulator that starts slowly.
+    Remuda's own games start fast. Others get at most `env.num_envs` copies, and only as many as can
+    be made in a quarter of the time: each may be a simulator that starts slowly.
     """
     if config.game in GAMES:
         return min(COPIES, episodes), limits
@@ -163,13 +163,13 @@ def play_episodes(
     copies: int,
     limits: Limits,
 ) -> Evaluation:
-    """Play equally many episodes in each copy, and return what each agent earned.
+    """Play equally many episodes in each copy, and return the returns of each agent.
 
-    `make_actor` makes an actor with so many copies; `policies` are those with reported returns.
+    `make_actor` makes an actor for a number of copies; `policies` are those with reported returns.
     """
     begun = time.monotonic()
 
-    def gone() -> float:
+    def elapsed() -> float:
         return time.monotonic() - begun
 
     def play(copies: int) -> _Play:
@@ -180,11 +180,11 @@ def play_episodes(
         playing = play(copies)
         try:
             while not playing.done:
-                if limits.reached(gone()):
+                if limits.reached(elapsed()):
                     cut = "interrupted" if limits.interrupted() else "the time was up"
                     break
-                half_gone = limits.seconds is not None and 2.0 * gone() >= limits.seconds
-                if half_gone and not playing.rounds and playing.actor.env.num_envs > 1:
+                half_over = limits.seconds is not None and 2.0 * elapsed() >= limits.seconds
+                if half_over and not playing.rounds and playing.actor.env.num_envs > 1:
                     playing.actor.finish()
                     playing = play(1)
                 playing.actor.turn()
@@ -200,7 +200,7 @@ class _Episode:
     returns: Floats
     metrics: Floats
     history: list[int] | None  # its moves
-    earned: tuple[tuple[str, float], ...]  # policy and return of each agent, if seats are dealt
+    earned: tuple[tuple[str, float], ...]  # policy and return of each agent of a population
 
 
 class _Play:
@@ -239,10 +239,9 @@ class _Play:
         return min(map(len, self._played))
 
     def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
-        """Return what was earned so far, in the first `rounds` episodes of each copy or in all.
+        """Return the results so far, of the first `rounds` episodes of each copy or of all.
 
-        If play was cut, more of the finished episodes are short, so only equally many of each copy
-        count.
+        If play was cut, finished episodes are mostly short, so each copy contributes equally many.
         """
         env = self.actor.env
         names = tuple(agent.name for agent in env.agents)
@@ -311,12 +310,12 @@ def actor_for_play(
     )
     handwritten = ScriptedSeats(env, members) if members else None
     env = wrap(env)
-    if seating is None:  # of a population, those whose places were not empty
+    if seating is None:  # in a population, those whose slots are not empty
         specs = tuple(spec for spec in specs if spec.name in snapshots)
     else:
-        of = {spec.name: spec for spec in specs}
+        by_name = {spec.name: spec for spec in specs}
         specs = tuple(
-            replace(of[seating[agent.name]], name=agent.name)
+            replace(by_name[seating[agent.name]], name=agent.name)
             if agent.name in seating
             else stand_in(agent)
             for agent in env.agents
@@ -362,7 +361,7 @@ def _dealt(
     seed: int,
     scripted: ScriptedSeats | None,
 ) -> MatchSeats:
-    """Return seats that are dealt to live policies as in training, with a separate table."""
+    """Return seats assigned to live policies as in training, with a separate table."""
     names = [spec.name for spec in specs]
     roster = Roster.of(config, env.agents).among(names)
     taken = tuple(config.seats_taken)  # their scripted policies are members: no seat is empty

@@ -24,22 +24,22 @@ class Evaluation:
     returns: Returns
     """[episodes, num_agents]: the undiscounted return of each agent in each episode.
 
-    A masked array. An entry is masked, and NaN below the mask, if the agent made no decision in
+    A masked array. An entry is masked, and NaN below the mask, if the agent never acted in
     that episode and so has no return; `returns.mean(0)` is over the episodes in which each agent
-    acted. Episodes in which no agent acted, since they were over when they began, are left out.
+    acted. Episodes that ended before any agent acted are left out.
     """
     episode_metrics: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """Named metrics of each episode: [episodes]."""
     policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
-    """Returns of each policy on every seat in which it took part, if seats are dealt: [seats]."""
+    """Returns of each policy of a population, one for each seat that it played: [seats]."""
     asked: int = 0
     """Episodes that were requested."""
     cut: str = ""
-    """Why there are fewer: `the time was up` or `interrupted`; empty if there are not."""
-    histories: tuple[tuple[int, ...], ...] = ()
-    """All moves of each episode, chance included, in the numbers of the game's library; empty if
-    the environment does not record them (OpenSpiel does).
+    """Reason for fewer episodes: `the time was up` or `interrupted`; empty if there are not fewer.
     """
+    histories: tuple[tuple[int, ...], ...] = ()
+    """All moves of each episode, chance included, as numbered by the game's library; empty if the
+    environment does not record them (OpenSpiel does)."""
     sampled: bool = False
     """Policies explored as at the end of training; otherwise they took their best actions."""
 

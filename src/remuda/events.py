@@ -28,9 +28,9 @@ from remuda.user_code import where_raised
 log = logging.getLogger(__name__)
 
 NAMES = tuple(name for name in vars(Callback) if name.startswith("on_"))
-SLOW = 1.0  # seconds after which a warning reports, once, how long a callback takes
+SLOW = 1.0  # seconds after which one warning reports how long a callback takes
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
-"""Exceptions of callbacks, all of which end the run in order."""
+"""Exceptions of callbacks, all of which end the run cleanly."""
 
 
 class Events:
@@ -41,12 +41,12 @@ class Events:
     ) -> None:
         """Take callbacks, those in the configuration first."""
         self._config, self._say = config, say
-        given = _listed(callbacks)
+        passed = _listed(callbacks)
         named = [_loaded(name) for name in config.run.callbacks]
         made = [make_logger(name) for name in config.run.loggers]
-        for callback in (*named, *given):
+        for callback in (*named, *passed):
             check_callback(callback)
-        self._callbacks: list[object] = [*named, *given, *made]
+        self._callbacks: list[object] = [*named, *passed, *made]
         self._left: list[object] = []  # failed callbacks, which only receive the end
         self._slow: set[tuple[str, str]] = set()
         self._before: Row | None = None
@@ -55,13 +55,13 @@ class Events:
         self._ended_told = False
         self._requests: Requests | None = None
         self.failure: CallbackError | None = None
-        """Why the run ends; None: no essential callback failed."""
+        """The failure of an essential callback, which ends the run; None if there is none."""
 
     @contextmanager
     def lasting(
         self, files: RunDirectory, assembly: Assembly, resumed: Manifest | None = None
     ) -> Iterator[None]:
-        """Run inside the `with`: callbacks receive the beginning, and the end in any case."""
+        """Notify callbacks of the start, and of the end in any case, around the `with`."""
         self._files = files
         policies = tuple(spec.name for spec in assembly.specs)
         self._run = ActiveRun(files.path, self._config, policies)
@@ -88,7 +88,7 @@ class Events:
 
     @property
     def ended(self) -> tuple[str, bool]:
-        """Why the run must end now (empty: it continues), and whether that counts as finished."""
+        """The reason to end the run now (empty: none), and whether that counts as finished."""
         if self.failure is not None:
             return str(self.failure), False
         if self._run is not None and self._run.stopped:
@@ -174,26 +174,24 @@ class Events:
     def _fail(self, callback: object, event: str, error: BaseException) -> None:
         name = f"{_name_of(callback)}.{event}"
         log.error("callback %s failed", name, exc_info=error)
-        said = f"callback {name} failed: {_in_words(error)}"
+        message = f"callback {name} failed: {_in_words(error)}"
         self._left.append(callback)
         essential = getattr(callback, "essential", True) or event == "on_start"
         if essential and self.failure is None:
-            self.failure = CallbackError(said)
+            self.failure = CallbackError(message)
             self.failure.__cause__ = error
             return
-        goes_on = not essential and event != "on_end"
-        self._say(f"{said}; the run continues without it" if goes_on else said)
+        continues = not essential and event != "on_end"
+        self._say(f"{message}; the run continues without it" if continues else message)
 
     def _raise_failure(self, begun: bool) -> None:
         if self.failure is None:
             return
         assert self._files is not None
         if can_continue(self._files):
-            advice = (
-                "The run ended in order, and nothing of it is lost" if begun else "Nothing is lost"
-            )
+            advice = "The run ended cleanly, and nothing is lost" if begun else "Nothing is lost"
             if not self._files.is_finished():
-                advice += f"; mend it, and {way_on(self._files)}"
+                advice += f"; fix it, and {way_on(self._files)}"
             self.failure.args = (f"{self.failure}. {advice}",)
         raise self.failure
 
@@ -237,7 +235,7 @@ def _check_arguments(name: str, event: str, method: Any) -> None:
         raise UsageError(
             f"callback {name}: {event} is called with ({', '.join(wanted)}): {error}"
         ) from None
-    except ValueError:  # it has no signature to look at
+    except ValueError:  # it has no signature to check
         return
 
 
@@ -269,5 +267,5 @@ def _in_words(error: BaseException) -> str:
     of_user = where_raised(error, libraries=False)
     if of_user is not None:
         return of_user
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

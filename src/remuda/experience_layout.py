@@ -18,9 +18,8 @@ from remuda.population.setup import expected_shares, sits_once
 from remuda.types import AgentSpec
 
 AHEAD = 2
-"""Rollouts that an actor plays ahead if seats are dealt: some policies play more than others for a
-while, and those that play less should be trained together with them.
-"""
+"""Rollouts that an actor plays ahead in a population. Some policies play more than others for a
+while, and those that play less should be trained together with them."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,10 @@ class BlockPlan:
 
     members: tuple[PolicySpec, ...]
     rollout: int  # steps that a learner takes at once; 0 if it samples them
-    streams: tuple[int, ...]  # maximal streams of a policy, by actor
+    streams: tuple[int, ...]  # maximum streams of a policy, by actor
     likely: tuple[int, ...]  # usual number of open segments of a policy, by actor
     segments: tuple[int, ...]  # segments of each ring, by actor
-    keeps: bool  # `capacity` steps are kept, besides those that rollouts need
+    keeps: bool  # `capacity` steps are kept, in addition to those that rollouts need
 
 
 def experience_of_all(
@@ -73,7 +72,7 @@ def ring_plans(
     agents: Sequence[AgentSpec],
     copies: Sequence[int],
 ) -> list[BlockPlan]:
-    """Return the rings of all policies, where actors play so many copies."""
+    """Return the rings of all policies, for the environment copies of each actor."""
     if config.population.dealt:
         return dealt_rings(config, specs, agents, copies)
     alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
@@ -94,7 +93,7 @@ def dealt_rings(
     agents: Sequence[AgentSpec],
     copies_of: Sequence[int],
 ) -> list[BlockPlan]:
-    """Return the rings of policies whose seats are dealt."""
+    """Return the rings of a population's policies."""
     copies, roster = sum(copies_of), Roster.of(config, agents)
     once = sits_once(config.population, roster)
     expected = expected_shares(config.population, roster)

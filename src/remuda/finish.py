@@ -27,7 +27,7 @@ from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
 
-HEADER = 8_192  # bytes of a file of weights besides the weights and the names of the policies
+HEADER = 8_192  # bytes of a weights file without the weights and the names of the policies
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class FinishHooks:
 class Finish:
     """The steps after training.
 
-    A file that cannot be written, for example on a full disk, costs only itself: everything else is
-    still done, and an error at the very end lists the missing files.
+    If a file cannot be written, for example on a full disk, everything else is still done. An error
+    at the very end lists the missing files.
     """
 
     config: Config
@@ -80,7 +80,7 @@ class Finish:
         config, run, hooks, signals = self.config, self.run, self.hooks, self.signals
         self.events.take_no_more_requests()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
-        result = self._save_results(result)  # whatever comes after it
+        result = self._save_results(result)  # first, since later steps may fail
         hooks.trained(run.path, result.record.turns)
         if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
             limits = replace(limits, watch=partial(hooks.progress, played_words(config)))
@@ -133,12 +133,12 @@ def _kept(run: RunDirectory) -> str:
 def _measure(
     config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
 ) -> Result:
-    """Return the result with an evaluation, as far as that got."""
+    """Return the result with an evaluation, or with a note if it failed."""
     try:
         evaluation = evaluate(
             config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
         )
-    except Exception as error:  # the user's game; the run is worth more than its measurement
+    except Exception as error:  # raised by the user's game; the run itself is kept
         log.exception("%s failed", played_words(config))
         words = where_raised(error) or f"{type(error).__name__}: {error}"
         return result.with_note(failed_words(config, result, words))

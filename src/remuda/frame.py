@@ -53,12 +53,12 @@ class Frame(Mapping[str, Array]):
         return f"<remuda {self._what}: {self.num_rows} rows, {len(self)} columns>"
 
     def to_pandas(self) -> Any:
-        """Return the same as a `pandas.DataFrame`."""
+        """Return the columns as a `pandas.DataFrame`."""
         return data_frame(self._columns)
 
 
 def _nearest(name: str, columns: Sequence[str], most: int = 3, least: float = 0.6) -> list[str]:
-    """Return the columns most like a name, as a whole or in one of their words, nearest first."""
+    """Return the columns most similar to a name, as a whole or in one word, most similar first."""
 
     def likeness(column: str) -> tuple[float, float]:
         words = [column.rpartition("/")[2], *re.split("[/_]", column)]

@@ -23,8 +23,8 @@ HYPERPARAMETERS = (
     *OF_POLICY,
     *dict.fromkeys(name for entry in BUILT_IN.values() for name in entry.hyperparameters),
 )
-"""Hyperparameters of policies with built-in algorithms. None of them shapes the computation, so
-policies that differ in them are trained as one stack."""
+"""Hyperparameters of policies with built-in algorithms. None of them changes the shape of the
+computation, so policies that differ in them are trained as one stack."""
 SETTINGS = "settings"  # the section of a custom algorithm's additional settings
 
 
@@ -69,7 +69,7 @@ def with_values(config: PolicyConfig, values: Mapping[str, float]) -> PolicyConf
 def checked_values(
     config: PolicyConfig, values: Mapping[str, float], prefix: str
 ) -> dict[str, float]:
-    """Check values that a policy's learner can adopt during training; returns plain numbers."""
+    """Check values for a policy's learner during training; return plain numbers."""
     allowed = values_of(config)
     for name in values:
         if name not in allowed:
@@ -83,13 +83,13 @@ def checked_values(
 def checked_numbers(
     config: PolicyConfig, values: Mapping[str, float], prefix: str
 ) -> dict[str, float]:
-    """Check values of hyperparameters, whatever algorithm reads them; returns plain numbers."""
+    """Check values of hyperparameters of any algorithm; return plain numbers."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
         try:
             finite = math.isfinite(value)
-        except OverflowError:  # a whole number larger than any other
+        except OverflowError:  # an integer too large for a float
             finite = False
         if not finite:
             raise UsageError(f"{prefix}{name} is a finite number; this is {str(value)[:40]}")
@@ -109,12 +109,12 @@ class LiveHyperparameters:
     1. A change is seen completely or not at all: `revision` is odd while it is written.
     2. Nothing waits for it. An idle learner applies it before its next update.
     3. It outlives learners: a successor applies all changes before its first update.
-    4. It is part of a checkpoint. A value that is configured otherwise at a resume, or set
-       explicitly, is newer and replaces the change.
+    4. It is part of a checkpoint. At a resume, a value that is configured differently or set
+       explicitly is newer and replaces the change.
     """
 
     def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
-        """Begin without changes to the configuration of each policy."""
+        """Start without changes to the configuration of each policy."""
         self.policies = tuple(configs)
         self._configs = dict(configs)
         self._configured = {name: values_of(config) for name, config in configs.items()}
@@ -171,7 +171,7 @@ class LiveHyperparameters:
     def restore(
         self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
     ) -> None:
-        """Continue from what `state` returned, except for values configured otherwise now."""
+        """Continue from what `state` returned, except for values configured differently now."""
         for policy, configured in self._configured.items():
             saved = branch(state, policy)
             kept = {

@@ -1,13 +1,14 @@
-"""A cache of compiled functions that also depends on everything they were compiled from.
+"""A cache of compiled functions, keyed by everything they were compiled from.
 
-Numba's cache checks the file of a function alone. A kernel also contains what it took from other
-files: functions that it calls, constants, the places of a NamedTuple's fields. After a change of
-one of these it would read and write other words of shared memory than other processes do. Here all
-that a kernel refers to is part of its key.
+Numba's cache only checks the file of the function itself. A kernel also depends on other files:
+functions that it calls, constants, the order of a NamedTuple's fields. A stale kernel would access
+other words of shared memory than other processes do. Here everything that a kernel refers to is
+part of its key.
 
-The files are in Numba's place (beside the source, under `__pycache__`), by the kind of processor,
-so that two kinds may share an installation. Any number of processes read and write them: each file
-is written under a unique name and renamed, and two that write at once at worst compile again.
+The files are where Numba puts them (next to the source, under `__pycache__`). Their names contain
+the processor type, so that different machines may share an installation. Any number of processes
+read and write them: each file is written under a unique name and renamed. Processes that write at
+the same time at worst compile again.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -40,7 +41,7 @@ def njit(**options: Any) -> Callable[[Function], Function]:
     keep = options.pop("cache", False)
 
     def compiled(function: Function) -> Function:
-        # Now, and not at the first call: by then the user may have edited what was imported.
+        # Read it now: before the first call the user may edit the imported file.
         _contents(inspect.getfile(function))
         kernel: Any = numba.njit(**options)(function)
         if keep and hasattr(kernel, "_cache"):  # not where NUMBA_DISABLE_JIT is set
@@ -51,7 +52,7 @@ def njit(**options: Any) -> Callable[[Function], Function]:
 
 
 class KernelCache(FunctionCache):
-    """A cache of compiled functions, by all that they were made from."""
+    """A cache of compiled functions, keyed by everything they were made from."""
 
     def __init__(self, kernel: Dispatcher) -> None:
         super().__init__(kernel.py_func)
@@ -59,7 +60,7 @@ class KernelCache(FunctionCache):
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         fields = [_fields(argument) for argument in getattr(sig, "args", sig)]
-        # With NUMBA_BOUNDSCHECK=1 kernels are compiled with bounds checks, and kept beside others.
+        # With NUMBA_BOUNDSCHECK=1 kernels are compiled with bounds checks, and kept separately.
         checks = bool(numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
         return (*super()._index_key(sig, codegen), repr(fields), checks)
 
@@ -80,7 +81,7 @@ class KernelFiles(IndexDataCacheFile):
             return None
 
     def save(self, key: Any, data: Any) -> None:
-        """Write code under a new file name, which the index names only after it."""
+        """Write code under a new file name, and then add the name to the index."""
         self._find_stamp()
         try:
             overloads = dict(self._load_index())
@@ -94,17 +95,17 @@ class KernelFiles(IndexDataCacheFile):
         self._save_index(overloads)
 
     def _find_stamp(self) -> None:
-        # At the first call and not where the kernel is defined: what it refers to is there by now.
+        # Not where the kernel is defined: names that it refers to may be undefined there.
         if self._source_stamp is None:
             self._source_stamp = digest(self._kernel)
 
 
 @cache
 def _machine() -> str:
-    """Return a short digest of the kind of processor, and of Numba's version.
+    """Return a short digest of the processor type and Numba's version.
 
-    File names hold it: on a shared installation each kind of processor keeps other files, and
-    removes no others.
+    It is part of file names: on a shared installation each processor type has separate files, and
+    removes only those.
     """
     config: Any = numba.config
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
@@ -114,7 +115,7 @@ def _machine() -> str:
 
 
 def digest(kernel: Dispatcher) -> str:
-    """Return a digest of all that a kernel refers to: files of functions, and values."""
+    """Return a digest of everything a kernel refers to: files of functions, and values."""
     references = _References()
     references.value("", kernel)
     return hashlib.sha256("\n".join(sorted(references.found)).encode()).hexdigest()
@@ -125,7 +126,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype
 
 
 class _References:
-    """Everything that a kernel refers to, and that this refers to, in words."""
+    """Everything that a kernel refers to, directly or indirectly, as text."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()

@@ -1,14 +1,14 @@
 """Names of the user's classes and functions, and loading them.
 
 A run knows its game, and the user's algorithms, networks, matchmakers and directors, by the names
-in its config.yaml. A class or function of a module is `module:Class`; the directories in which
-Python found such modules are written beside config.yaml, and searched after all others, so that the
-run can be opened from anywhere. A class of a script or a notebook cell is pickled by value, and its
-name is `pickled:Class-DIGEST`. The pickle is beside config.yaml too, as `code-DIGEST.pkl`, and
-processes of the run get a copy.
+in its config.yaml. A class or function of a module is `module:Class`. The directories of such
+modules are saved next to config.yaml and searched last, so that the run can be opened from
+anywhere. A class of a script or a notebook cell is pickled by value, and its name is
+`pickled:Class-DIGEST`. The pickle is next to config.yaml too, as `code-DIGEST.pkl`, and processes
+of the run get a copy.
 
-A pickle runs code when it is read: a game's when the game is made, an algorithm's when the
-configuration is read; a network's when it is made, as `module:Class` is imported then.
+Reading a pickle runs code. A game's pickle is read when the game is made, an algorithm's with the
+configuration, and a network's when the network is made; modules are imported at the same times.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """The version of pickled code: another one cannot run it."""
 
 PATHS = "code-paths.json"  # the file of a run that names the directories of its modules
-LARGEST = 1 << 20  # bytes of it that are read
+LARGEST = 1 << 20  # maximum bytes that are read from it
 
 PICKLES: dict[str, bytes] = {}  # the pickles that this process knows, and their names
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
-_directories: dict[str, None] = {}  # of all runs that this process opened, in order
-_files: dict[str, str] = {}  # of each module when its run began
+_directories: dict[str, None] = {}  # those of all runs that this process opened, in order
+_files: dict[str, str] = {}  # the file of each module when its run started
 _warned: set[str] = set()
 
 
@@ -69,7 +69,7 @@ def load(path: str, key: str) -> Any:
 
 
 def import_module(name: str) -> Any:
-    """Import a module of the user's, from the directories of opened runs too."""
+    """Import a user's module, also from the directories of opened runs."""
     try:
         found = _searching(lambda: importlib.import_module(name))
         _warn_of_other_file(name)
@@ -97,7 +97,7 @@ def _searching(find: Callable[[], T]) -> T:
 
 
 def _warn_of_other_file(module: str) -> None:
-    """Warn once if a module is another file than when its run began."""
+    """Warn once if a module's file differs from that at the start of its run."""
     name = module.partition(".")[0]
     here, before = getattr(sys.modules.get(name), "__file__", None), _files.get(name)
     if here is None or before is None or name in _warned or os.path.abspath(here) == before:
@@ -145,9 +145,9 @@ def without_digests(tree: Any) -> Any:
 
 
 def with_digests_of(tree: Any, other: Any) -> Any:
-    """Return a tree with another's pickles in place of those with the same label.
+    """Return `tree` with the pickles of `other` where labels match.
 
-    So code that was fixed is no difference between the two.
+    So fixed code is no difference between the two.
     """
     if isinstance(tree, str) and isinstance(other, str):
         same = is_pickled(other) and without_digest(tree) == without_digest(other)
@@ -266,13 +266,13 @@ def _is_own(directory: str) -> bool:
 
 
 def read_beside(config: Path, tree: object) -> None:
-    """Read what is beside a configuration: the pickles that it names, and where modules were found.
+    """Read the files next to a configuration: pickles that it names, and directories of modules.
 
     No code runs yet.
     """
     for name in names_in(tree):
         if name not in PICKLES:
-            with suppress(OSError):  # its use raises an error then
+            with suppress(OSError):  # using it will raise an error
                 PICKLES[name] = read_file(config.parent / file_name(name))
     with suppress(OSError, ValueError):
         kinds = {"directories": list, "modules": dict}
@@ -301,7 +301,7 @@ def _pickle(thing: object, what: str) -> bytes:
 
 
 def _unimportable_module(thing: object) -> ModuleType | None:
-    """Return the module of something, if it exists in this process only."""
+    """Return the module of an object, if it exists in this process only."""
     name = getattr(thing, "__module__", None)
     module = sys.modules.get(name) if isinstance(name, str) else None
     if module is None or module.__name__ == "__main__" or _is_importable(module.__name__):
@@ -319,7 +319,7 @@ def _is_importable(module: str) -> bool:
             return False
         where = sys.modules[parent].__path__
     found = None
-    for finder in sys.meta_path:  # `importlib.util.find_spec` would return what is imported
+    for finder in sys.meta_path:  # `importlib.util.find_spec` would return the imported module
         found = found or finder.find_spec(module, where)
     here = getattr(sys.modules[module], "__file__", None)
     return found is not None and (found.origin, found.has_location) == (here, here is not None)

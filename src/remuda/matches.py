@@ -30,11 +30,11 @@ BIRTH_COLUMNS: tuple[tuple[str, type, Any], ...] = (
     ("second_generation optimizer_steps", np.int64, 0),
     ("fitness parent_fitness", np.float64, np.nan),
 )
-"""Names of columns, with the type of their values and the value where there is none."""
+"""Names of columns, with the type of their values and the value for missing ones."""
 
 
 def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
-    """Return the finished matches of a run in the order of their ends, as `remuda.Run.ledger`."""
+    """Return the finished matches of a run, in the order in which they ended."""
     names, records = _matches(run)
     if records["policy"].shape[1] != len(agents):
         raise RunDirectoryError(
@@ -81,8 +81,8 @@ def read_payoffs(
 ) -> Payoffs:
     """Return the policies' payoffs against each other, as `remuda.Run.payoffs`.
 
-    Teammates do not meet. The taker of a reserved seat (`env.scripted`) is no strategy for other
-    seats, and left out.
+    Teammates are not paired. Policies of reserved seats (`env.scripted`) are left out, since they
+    cannot play other seats.
     """
     config = run.read_config()
     _check_ledger(run, config)
@@ -99,7 +99,7 @@ def read_payoffs(
 
 
 def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
-    """As `read_payoffs`, for a run whose game is made to find the teams."""
+    """Return `read_payoffs`; makes the run's game to find the teams."""
     config = run.read_config()
     _check_ledger(run, config)
     return read_payoffs(run, agents_of(config.game, config.env.made_with), most)
@@ -116,7 +116,7 @@ def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
 
 
 def _check_ledger(run: RunDirectory, config: Config) -> None:
-    """Raise a `RunDirectoryError` where there is no ledger."""
+    """Raise a `RunDirectoryError` if there is no ledger."""
     if run.ledger.exists():
         return
     if not config.population.dealt:

@@ -1,9 +1,9 @@
-"""The memory that a run will take, computed before anything of it is made.
+"""The memory that a run will take, computed before anything is allocated.
 
-The kernel hands out memory that it does not have, and kills the process that touches too much of
-it, without a message. Therefore everything that grows with the configuration is added up first:
-experience, weights, working memory of learners and actors, environment copies. Python, its
-libraries and the objects of an environment are estimated.
+The system grants more memory than it has, and kills the process that uses too much without a
+message. So everything that grows with the configuration is added up first: experience, weights,
+working memory of learners and actors, environment copies. Python, its libraries and the objects of
+an environment are estimated.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from remuda.types import AgentSpec
 
 GIB = 2**30
 LIBRARIES = 270 * 2**20
-"""Bytes of the coordinator and its fork server: torch, Numba and the rest. 210 MiB were measured
-where the server is a fork of the coordinator."""
+"""Bytes of the coordinator and its fork server: torch, Numba and the rest. 210 MiB were measured if
+the server is a fork of the coordinator."""
 LOADED_TWICE = 350 * 2**20
-"""The same if the server loads the libraries itself, as that of a script does."""
+"""The same if the server loads the libraries itself, as for a script."""
 PROCESS = 80 * 2**20
-"""Bytes of each other process that it does not share, besides the data of the run."""
+"""Unshared bytes of each other process, without the data of the run."""
 COMPILING = 240 * 2**20
 """Measured bytes of all processes together while functions compile, in the first run of an
-installation. Always counted, since it is unknown what will compile."""
+installation. Always counted, since it is unknown which functions will compile."""
 WHAT_COMPILES = "compiling"  # the item of the plan for compilation
-COPY = 256  # bytes of an environment copy for each agent, besides its arrays
+COPY = 256  # bytes of an environment copy for each agent, without its arrays
 FLOAT = 4
 KEEP = "population.snapshots.keep"
 USUAL = {"network.recurrent": 128.0}  # substitutes for defaults of zero
@@ -136,7 +136,7 @@ def plan(
     if config.schedule != "sequential":
         processes += len(layout.copies) + len(layout.groups)
     if processes > 1 and config.checkpoint.evaluate_episodes and config.game not in GAMES:
-        processes += 1  # it measures checkpoints
+        processes += 1  # the process that measures checkpoints
     settings = ("env.workers",) if workers else ()
     if not settings and len(layout.groups) > 1 and processes > 1:
         settings = ("learners.processes",)
@@ -239,8 +239,8 @@ def _learning(
         length, hidden = policy.experience.segment_length, _of_network(config, spec)
         if policy.rollout_length:
             steps = policy.rollout_length * streams * (1 + policy.replays)
-            # Rows of steps, and those between segments; there is room for twice as many, which
-            # takes no memory until episodes are as short.
+            # Rows of steps, and those between segments. The arrays have twice as many rows, which
+            # take no memory unless episodes are that short.
             kept = 1.5 * (steps + length) * _step_size(shape)
             rows = policy.ppo.largest_part(steps)
             if spec.memory:  # at least one whole segment
@@ -316,7 +316,7 @@ def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
 def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
     """Return the setting that is furthest above its default.
 
-    If none is above it, the first that can be reduced at all.
+    If no setting is above its default, return the first that can be reduced.
     """
     tree, plain = config.model_dump(), Config().model_dump()
     above: dict[str, float] = {}
@@ -330,7 +330,7 @@ def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
                 policy = config.policy_of(name)
             usual = usual_policy(policy.algorithm).model_dump()
         size, default = _size(at_key(tree, key)), USUAL.get(own) or _size(at_key(usual, own))
-        if size > 1.0:  # what is 1 or nothing cannot be lower
+        if size > 1.0:  # 1 or 0 cannot be reduced
             above[key] = size / max(default, 1.0)
     if not above:
         return keys[0]

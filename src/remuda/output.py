@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ERRORS = "remuda.replace"  # name of the codec error handler of installed streams
 IN_ASCII = {"±": "+/-", "–": "-", "—": "-", "…": "...", "•": "*", "×": "x", "→": "->"}
 """Readable replacements; every other character becomes a question mark."""
-MOST = 256 * 1024  # the most bytes that wait for a reader
-PIECE = 65_536  # the most bytes of one write, so that a slow reader counts as progress
+MOST = 256 * 1024  # maximum bytes that wait for a reader
+PIECE = 65_536  # maximum bytes of one write, so that a slow reader counts as progress
 AT_ONCE = 0.05
 """The longest wait of a write, once per stall: normally a line is out when `print` returns."""
 PATIENCE = 10.0  # seconds without progress after which the end of `unfailing()` drops waiting text
@@ -124,7 +124,7 @@ class _Sink(io.RawIOBase):
                 self._stalled = not self._changed.wait_for(lambda: not self._size, AT_ONCE)
 
     def _has_thread(self) -> bool:
-        """Start the thread if need be; return False if that is impossible."""
+        """Start the thread if needed; return False if that is impossible."""
         if self._thread is None or not self._thread.is_alive():
             thread = threading.Thread(target=self._drain, name="output", daemon=True)
             try:
@@ -175,7 +175,7 @@ class _Sink(io.RawIOBase):
                 return self._size
 
     def finish(self, patience: float) -> bool:
-        """Wait until all is written; return False if nothing is for so many seconds."""
+        """Wait until all is written; return False if nothing is written for `patience` seconds."""
         with self._changed:
             before = -1
             while self._size and not self._gone and self._written != before:
@@ -283,7 +283,7 @@ def unfailing() -> Iterator[None]:
 
 
 def finish(patience: float = PATIENCE) -> None:
-    """Write all that is queued, unless the reader takes nothing for so many seconds."""
+    """Write all queued text, unless the reader reads nothing for `patience` seconds."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

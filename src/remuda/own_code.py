@@ -1,6 +1,6 @@
 """Settings from Python as one tree of plain data, with names in place of objects.
 
-Objects may stand for user code, and for policies of runs.
+Objects may be user code, or policies of runs.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _tree_in(config: Settings) -> dict[str, Any]:
 def written_in(config: Settings, settings: Mapping[str, Any], resumed: bool) -> frozenset[str]:
     """Return the dotted keys that a user wrote; sections that are objects have none.
 
-    Keys of a file count in a resumed run alone: the file of a new run may be another run's, in
-    which the program wrote all of them.
+    Keys of a file count only in a resumed run: the file of a new run may be another run's
+    config.yaml, in which the program wrote all keys.
     """
     keys = set(by_leaf(settings))
     if isinstance(config, Mapping):
@@ -125,7 +125,7 @@ def written_in(config: Settings, settings: Mapping[str, Any], resumed: bool) -> 
 def _renamed(
     tree: Any, path: Sequence[str], function: Callable[[Any, str], Any], where: str
 ) -> Any:
-    """Replace the settings at a path; what is no section is refused later."""
+    """Replace the settings at a path; values that are not sections are refused later."""
     if not isinstance(tree, Mapping):
         return tree
     key, *rest = path

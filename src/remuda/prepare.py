@@ -36,7 +36,7 @@ class Prepared:
     copy_size: int  # bytes of one more environment copy
 
     def notes(self, config: Config, explicit_keys: Collection[str], resumed: bool) -> list[str]:
-        """Return notes for the user before the run begins."""
+        """Return notes for the user before the run starts."""
         names = [spec.name for spec in self.specs]
         unused = unused_settings(config, explicit_keys, resumed, names)
         beyond = minibatch_warnings(config, self.specs, len(self.agents))
@@ -71,7 +71,7 @@ def _with_copy_size(config: Config) -> Prepared:
         if lasting:
             note(lasting)
     finally:
-        env.close()  # before others are made: two copies are alive at most
+        env.close()  # before others are made: at most two copies exist
     if config.env.num_envs == 1:
         return found
     two = make_env(config.game, 2, **config.env.made_with)
@@ -106,20 +106,20 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
     """
     found: dict[str, str] = {}
     for spec in specs:
-        policy, asked = spec.config, spec.config.ppo.minibatches
-        if not policy.rollout_length or asked is None:
+        policy, parts = spec.config, spec.config.ppo.minibatches
+        if not policy.rollout_length or parts is None:
             continue
         length = policy.experience.segment_length
         steps = policy.rollout_length
         each = -(-steps // length) if spec.memory else steps
         streams = config.env.num_envs * (seats if config.population.dealt else 1)
-        if policy.experience.group:  # what others of the group live through joins its own
+        if policy.experience.group:  # it also trains on the steps of others in its group
             streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
         played = 0.0 if policy.learning_mode == "off_policy" else 1.0
         most = int(each * streams * (played + policy.replays))
         if policy.replays:  # segments are drawn whole, so the last one may go beyond
             most += 1 if spec.memory else length
-        if asked <= most:
+        if parts <= most:
             continue
         own = config.policies.get(spec.name, {}).get("ppo", {})
         whose = f"policies.{spec.name}" if "minibatches" in own else "policy"
@@ -130,7 +130,7 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
         )
         unless = ", unless episodes are shorter" if spec.memory else ""
         found[whose] = (
-            f"{whose}.ppo.minibatches is {asked:,}, and an update has {what} at most{unless}: an "
+            f"{whose}.ppo.minibatches is {parts:,}, and an update has {what} at most{unless}: an "
             f"epoch has no more parts; lower it, or raise {whose}.ppo.rollout_length or "
             "env.num_envs"
         )

@@ -1,14 +1,14 @@
 """Requests to a live run: stop, save, change a value, or show its weights.
 
 A request is a file in the run's directory `requests/`, renamed there once it is complete. Only the
-coordinator reads it, removes it, carries it out between two polls, and writes the answer beside it;
-before it, a file of weights if they were requested. When training ends it writes a file `closed`:
-clients take existing answers, and wait no more. At the end it removes the directory, unless an
-answer in it is not taken yet.
+coordinator reads and removes it. It carries it out between two polls, and writes the answer next to
+it; before that, a file of weights if they were requested. When training ends it writes a file
+`closed`: clients read existing answers and stop waiting. At the end it removes the directory,
+unless an answer in it has not been read yet.
 
 If the coordinator is killed, the client sees that no process holds the run, or that another
-directory replaced the one it wrote into. A resumed run removes old requests. On a full disk there
-are no requests, but the run continues. Everyone who may write into the run's directory may send
+directory replaced the one it wrote into. A resumed run removes old requests. On a full disk
+requests fail, but the run continues. Everyone who may write into the run's directory may send
 requests.
 """
 
@@ -47,24 +47,24 @@ ANSWER, WEIGHTS = ".answer", ".weights"  # file name suffixes of a run's answers
 CLOSED = "closed"
 WIRE = np.dtype("<f4")
 Playing = Callable[[str], Mapping[str, Snapshot]]
-"""Returns the newest weights of a policy; empty if it does not play."""
+"""A function that returns the newest weights of a policy; empty if it does not play."""
 
 
 class Requests:
-    """Carries out requests to one run; it belongs to the coordinator's process."""
+    """The requests to one run, carried out in the coordinator's process."""
 
     def __init__(self, directory: Path, run: ActiveRun, say: Callable[[str], None]) -> None:
-        """Begin without requests, removing those to an earlier session."""
+        """Start without requests, and remove those of an earlier session."""
         self._folder, self._run, self._say = directory / FOLDER, run, say
         self._playing: Playing | None = None
         self._is_closed = False
         self._remove()
-        # If it cannot be removed, old requests still have no effect, and it is not closed.
+        # If the directory cannot be removed, old requests must still have no effect.
         for path in (*self._folder.glob("*.request"), self._folder / CLOSED):
             _take_back(path)
 
     def attach(self, playing: Playing) -> None:
-        """Show the weights of these policies from now on."""
+        """Answer requests for weights from now on."""
         self._playing = playing
 
     def look(self) -> None:
@@ -86,7 +86,7 @@ class Requests:
             self._answer(self._folder / name)
 
     def close(self) -> None:
-        """Carry out no more requests; existing answers can still be read."""
+        """Stop carrying out requests; existing answers can still be read."""
         self._playing, self._is_closed = None, True
         if self._folder.is_symlink() or not self._folder.exists():
             return
@@ -96,7 +96,7 @@ class Requests:
             self._remove()
 
     def end(self) -> None:
-        """Remove the directory, unless a client is still to read an answer."""
+        """Remove the directory, unless a client has not read its answer yet."""
         self.close()
         with contextlib.suppress(OSError):
             if not any(path.suffix in (ANSWER, WEIGHTS) for path in self._folder.iterdir()):
@@ -165,7 +165,7 @@ class Requests:
         raise UsageError(f"a run does stop, checkpoint, list, set or weights; not {what!r}")
 
     def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
-        """Write a policy's current weights beside a request; returns their version."""
+        """Write a policy's current weights next to a request; return their version."""
         snapshot = None
         if self._playing is not None and isinstance(policy, str) and policy:
             snapshot = self._playing(policy).get(policy)
@@ -231,17 +231,17 @@ def _new_name() -> str:
 
 def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: float) -> Any:
     folder = directory / FOLDER
-    asked, part = folder / f"{name}.request", folder / f"{name}.part"
+    request_file, part = folder / f"{name}.request", folder / f"{name}.part"
     if folder.is_symlink():
         raise UsageError(f"{folder} is a link; requests are written into the run's directory")
     try:
         where = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             part.write_bytes(json.dumps(dict(request)).encode())
-            part.rename(asked)
+            part.rename(request_file)
             return _awaited(directory, folder / f"{name}{ANSWER}", where, seconds)
         finally:
-            _take_back(asked)
+            _take_back(request_file)
             os.close(where)
     except FileNotFoundError:
         raise _over(directory) from None

@@ -79,11 +79,11 @@ def played_words(config: Config) -> str:
 def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupted: bool) -> str:
     """Say that the evaluation was cut short, and which returns are reported."""
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
-    played, asked = len(evaluation.returns), evaluation.asked
+    played, wanted = len(evaluation.returns), evaluation.asked
     words = "; the returns are of those" if played else ""
     if _episodes_before(result) and not is_reported(result, evaluation):
         words = _before_words(config, result)
-    return f"{played_words(config)} {why} after {played:,} of {asked:,} episodes{words}"
+    return f"{played_words(config)} {why} after {played:,} of {wanted:,} episodes{words}"
 
 
 def failed_words(config: Config, result: Result, error: str) -> str:
@@ -101,7 +101,7 @@ def _before_words(config: Config, result: Result) -> str:
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
-    """Return the result as plain data, with that of earlier sessions if nothing was left to do."""
+    """Return the result as plain data, with earlier results if nothing was left to do."""
     record, evaluation = result.record, result.evaluation
     summary: dict[str, object] = {
         "game": config.game,
@@ -125,7 +125,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     stays: tuple[str, ...] = PLAYED
     if _episodes_before(result) and (evaluation is None or not is_reported(result, evaluation)):
         stays = (*PLAYED, "evaluation")
-        noted = [*_listed(before["notes"]), *result.notes]  # what was noted of it holds, too
+        noted = [*_listed(before["notes"]), *result.notes]  # its notes still apply
         summary["notes"] = list(dict.fromkeys(noted))
     return summary | {name: before[name] for name in stays if name in before}
 

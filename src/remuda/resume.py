@@ -35,7 +35,7 @@ class Resumed:
     checkpoint: Manifest
     changes: tuple[Change, ...]  # changed settings, all of them allowed
     hyperparameters: dict[str, dict[str, float]]
-    """Hyperparameters of each policy that replace those a population remembers."""
+    """Hyperparameters of each policy that replace those saved by a population."""
     over: str = ""  # how the run ended if it is complete; empty if it continues
     final: Mapping[str, Snapshot] | None = None
     """The intact final weights of a complete run; None if it continues or must end once more."""
@@ -43,7 +43,7 @@ class Resumed:
 
 
 def confirmed(config: Config, explicit_keys: Collection[str], say: Callable[[str], None]) -> Config:
-    """Return the settings of a resumed run, without places that only its own file names.
+    """Return the settings of a resumed run, without paths and addresses that only its file names.
 
     The run may belong to another user. It writes only inside its directory, and connects to no
     other machine, unless the user sets these keys again.
@@ -76,7 +76,7 @@ def find_checkpoint(
     say: Callable[[str], None],
     explicit_keys: Collection[str] = (),
 ) -> Resumed:
-    """Find the newest intact checkpoint; where it cannot be resumed, change nothing on disk."""
+    """Find the newest intact checkpoint; if it cannot be resumed, change nothing on disk."""
     found = run.checkpoints.newest_whole(say, lambda each: _check(config, run, each))
     if found is None:
         count = len(run.checkpoints.numbers())
@@ -108,7 +108,7 @@ def find_checkpoint(
 
 
 def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest) -> str:
-    """Return why an exact schedule begins new episodes instead of continuing the saved ones."""
+    """Return why an exact schedule starts new episodes instead of continuing the saved ones."""
     if not config.exact:
         return ""
     if not (before.saves_replay and config.saves_replay):
@@ -149,8 +149,8 @@ def nothing_left(config: Config, resumed: Resumed) -> str:
 def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:
     """Append the changes to `changes.jsonl`, one line for each resume that changed anything.
 
-    Changes are reported only once they are written: from then on they hold, whatever happens to
-    this session. A hyperparameter that was set again is in no other file until the next checkpoint.
+    Changes are reported only once they are written: from then on they survive a crash of this
+    session. Until the next checkpoint no other file holds a hyperparameter that was set again.
     """
     if not resumed.changes:
         return
@@ -172,12 +172,12 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
 
 
 def _ended(lines: bytes) -> bytes:
-    """Return lines with the last one ended; its writer may have been killed."""
+    """Return lines with a final newline; the writer may have been killed before it."""
     return lines if not lines or lines.endswith(b"\n") else lines + b"\n"
 
 
 def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
-    """Return changes of policies by resumes from this very checkpoint; no later one has them."""
+    """Return policy changes of earlier resumes from this checkpoint; no later one has them."""
     try:
         lines = read_file(run.changes).decode(errors="replace").splitlines()
     except OSError:
@@ -190,7 +190,7 @@ def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
             if moment == (found.number, found.turns, found.seconds):
                 changed |= {key: after for key, (_, after) in note["changes"].items()}
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-            continue  # a line that was not written to its end
+            continue  # an incomplete line
     return {key: after for key, after in changed.items() if key.startswith("policies.")}
 
 
@@ -211,7 +211,7 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
 
 
 def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
-    """Return the previous settings: lasting ones by the checkpoint, others by the run's file."""
+    """Return the previous settings: lasting ones from the checkpoint, others from the file."""
     try:
         plain = run.read_config()
     except RemudaError:  # the checkpoint has the settings that count
@@ -227,8 +227,8 @@ def _hyperparameters(
 ) -> dict[str, dict[str, float]]:
     found = {}
     for policy in policies:
-        one, other = (values_of(config.policy_of(policy)) for config in (before, after))
-        found[policy] = {name: value for name, value in other.items() if one.get(name) != value}
+        old, new = (values_of(config.policy_of(policy)) for config in (before, after))
+        found[policy] = {name: value for name, value in new.items() if old.get(name) != value}
     return found
 
 
@@ -253,7 +253,7 @@ def _set_back(
 
 
 def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, float]]:
-    """Return the live hyperparameters of each place: changed ones, or all those of a population."""
+    """Return the live hyperparameters of each slot: changed ones, or all those of a population."""
     if saved.get("population") is None:
         changed = branch(saved, "hyperparameters")
         found = [branch(changed, name) if name in changed else {} for name in policies]

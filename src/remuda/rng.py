@@ -39,7 +39,7 @@ def seed_libraries(seed: int, *names: str | int) -> None:
     """Seed the global generators of Python, NumPy and torch, which environments may draw from.
 
     Each process of a run has different names. Torch is imported: a process that imports it later
-    would begin with torch's fixed default seed, as every other process.
+    would start with torch's default seed, like every other process.
     """
     import torch  # noqa: F401
 

@@ -82,11 +82,13 @@ class SavedPolicies:
 
     @property
     def unplayed(self) -> dict[str, str]:
-        """Policies that never learn, each with the scripted policy that takes its seat."""
+        """Policies that never learn, each with the scripted policy that plays its seat."""
         config = self.config
         taken = {} if config.population.dealt else config.env.scripted
         return {
-            name: who for name, who in taken.items() if config.policy_of(name).init_from is None
+            name: scripted
+            for name, scripted in taken.items()
+            if config.policy_of(name).init_from is None
         }
 
     def names(self) -> tuple[str, ...]:
@@ -121,7 +123,7 @@ class SavedPolicies:
         return tuple(f"{name}@{snapshot.version}" for name, snapshot in self.copies())
 
     def all(self) -> dict[str, Player]:
-        """Return all policies of one moment; empty while nothing is saved."""
+        """Return all policies, from the same moment; empty while nothing is saved."""
         if not self.names():
             return {}
         return {name: self._player(name, found) for name, found in self._snapshots().items()}
@@ -233,7 +235,7 @@ class Reference:
     def parse(text: str) -> Reference:
         """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; the longest directory counts."""
         whole = Path(os.path.expanduser(text))
-        if os.path.isdir(whole):  # False of names that are too long for the disk, too
+        if os.path.isdir(whole):  # also False for names that are too long for the disk
             return Reference(text, whole)
         run, colon, policy = text.rpartition(":")
         if not colon:
@@ -275,11 +277,11 @@ class Reference:
     def find_learned(self, saved: SavedPolicies, default: str = "") -> Saved:
         """Find the policy as `find` does, but refuse one that never learned."""
         found = self.find(saved, default)
-        if who := saved.unplayed.get(found.name):
+        if scripted := saved.unplayed.get(found.name):
             word = self.text if self.policy else f"{self.text}:{found.name}"
             raise UsageError(
-                f"{word} has learned nothing: in {self.run} {who} takes the seat of {found.name} "
-                "(env.scripted); name another policy"
+                f"{word} has learned nothing: in {self.run} {scripted} takes the seat of "
+                f"{found.name} (env.scripted); name another policy"
             )
         return found
 
@@ -294,7 +296,9 @@ class Reference:
             )
         found: dict[str, Entrant]
         if not self.which:
-            found = {name: who for name, who in saved.all().items() if name not in saved.unplayed}
+            found = {
+                name: entrant for name, entrant in saved.all().items() if name not in saved.unplayed
+            }
         else:
             found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
         if not found:
@@ -320,4 +324,6 @@ class Reference:
 def is_of_run(text: str) -> bool:
     """Return whether a text refers to a run or its policy, and not to a scripted policy."""
     run = Reference.parse(text).run
-    return "/" in text or os.path.isfile(run / "config.yaml")  # False of names too long, too
+    return "/" in text or os.path.isfile(
+        run / "config.yaml"
+    )  # also False for names that are too long

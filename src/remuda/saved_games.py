@@ -1,4 +1,4 @@
-"""The game of saved runs, where the user names none."""
+"""The game of saved runs, if the user names none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remuda.saved import Reference, SavedPolicies, is_of_run
 
 @dataclass(frozen=True)
 class SavedGame:
-    """The game of the first of several runs, as it was trained in."""
+    """The game of the first of several runs, with its options there."""
 
     game: Game
     options: Mapping[str, Any]  # the game's options: the user's override the run's
@@ -59,7 +59,7 @@ def game_of_runs(
 def other_games(
     configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
 ) -> tuple[str, ...]:
-    """Return a line for each run that learned in another game than the first one, which is played.
+    """Return a line for each run that learned in another game than the first, which is played.
 
     `seated`: agents whose seats the user assigned, even against a run's own reservation; None: all.
     """
@@ -72,31 +72,31 @@ def other_games(
             if first_in_force is not None and their_in_force is not None:  # else the user's
                 played, theirs = first_in_force, their_in_force
         played, theirs = by_leaf(played), by_leaf(theirs)
-        unlike = [
+        different = [
             f"{name if name.startswith('env.') else f'env.options.{name}'} "
             f"{theirs.get(name, 'at its default')}"
             for name in sorted({*theirs, *played})
             if theirs.get(name, missing) != played.get(name, missing)
         ]
         own, played_by = config.env.scripted, first.env.scripted
-        left = {*own, *played_by} - {*seated} if seated is not None else ()
-        unlike += [
+        unassigned = {*own, *played_by} - {*seated} if seated is not None else ()
+        different += [
             f"env.scripted.{agent} {own.get(agent, 'nobody')}"
-            for agent in sorted(left)
+            for agent in sorted(unassigned)
             if own.get(agent) != played_by.get(agent)
         ]
         if config.game != first.game:
-            unlike = [config.game]
-        if unlike:
+            different = [config.game]
+        if different:
             notes.append(
-                f"{run} learned with {', '.join(unlike)}; all play {first.game} as in the first "
+                f"{run} learned with {', '.join(different)}; all play {first.game} as in the first "
                 "run; where another is meant, name its run first"
             )
     return tuple(notes)
 
 
 def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a game's options without those that only measure, which do not change the game."""
+    """Return a game's options without those that only measure."""
     return {name: value for name, value in options.items() if name != "env.episode_metrics"}
 
 
@@ -106,17 +106,17 @@ def _made_with(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a run's game options with all defaults; None: it cannot be made here any more."""
-    given = _made_with(config, asked)
+    """Return a run's game options with all defaults; None: the game cannot be made here."""
+    options = _made_with(config, asked)
     try:
-        with closing(make_env(config.game, 1, **given)) as env:
-            return overlay(env.options(), given)
-    except Exception:  # whatever a game of the user's may raise
+        with closing(make_env(config.game, 1, **options)) as env:
+            return overlay(env.options(), options)
+    except Exception:  # a user's game may raise anything
         return None
 
 
 def check_not_both(words: Iterable[str], game: Game) -> None:
-    """Raise a `ConfigError` where a name may be a run or a scripted policy of the game."""
+    """Raise a `ConfigError` if a name may be a run or a scripted policy of the game."""
     for word in words:
         if word in game.scripted and is_of_run(word):
             raise ConfigError(

@@ -36,7 +36,7 @@ def save_weights(
         metadata = {
             "version": str(snapshot.version),
             "learner_step": str(snapshot.learner_step),
-            "policies": "\n".join(spec.name for spec in specs),  # that are saved together
+            "policies": "\n".join(spec.name for spec in specs),  # saved together
             "remuda": __version__,
         }
         run.save_weights(spec.name, tensors, metadata)
@@ -141,7 +141,7 @@ def published(
 
 
 def _plays(config: Config, population: State, place: int, policies: int) -> bool:
-    """Return whether a policy was in a population, or a copy in its place."""
+    """Return whether a policy was in a population, or a copy in its slot."""
     places, copies = [place], copies_of(config.population)
     if config.population.has_stand_ins:  # the last of its copies
         places.append(policies + (place + 1) * copies - 1)

@@ -1,10 +1,10 @@
 """The scoreboard: counters of all processes in shared memory, for the coordinator to read.
 
 Counters grow, so the coordinator computes averages from differences, and a missed reading loses
-nothing. Only a restarted learner counts on from its checkpoint, and `Learn.RESTORED` shows that
-there is no difference. Extremes do not grow: an actor resets them in each interval that the
-coordinator marks. Every row has one writer; a number is one aligned 64-bit word and never torn.
-Nothing here blocks a process, and all of it survives a process's death.
+nothing. The exception is a restarted learner, which continues from its checkpoint's counts:
+`Learn.RESTORED` then shows that differences are invalid. Extremes do not grow: an actor resets them
+in each interval that the coordinator marks. Every row has one writer; a number is one aligned
+64-bit word and never torn. Nothing here blocks a process, and the counters survive its death.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = npt.NDArray[np.float64]
 
 
 NOTES, NOTE_WORDS = 4, 96
-"""Notes of the environment that an actor may leave, and 8-byte words of each."""
+"""The number of notes of the environment that an actor may leave, and 8-byte words of each."""
 
 
 class Play(IntEnum):
@@ -58,7 +58,7 @@ class Policy(IntEnum):
     ABOVE_SUM = 8
     """...the sum of differences of the others to it..."""
     ABOVE_SQUARES = 9
-    """...and of their squares; the least and the greatest return."""
+    """...and of their squares; the smallest and the largest return."""
     LOW = 10
     HIGH = 11
 
@@ -83,20 +83,20 @@ class Learn(IntEnum):
     SECONDS_UPDATE = 7
     SECONDS_PUBLISH = 8
     NONFINITE = 9
-    HALTED = 10  # 1 after too many of these in a row: the policy learns no more
-    STALENESS_MAX = 11  # the greatest staleness of any step that was trained on
+    HALTED = 10  # 1 after too many of these in a row: the policy has stopped learning
+    STALENESS_MAX = 11  # the largest staleness of any step that was trained on
     TRAINED = 12
-    """On-policy: steps behind the weights, each counted once: trained on, and neither undone nor
-    forgotten by going back to a checkpoint."""
+    """On-policy: steps that the weights were trained on, each counted once; without updates that
+    were undone, or lost by going back to a checkpoint."""
     LOST = 13
-    """On-policy: steps that are neither behind the weights nor pending: overwritten, too old, not
-    restored by a resume, or in an update that was undone or forgotten with a dead learner."""
+    """On-policy: steps that are neither trained on nor pending: overwritten, too old, not restored
+    by a resume, or in an update that was undone or lost with a dead learner."""
     ENTROPY_SUM = 14  # on-policy: sum over updates of the policy's mean entropy, in nats
     KL_SUM = 15  # on-policy: sum over updates of how far the policy moved, in nats
     CLIPPED_SUM = 16  # on-policy: sum over updates of the share of clipped steps
-    STALENESS_LOW_SUM = 17  # sum over updates of the least staleness in a batch...
+    STALENESS_LOW_SUM = 17  # sum over updates of the smallest staleness in a batch...
     STALENESS_HIGH_SUM = 18
-    """...and of the greatest."""
+    """...and of the largest."""
     EFFECTIVE_SUM = 19  # on-policy: sum over updates of the effective share of their steps
     POLICY_LOSS_SUM = 20  # on-policy: sum over updates of the policy loss...
     VALUE_LOSS_SUM = 21
@@ -105,9 +105,9 @@ class Learn(IntEnum):
     OTHERS_STEPS = 23  # on-policy: those steps, each counted once in an update...
     OTHERS_WEIGHT_SUM = 24
     """...and the sum of their weights in it."""
-    ACCEPTED = 25  # updates behind the sums over updates, including those that were undone later
+    ACCEPTED = 25  # number of updates in the sums over updates, including those undone later
     RESTORED = 26
-    """Grows whenever another learner begins to count here, or one goes back to a saved state; odd
+    """Grows whenever another learner starts to count here, or one goes back to a saved state; odd
     while all other counts are rewritten. Only meaningful within a session."""
     GRADIENT_NORM_SUM = 27
     EXPLAINED_SUM = 28
@@ -120,7 +120,7 @@ class Learn(IntEnum):
 
 
 POLICY_COUNTS = (Policy.EPISODES, Policy.EPSILON, Policy.VERSION, Policy.TURNS_SUM)
-"""Non-negative columns; the others are sums of anything."""
+"""Non-negative columns; the others are sums of any sign."""
 LEARN_COUNTS = (
     *(Learn.UPDATES, Learn.SAMPLES, Learn.VERSION, Learn.REDRAWN, Learn.SECONDS_SAMPLE),
     *(Learn.SECONDS_UPDATE, Learn.SECONDS_PUBLISH, Learn.NONFINITE, Learn.HALTED, Learn.TRAINED),
@@ -129,7 +129,7 @@ LEARN_COUNTS = (
 
 
 class Scoreboard:
-    """A row for each actor, one of each actor for each policy, and one of each policy's learner."""
+    """Rows of counters: one per actor, one per actor and policy, and one per policy's learner."""
 
     def __init__(
         self, policies: tuple[str, ...], num_actors: int = 1, episode_metrics: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class Scoreboard:
                 "notes": ((num_actors, NOTES, NOTE_WORDS), np.int64),
             }
         )
-        self.mark_interval()  # rows begin with zero, which is no mark
+        self.mark_interval()  # rows start with zero, which is no mark
 
     @property
     def arrays(self) -> SharedArrays:
@@ -156,7 +156,7 @@ class Scoreboard:
         return self._shared
 
     def state(self) -> State:
-        """Return all rows, those of the actors added up."""
+        """Return all rows, with those of the actors added up."""
         metrics = len(EpisodeTotals) + len(self.episode_metrics)
         return {
             "play": self.played(),
@@ -167,9 +167,9 @@ class Scoreboard:
         }
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned; before any process begins.
+        """Continue from what `state` returned; before any process starts.
 
-        The first actor counts on, whatever the number of actors was.
+        The first actor continues the counts of all, whatever the number of actors was.
         """
         shared, metrics = self._shared, len(EpisodeTotals) + len(self.episode_metrics)
         totals, acted = shared["episode_totals"][0], shared["policy"][0][:, : Policy.MARK]
@@ -198,15 +198,14 @@ class Scoreboard:
     def mark(self) -> Row:
         """The interval in which return extremes are counted: [1], written by the coordinator.
 
-        Extremes do not grow, so differences are useless. An actor that finds another mark than its
-        row's resets the row's extremes; one that looked just before may count an episode into the
-        old interval, which is not read again.
+        An actor that finds a mark other than its row's resets the row's extremes. One that looked
+        just before may count an episode into the old interval, which is not read again.
         """
         word: Row = self._shared["mark"]
         return word
 
     def mark_interval(self) -> None:
-        """Begin an interval of return extremes; for the coordinator."""
+        """Start an interval of return extremes; for the coordinator."""
         self._shared["mark"][0] += 1.0
 
     def policy_rows(self) -> Row:
@@ -233,10 +232,10 @@ class Scoreboard:
         if None not in found or any(each and each[0] == key for each in found):
             return
         row = rows[found.index(None)]
-        told = f"{key}\n{text}".encode()[: 8 * (NOTE_WORDS - 1)]
-        row.view(np.uint8)[: len(told)] = np.frombuffer(told, np.uint8)
+        data = f"{key}\n{text}".encode()[: 8 * (NOTE_WORDS - 1)]
+        row.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
         fence_release()
-        row[-1] = len(told)
+        row[-1] = len(data)
 
     def notes(self) -> dict[str, str]:
         """Return the environments' notes by key; of several actors' notes the first."""
@@ -323,7 +322,7 @@ def added_up(rows: Row) -> Row:
 def count_on(row: Row, counts: Row) -> None:
     """Let a learner's row continue from saved counts, visibly for readers.
 
-    `Learn.RESTORED` is odd meanwhile; if the process dies there, its successor makes it even.
+    `Learn.RESTORED` is odd during the write; if the process dies then, its successor makes it even.
     """
     row[Learn.RESTORED] += 1.0 - row[Learn.RESTORED] % 2.0
     fence_release()

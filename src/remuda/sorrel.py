@@ -44,7 +44,7 @@ NAMES = {
 }
 """The weights of an IQN that a PyTorchIQN has too."""
 NO_SECTIONS = ("preset", "resume", "view", "callbacks")
-"""Keywords of `remuda.train` that are no sections of the configuration."""
+"""Keywords of `remuda.train` that are not sections of the configuration."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
 """The layers of a PyTorchIQN's network."""
 
@@ -62,7 +62,8 @@ def train(
         environment: a `sorrel.environment.Environment`; only its models change. Every process of
             the run gets copies of it.
         config: settings of the run, as `remuda.train` takes them.
-        max_turns: of an episode; None: the environment's `config.experiment.max_turns`.
+        max_turns: maximum turns of an episode; None: the environment's
+            `config.experiment.max_turns`.
         settings: sections of the configuration that override `config`, as in `remuda.train`.
 
     Returns:
@@ -70,7 +71,7 @@ def train(
 
     Raises:
         UsageError: two agents share a model, which could not take the weights of both; or a
-            population deals the seats, so that no policy belongs to an agent.
+            matchmaker assigns the seats, so that no policy belongs to an agent.
         RemudaError: as `remuda.train`.
     """
     import remuda
@@ -103,12 +104,12 @@ def train(
 
 
 def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` if a population would deal the agents' seats."""
+    """Raise a `UsageError` if a matchmaker would assign the agents' seats."""
     sections = {name: value for name, value in settings.items() if name not in NO_SECTIONS}
     preset, resume = settings.get("preset", ()), settings.get("resume")
     whole = overlay(tree_of(tree, preset), name_objects(sections))
     where = getattr(resume, "path", getattr(resume, "directory", resume))
-    if isinstance(where, str | Path):  # what else it may be, `remuda.train` refuses
+    if isinstance(where, str | Path):  # `remuda.train` refuses anything else
         whole = gone_on_with(Path(where).expanduser(), whole, preset)
     if load_config(whole).population.dealt:
         raise UsageError(
@@ -143,7 +144,7 @@ def settings_of(model: Any) -> dict[str, Any]:
 
 
 def put_back(policy: Policy, model: Any) -> bool:
-    """Copy a policy's weights into a PyTorchIQN; return False if it is none of the same sizes.
+    """Copy a policy's weights into a PyTorchIQN; return False if the model does not match.
 
     Its noisy layers get no noise, it acts greedily (`epsilon` is 0), and its optimizer state is
     cleared. Its values are those of the policy, in the game's units of reward.
@@ -191,8 +192,8 @@ def weights_of(
         dueling: whether its head has a value and advantages.
         reward_scale: the factor of rewards in training.
     """
-    # The cosines of Sorrel's quantiles begin at cos(pi tau), and those here at cos(0), which is 1
-    # and so belongs to the bias; its last has no counterpart.
+    # The cosines of Sorrel's quantiles start at cos(pi tau), and those here at cos(0), which is 1
+    # and so belongs to the bias; Sorrel's last cosine has no counterpart.
     quantile = weights["quantile.weight"]
     cosines = np.zeros_like(quantile)
     cosines[:-1] = quantile[1:]
@@ -200,7 +201,7 @@ def weights_of(
     if dueling:
         value, advantage = head[:, :1], head[:, 1:]
         value_bias, advantage_bias = bias[:, :1], bias[:, 1:]
-    else:  # the same as a value, their mean, and what is above it
+    else:  # the mean as the value, and the whole head as advantages
         value, advantage = head.mean(1, keepdims=True), head
         value_bias, advantage_bias = bias.mean(1, keepdims=True), bias
     layers = {

@@ -18,7 +18,7 @@ import numpy as np
 
 from remuda.memory.shared import SharedArrays
 
-CAPACITY = 2**18  # number of spans kept of each role; older ones are overwritten
+CAPACITY = 2**18  # number of spans kept for each role; older ones are overwritten
 _SPAN = struct.Struct("=qdd")
 _SIZE, _pack = _SPAN.size, _SPAN.pack_into
 

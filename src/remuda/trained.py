@@ -37,9 +37,9 @@ from remuda.tournaments.entrants import Player
 from remuda.types import AgentSpec, Array, Bools, Floats
 
 KEPT_ROOMS = 16
-"""Batch sizes for which forward passes are kept ready."""
+"""Number of batch sizes whose forward passes are cached."""
 COMPUTING = threading.Lock()
-"""Held by the policy that computes, among all policies of this process."""
+"""Held by the policy that computes; one at a time in this process."""
 
 
 @dataclass
@@ -80,13 +80,13 @@ class PolicyState:
 
 
 class Policy:
-    """A policy as a run saved it.
+    """A policy saved by a run.
 
-    1. `act` chooses exactly what an actor of the run chooses, for the same weights, observations,
-       masks, random numbers and number of streams; except for rounding if the actor evaluates
-       several policies together.
+    1. `act` chooses exactly the actions of the run's actor for the same weights, observations,
+       masks, random numbers and number of streams. Only rounding may differ, if the actor
+       evaluates several policies together.
     2. No method changes its weights.
-    3. A call that raises changes nothing, neither its memory nor a `state` argument.
+    3. A call that raises changes neither its memory nor a `state` argument.
     4. It can be copied, pickled, and used by several threads, which share its memory.
     """
 
@@ -96,15 +96,15 @@ class Policy:
     game: str
     """The game of its training."""
     version: int
-    """Number of publications before."""
+    """Number of times its weights had been published."""
     learner_step: int
-    """Number of updates before."""
+    """Number of updates of its weights."""
     observation_space: Space[Any]
     """As the environment declares it."""
     action_space: Space[Any]
     """As the environment declares it."""
     reference: str
-    """Its source as `RUN:policy@WHICH`; empty if it is from no run."""
+    """Its source as `RUN:policy@WHICH`; empty if it is not from a run."""
     player: Player
     """For tournaments; not for users."""
 
@@ -117,7 +117,7 @@ class Policy:
         game: str = "",
         reference: str = "",
     ) -> None:
-        """Make it ready to act. `remuda.load` does this for the policies of a run."""
+        """Prepare it to act. `remuda.load` does this for the policies of a run."""
         self.reference = reference
         self.name, self.algorithm, self.game = name or spec.name, spec.config.algorithm, game
         self.version, self.learner_step = snapshot.version, snapshot.learner_step
@@ -144,7 +144,7 @@ class Policy:
             type(self),
             (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference),
         )
-        with self._lock:  # another thread may be using it; and a copy shares no memory
+        with self._lock:  # another thread may be using it, and a copy shares no memory
             own = None if self._own is None else self._own.copy()
             return (*made, {"_rng": copy.deepcopy(self._rng), "_own": own})
 
@@ -198,20 +198,20 @@ class Policy:
     ) -> Any:
         """Choose an action.
 
-        A policy that stacks frames or is recurrent remembers the streams of a batch from call to
-        call: stream i is row i. Call `begin` when episodes begin. Use `act_from` to keep the memory
+        A policy that stacks frames or is recurrent remembers the streams of a batch between calls:
+        stream i is row i. Call `begin` when episodes start. Use `act_from` to keep the memory
         yourself.
 
         Args:
             observation: in `observation_space`, or a batch: [N, *shape], or a `Dict` or `Tuple` of
-                such parts. Parts that are no arrays, such as `Text`, are lists in a batch.
+                such parts. Parts that are not arrays, such as `Text`, are lists in a batch.
             mask: allowed actions, [mask_size] or [N, mask_size], bool or 0 and 1; or in the form of
                 the environment's `action_mask`, batched like the observations. Needed if the game
                 has masks, unless the observation contains its `action_mask`; refused otherwise.
             deterministic: choose the best action; otherwise explore as in training.
             state: memory as in `act_from`; changed in place.
             rng: random numbers for exploration, or a seed; None: the policy's own.
-            epsilon: the exploration rate of a Q-learner, 0 to 1; None: that at the end of training.
+            epsilon: exploration rate of a Q-learner, 0 to 1; None: that at the end of training.
                 Refused with `deterministic`, and for a policy that samples from a distribution.
 
         Returns:
@@ -221,10 +221,10 @@ class Policy:
         Raises:
             UsageError: a shape or value that does not fit; it is a `ValueError`.
         """
-        observation, told = self._spaces.split(observation)
+        observation, included = self._spaces.split(observation)
         observations, single = self._observations(observation)
         count = len(observations)
-        allowed = self._allowed(told if mask is None else mask, count, single)
+        allowed = self._allowed(included if mask is None else mask, count, single)
         rate = exploration_rate(deterministic, epsilon, self.name, self._spec.config)
         generator = self._rng if rng is None else as_rng(rng)
         if state is not None:
@@ -267,7 +267,7 @@ class Policy:
         return PolicyModule(self._network, self._stack.parameters_of(0))
 
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
-        """Write its greedy choice as an ONNX file, without Remuda or torch; return the path.
+        """Write the greedy policy as an ONNX file without Remuda or torch; return the path.
 
         Inputs, each [N, ...] for any N: `observation` of the game's dtype, [N, *shape], or [N,
         n_frames, *shape] if frames are stacked, the oldest first, and zeros before an episode's
@@ -304,12 +304,12 @@ class Policy:
 
     def weights(self) -> dict[str, Floats]:
         """Return copies of its named parameters, as in the files of a run's `weights/`."""
-        of = self._stack.parameters_of(0)
-        return {name: values[0].cpu().numpy().copy() for name, values in of.items()}
+        tensors = self._stack.parameters_of(0)
+        return {name: values[0].cpu().numpy().copy() for name, values in tensors.items()}
 
     def _remembered(self, count: int) -> PolicyState:
-        """Return its own memory; a batch of another size begins with an empty one."""
-        if not count:  # no stream: keep the memory of others
+        """Return the policy's memory; a batch of another size starts with an empty one."""
+        if not count:  # an empty batch: keep the memory
             return self.initial_state(0)
         if self._own is None or len(self._own) != count:
             self._own = self.initial_state(count)
@@ -356,17 +356,17 @@ class Policy:
             )
         fresh = self.initial_state(count)
         for name in ("frames", "starts", "recurrent_state"):
-            given, wanted = getattr(state, name), getattr(fresh, name)
-            if given.shape != wanted.shape or given.dtype != wanted.dtype:
+            found, wanted = getattr(state, name), getattr(fresh, name)
+            if found.shape != wanted.shape or found.dtype != wanted.dtype:
                 raise UsageError(
-                    f"{self.name}: the state is of another policy: its {name} are {given.dtype} of "
-                    f"shape {given.shape}, not {wanted.dtype} of shape {wanted.shape}"
+                    f"{self.name}: the state is of another policy: its {name} are {found.dtype} of "
+                    f"shape {found.shape}, not {wanted.dtype} of shape {wanted.shape}"
                 )
-            if not given.flags.c_contiguous or not given.flags.writeable:
-                setattr(state, name, given.copy())
+            if not found.flags.c_contiguous or not found.flags.writeable:
+                setattr(state, name, found.copy())
 
     def _observations(self, observation: Any) -> tuple[Array, bool]:
-        """Return the observations as a batch of the policy's dtype, and whether it was one."""
+        """Return observations as a batch of the policy's dtype, and whether it was a single one."""
         spec = self._spec
         if self._spaces.is_array:
             return as_rows(observation, spec.observation, spec.dtype, self.name)

@@ -1,4 +1,4 @@
-"""Training: how a run is put together. Read this file for the map of the whole."""
+"""Training: assemble a run and train it. Read this file for an overview."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _train_watched(
 ) -> Result:
     config = confirmed(config, explicit_keys, view.say) if resume else config
     if config.schedule != "sequential" or config.env.workers > 1:
-        forkserver.begin()  # unless it runs already; it imports in parallel with this process
+        forkserver.begin()  # unless it is running; it imports in parallel with this process
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)
@@ -163,7 +163,7 @@ class _Launch:
                     config = _fall_back(config, len(layout.copies), view)
                     devices = [spec.config.device for spec in prepared.specs]
                     alone = make_layout(config, len(devices), own_devices=devices)
-                    # config.yaml stays: a resume may find room for more.
+                    # config.yaml is unchanged: a resume may be able to start more.
                     assembly = self._assemble(config, alone, resumed)
                     self.events.attach(assembly)
                     return self._train(config, assembly, resumed)
@@ -205,7 +205,7 @@ class _Launch:
     ) -> Result:
         """Train, unless everything is done, and finish the run.
 
-        Signals are watched to the end: the first stops the current work, and no long work begins
+        Signals are watched to the end: the first stops the current work, and no long work starts
         after it. A second one ends the process at once.
         """
         view, run = self.view, self.run
@@ -279,10 +279,13 @@ class _Launch:
 
 def in_one_process(config: Config) -> Config:
     """Return the same run in the schedule `sequential`."""
-    alone: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
-    alone |= {"actor": {"processes": "auto"}, "learners": {"processes": "auto", "threads": "auto"}}
+    sequential: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
+    sequential |= {
+        "actor": {"processes": "auto"},
+        "learners": {"processes": "auto", "threads": "auto"},
+    }
     try:
-        return load_config(overlay(config.model_dump(), alone))
+        return load_config(overlay(config.model_dump(), sequential))
     except ConfigError as error:
         raise ConfigError(
             f"run.fallback is true, and this run could not continue in one process: {error}"
@@ -292,26 +295,26 @@ def in_one_process(config: Config) -> Config:
 def _fall_back(config: Config, actors: int, view: View) -> Config:
     """Return the same run in one process, after several actors could not be started.
 
-    An actor cannot use the experience of another number of actors. So it is neither restored nor
-    saved: the next resume may have room for all of them again.
+    One actor cannot use the experience of several. So it is neither restored nor saved: the next
+    resume may be able to start all of them again.
     """
-    alone = in_one_process(config)
+    sequential = in_one_process(config)
     if actors == 1 or not config.saves_replay:
-        return alone
+        return sequential
     view.say(
-        "experience is neither restored nor saved meanwhile (checkpoint.replay): that of "
+        "experience is neither restored nor saved for now (checkpoint.replay): that of "
         f"{actors} actors does not fit the one that plays now"
     )
-    checkpoint = alone.checkpoint.model_copy(update={"replay": False})
-    return alone.model_copy(update={"checkpoint": checkpoint})
+    checkpoint = sequential.checkpoint.model_copy(update={"replay": False})
+    return sequential.model_copy(update={"checkpoint": checkpoint})
 
 
 def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
     """Add to an error's message where to read more and how to continue the run."""
-    words = str(error)
+    message = str(error)
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
-        words += f". Its traceback is in {run.logs / 'coordinator.log'}"
-    return f"{words}. Mend it, and {way_on(run)}" if can_continue(run) else words
+        message += f". Its traceback is in {run.logs / 'coordinator.log'}"
+    return f"{message}. Fix it, and {way_on(run)}" if can_continue(run) else message
 
 
 def _keep_beginnings(

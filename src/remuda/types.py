@@ -1,6 +1,6 @@
 """The vocabulary of Remuda as code. Every other module uses these words.
 
-The whole system is one ring:
+Data flows in a cycle:
 
     while turns are left:                                   # the actor
         take every policy's snapshot that is newer than mine    (publish)
@@ -13,7 +13,7 @@ The whole system is one ring:
     until the run ends:                                     # a learner, by policy
         sleep until there is enough to train on                 (experience)
         batch = replay.sample(); algorithm.update(batch)        (policies)
-        now and then: publish weights, epsilon and version      (publish)
+        every few updates: publish weights, epsilon, version    (publish)
 
 An *agent* is a seat in the environment; a *policy* is a network with its algorithm, optimizer and
 version. A *turn* is one round in which every active agent acts once; a *step* is one agent's
@@ -51,11 +51,11 @@ class AgentSpec:
     observation_space: Space[Any]
     action_space: Space[Any]
     team: str = ""
-    """Agents of one team share a fate; an empty name is a team of one."""
+    """The agent's team; an empty name is a team of one."""
     masked: bool = False
     """`VectorEnv.mask` gives the allowed actions."""
     layout: str = ""
-    """`hwc` or `chw`: the axes of observed pictures; empty: they are guessed."""
+    """`hwc` or `chw`: the axes of observed images; empty: they are guessed."""
     env_observation_space: Space[Any] | None = None
     """As the library's environment declares it, if an adapter flattens it."""
     env_action_space: Space[Any] | None = None
@@ -77,12 +77,12 @@ class TurnResult:
     rewards: Floats
     """[num_envs, num_agents]: each agent's reward in this turn, caused by any agent's action."""
     terminated: Bools
-    """[num_envs, num_agents]: the rules ended this agent's episode; no return is left."""
+    """[num_envs, num_agents]: the rules ended this agent's episode; the remaining return is 0."""
     truncated: Bools
     """[num_envs, num_agents]: the episode was cut off; bootstrap from the final observation."""
     info: Mapping[str, Array] = field(default_factory=dict)
     """Episode metrics named by `VectorEnv.episode_metrics`, each [num_envs]: those of the whole
-    episode in copies that are over now; other entries are meaningless.
+    episode in copies whose episode ended now; other entries are meaningless.
     """
 
 
@@ -131,7 +131,7 @@ class Role(Protocol):
         """Make the worker, in the process that will run it."""
 
     def on_process_death(self) -> None:
-        """After its process died: let no other role wait for it before there is a successor."""
+        """Release other roles that wait for it, after its process died and before a successor."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings without effect in a run: its algorithm, schedule or matchmaker does not read them.
+"""Settings without effect in a run, since its algorithm, schedule or matchmaker ignores them.
 
 The conditions are next to each field, as `Only` in `remuda.config`.
 """
@@ -21,7 +21,7 @@ def unused_settings(
     resumed: bool = False,
     policies: Collection[str] = (),
 ) -> list[str]:
-    """Return a sentence for each setting without effect, with the setting that has one.
+    """Return a sentence for each setting without effect, with the setting to use instead.
 
     A setting counts as set if it differs from its default, in `policies` too, or is among the
     user's explicit keys.
@@ -30,12 +30,16 @@ def unused_settings(
     def wrote(key: str) -> bool:
         return any(one == key or one.startswith(f"{key}.") for one in explicit_keys)
 
-    alone = [
+    of_no_policy = [
         f"{key} has no effect: {why}"
         for key, why in _for_nobody(config, policies)
         if not resumed or wrote(key)
     ]
-    return [*_unread_by_policies(config, wrote, resumed), *alone, *_unread(config, wrote, resumed)]
+    return [
+        *_unread_by_policies(config, wrote, resumed),
+        *of_no_policy,
+        *_unread(config, wrote, resumed),
+    ]
 
 
 def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -87,7 +91,7 @@ def _unread_by_policies(
         for name, policy in zip(config.policies, policies[1:], strict=True):
             prefix = f"policies.{name}."
             usual = at_key(usual_policy(policy.algorithm), key)
-            # Values of `policy` that differ from its preset are among its own, too.
+            # Its own values include those of `policy` that differ from its preset.
             own = at_key(config.policies[name], key, MISSING)
             named = not resumed and own not in (MISSING, usual, common)
             if (named or wrote(prefix + key)) and not only.reads(policy):

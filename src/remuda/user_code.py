@@ -1,6 +1,6 @@
 """Find which exceptions come from the user's code, and from which line.
 
-A run calls code that is not Remuda's, games above all. An exception of such code is reported with
+A run calls code that is not Remuda's, such as games. An exception of such code is reported with
 its type, file and line; a traceback through Remuda would hide that.
 """
 
@@ -28,8 +28,8 @@ USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
     *("pydantic", "pydantic_core", "rich", "safetensors", "tensorboard", "torch", "tyro", "yaml"),
 }
-"""Libraries that Remuda itself calls: their exceptions, without user code between, are no fault of
-a game."""
+"""Libraries that Remuda itself calls: their exceptions, without user code between, are not a game's
+fault."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _places(error: BaseException) -> Iterator[_Place]:
         file, package = frame.f_code.co_filename, _package(frame)
         own = package not in ("", "remuda") and not _is_installed(file, package)
         yield _Place(file, line, frame.f_code.co_name, package, own)
-    # A file that cannot be compiled has no line that runs.
+    # A file that cannot be compiled has no frame.
     if isinstance(error, SyntaxError) and error.filename:
         own = not _is_installed(error.filename, "__main__")
         yield _Place(error.filename, error.lineno or 0, "<module>", "__main__", own)

@@ -25,14 +25,14 @@ from remuda.saved import Reference, Saved, SavedPolicies
 from remuda.saved_weights import published
 
 GREEDY = "+greedy"  # suffix of a member from another run that always takes its best action
-TOLD = 4  # up to so many policies are reported one by one
+TOLD = 4  # maximum number of policies that are reported one by one
 
 
 def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, InitialState]:
     """Return the initial weights of policies with `init_from`.
 
-    Places for later births have them too, for births without a parent; a place without a namesake
-    in a run that is named without a policy keeps random weights.
+    Slots for later births get them too, for births without a parent. If `init_from` names only a
+    run, and the run has no policy of the slot's name, the slot keeps random weights.
     """
     found: dict[str, InitialState] = {}
     opened: dict[str, SavedPolicies] = {}
@@ -48,8 +48,8 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, In
                 opened[run] = reference.open()
             saved = opened[run]
             names = saved.names()
-            alone = not reference.policy and spec.name not in names and len(names) > 1
-            if alone and spec.name in unborn(config):
+            unnamed = not reference.policy and spec.name not in names and len(names) > 1
+            if unnamed and spec.name in unborn(config):
                 continue
             found[spec.name] = _beginning(spec, saved, reference.find(saved, spec.name))
         except RemudaError as error:
@@ -125,7 +125,7 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
 
 
 def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
-    """Yield the differences that change the meaning of a weight, in words.
+    """Yield the differences that change the meaning of a weight, as text.
 
     These are algorithm, observations, actions and network settings; if they are equal, the shapes
     of the parameters.
@@ -145,10 +145,10 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
     yield from differ("the scale of observations", there.scale, here.scale)
     yield from differ("actions", repr(there.actions), repr(here.actions))
     if algorithm == other_algorithm:
-        first, second = (spec.config.shares_network for spec in (there, here))
-        yield from differ("network.shared", first, second)
+        theirs, ours = (spec.config.shares_network for spec in (there, here))
+        yield from differ("network.shared", theirs, ours)
         for name in NetworkConfig.model_fields:
-            if name == "shared":  # None is one of the two
+            if name == "shared":  # compared above, where None is resolved
                 continue
             one, other = (
                 without_digests(getattr(spec.config.network, name)) for spec in (there, here)
@@ -172,15 +172,15 @@ def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
     if len(beginnings) > TOLD:
         runs = ", ".join(sorted({found.source.run for found in beginnings.values()}))
         return [f"{len(beginnings)} policies begin with weights from {runs}"]
-    told = []
+    lines = []
     for policy, found in beginnings.items():
         source = found.source
         moments = " and optimizer" if found.optimizer is not None else ""
-        told.append(
+        lines.append(
             f"{policy} begins with weights{moments} of {source.policy} from {source.run}: version "
             f"{source.version}, {source.learner_step:,} updates"
         )
-    return told
+    return lines
 
 
 def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
@@ -230,7 +230,7 @@ def _imported(
     if like is None:
         nearest = min(different, key=lambda name: len(different[name]))
         raise ConfigError(
-            f"{taken.name} has the network of no policy here; beside {nearest}, "
+            f"{taken.name} has the network of no policy here; compared to {nearest}, "
             f"{'; '.join(different[nearest])}"
         )
     path = saved.files.path.absolute()

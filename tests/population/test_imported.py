@@ -237,7 +237,8 @@ def test_another_network_is_refused_from_the_command_line(other, tmp_path, capsy
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert (
-        "agent_1 has the network of no policy here; beside agent_0, network.hidden is (8,)" in told
+        "agent_1 has the network of no policy here; compared to agent_0, network.hidden is (8,)"
+        in told
     )
 
 
