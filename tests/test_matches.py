@@ -109,7 +109,7 @@ def test_payoffs_are_means_over_meetings_with_the_live_policies_first(tmp_path):
     np.testing.assert_array_equal(won.matrix, [[0.5, 0.5, nan], [0.5, nan, 0.5], [nan, 0.5, nan]])
     assert run.payoffs(roles=True).counts[2, 1] == 1
     assert run.payoffs(most=2).names == ("a", "b")
-    with pytest.raises(remuda.UsageError, match="one policy at least; this is 0"):
+    with pytest.raises(remuda.UsageError, match="at least one policy; this is 0"):
         run.payoffs(most=0)
 
 
@@ -152,7 +152,7 @@ def test_a_ledger_that_is_not_of_the_run_is_told(tmp_path):
         run.payoffs()
     run = by_hand(tmp_path / "y", [])
     assert run.ledger().num_rows == 0
-    with pytest.raises(remuda.UsageError, match="has no match that is over"):
+    with pytest.raises(remuda.UsageError, match="has no finished match"):
         run.payoffs()
     (run.path / "ledger.bin").unlink()
     LedgerFile(run.path / "ledger.bin", ("a", "b"), 3).append(np.zeros(1, record_type(3)))

@@ -91,7 +91,7 @@ def test_what_goes_by_earlier_observations_is_named_and_not_measured():
     recurrent = player_of("kuhn_poker", network={"recurrent": 8})
     found = exact_exploitability(walked, {"a": [recurrent] * 2})
     assert not found.found
-    assert "goes by earlier observations too" in found.in_words()
+    assert "depends on earlier observations" in found.in_words()
 
 
 def test_how_many_of_them_are_measured_is_told():
@@ -102,7 +102,7 @@ def test_how_many_of_them_are_measured_is_told():
     seats = {"plain": [plain] * 2} | {f"stacked_{i}": [stacked] * 2 for i in range(4)}
     told = exact_exploitability(walked, seats).in_words()
     assert told.startswith("plain has exploitability ")
-    assert told.endswith(" (1 of 5; the others go by earlier observations too).")
+    assert told.endswith(" (1 of 5; the others depend on earlier observations).")
     told = exact_exploitability(walked, {"plain": [plain] * 2, "other": [other] * 2}).in_words()
     assert "(1 of 2; of the others, the policy agent_0 " in told
     told = exact_exploitability(walked, {"plain": [plain] * 2}).in_words()

@@ -56,11 +56,11 @@ def test_arrays_may_tell_their_errors(tmp_path):
         ("", "no line of numbers"),
         ("policy,a,b\n", "no line of numbers"),
         ("policy,a,b\na,1\n", "line 2: 1 numbers for 2 columns"),
-        ("policy,a,b\na,1,2\nb,1,x\n", 'line 3: "x" is no number'),
+        ("policy,a,b\na,1,2\nb,1,x\n", 'line 3: "x" is not a number'),
         ("policy,a,b\na,1,\nb,1,2\n", "row 1, column 2 is missing"),
         ("policy,a,b\na,1,nan\nb,1,2\n", "row 1, column 2 is missing"),
         ("policy,a,a\na,1,2\na,1,2\n", "a is named twice"),
-        ("row,column,row_return,column_return\na,b,1,inf\n", "line 2: a return is no number"),
+        ("row,column,row_return,column_return\na,b,1,inf\n", "line 2: a return is not a number"),
         ("row,column,row_return,column_return\na,b,1\n", "line 2: 3 values for 4"),
     ],
 )

@@ -161,7 +161,7 @@ def test_what_is_no_ledger_is_refused(tmp_path, contents):
 def test_damaged_and_empty_ledgers_are_refused(ledger, tmp_path):
     with pytest.raises(RunDirectoryError, match="is missing"):
         read_payoffs(tmp_path / "none")
-    with pytest.raises(UsageError, match="no match that is over"):
+    with pytest.raises(UsageError, match="no finished match"):
         read_payoffs(ledger([]))
     with pytest.raises(RunDirectoryError, match="policies that do not exist"):
         read_payoffs(ledger([((A, (7, -1)), (0.0, 0.0))]))

@@ -107,7 +107,7 @@ def test_positions_are_as_sure_as_payoffs_are():
     ("call", "message"),
     [
         (lambda: classical_mds(np.zeros((2, 3))), r"\(2, 3\)"),
-        (lambda: classical_mds([[0.0, np.nan], [np.nan, 0.0]]), "not known in all"),
+        (lambda: classical_mds([[0.0, np.nan], [np.nan, 0.0]]), "unknown in total"),
         (lambda: classical_mds([[0.0, 1.0], [2.0, 0.0]]), "symmetric"),
         (lambda: classical_mds([[1.0]]), "diagonal"),
         (lambda: classical_mds([[0.0]], 0), "dimensions"),

@@ -161,7 +161,7 @@ def test_what_cannot_be_planned_is_refused():
     with pytest.raises(UsageError, match="pool the seats"):
         allocate(apart, Order(1), 5, np.random.default_rng(0))
     alone = World(np.zeros((1, 1)), 1.0, np.random.default_rng(0))
-    with pytest.raises(UsageError, match="one policy only"):
+    with pytest.raises(UsageError, match="only one policy"):
         allocate(alone.payoffs, Order(1), 5, np.random.default_rng(0))
 
 

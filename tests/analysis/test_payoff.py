@@ -84,7 +84,7 @@ def test_roles_that_cannot_be_pooled_are_told():
     with pytest.raises(UsageError, match="no two policies met twice in these seats"):
         once.pooled_roles()
     one_way = sums_of([(0, 1)] * 5, np.arange(10.0).reshape(5, 2), 2, symmetric=False)
-    with pytest.raises(UsageError, match="one order of seats only: a and b; leave out"):
+    with pytest.raises(UsageError, match="only in one order of seats: a and b; leave out"):
         from_sums("ab", one_way, False).pooled_roles()
 
 

@@ -180,8 +180,8 @@ def test_a_policy_in_tic_tac_toe():
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"n_frames": 2}, "goes by earlier observations too"),
-        ({"network": {"recurrent": 4}}, "goes by earlier observations too"),
+        ({"n_frames": 2}, "depends on earlier observations"),
+        ({"network": {"recurrent": 4}}, "depends on earlier observations"),
     ],
 )
 def test_policies_that_remember_are_refused(policy, message):
@@ -196,7 +196,7 @@ def test_policies_of_other_games_are_refused():
         PLAYED[KUHN].policies(tree, spec, np.zeros(1, np.float32))
     own = spec_of("kuhn_poker")
     observations, allowed = PLAYED[KUHN].observations(tree, 0)
-    with pytest.raises(UsageError, match=r"sees observations of \(8,\); these are \(7,\)"):
+    with pytest.raises(UsageError, match=r"has observations of shape \(8,\); these are \(7,\)"):
         probabilities(own, weights_of(own), observations[:, 1:], allowed)
     with pytest.raises(UsageError, match=r"weights; these are \(3,\)"):
         probabilities(own, np.zeros(3, np.float32), observations, allowed)

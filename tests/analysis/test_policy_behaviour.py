@@ -52,8 +52,8 @@ def test_distances_are_those_of_the_probabilities_over_what_is_allowed():
     assert away[0, 2] == pytest.approx(np.sqrt(divergence), abs=1e-5)
     assert away[0, 1] == pytest.approx(0.0, abs=1e-6)
     told = found.in_words()
-    assert told.startswith("On 40 states the policies act 0.37 apart on the mean")
-    assert "even and even too the least, 0.00" in told
+    assert told.startswith("On 40 states the mean distance between the policies' actions is 0.37 (")
+    assert "even and even too are closest, 0.00" in told
     json.dumps(found.as_summary(), allow_nan=False)
 
 
@@ -88,7 +88,7 @@ def test_who_cannot_be_asked_is_named():
     assert "earlier observations" in found.not_measured["c"]
     with pytest.raises(
         UsageError,
-        match=r"cannot be compared by their actions: the policy .* goes by earlier observations",
+        match=r"cannot be compared by their actions: the policy .* depends on earlier observations",
     ):
         policy_behaviour(
             {"a": players["a"], "c": (spec, weights)}, states(), np.random.default_rng(0)

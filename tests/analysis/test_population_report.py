@@ -35,11 +35,11 @@ def test_skill_is_told_as_skill():
     skill = np.array([2.0, 0.0, -1.0, -3.0])
     found = analysed(played(skill[:, None] - skill[None], 200))
     words = found.in_words()
-    assert words["ranking"].startswith("p0 earns the most, ")
-    assert words["ranking"].endswith("it is 100% sure.")
-    assert "plays p0 alone (100% of draws have it)" in words["equilibrium"]
+    assert words["ranking"].startswith("p0 has the highest mean payoff, ")
+    assert words["ranking"].endswith("(100% sure).")
+    assert "plays only p0 (in 100% of payoff draws)" in words["equilibrium"]
     assert "is skill" in words["structure"]
-    assert "no cycle is sure" in words["structure"]
+    assert "no cycle is significant" in words["structure"]
     assert found.structure.transitive > 0.97
 
 
@@ -47,29 +47,29 @@ def test_exploitability_is_told_as_a_lower_bound_within_the_population():
     skill = np.array([2.0, 0.0, -1.0])
     found = analysed(played(skill[:, None] - skill[None], 200))
     told = found.in_words()["exploitability"]
-    assert told.startswith("Against p0 no gain of these policies is shown (0 to ")
-    assert "within the population, a lower bound: a best response that is trained" in told
+    assert told.startswith("Against p0 no policy gains significantly (0 to ")
+    assert "a lower bound, within the population: a trained best response" in told
     assert found.exploitability.of("p2").value == pytest.approx(3.0, abs=0.3)
     told = analysed(played(ROCK_PAPER_SCISSORS, 200)).in_words()["exploitability"]
     assert "the least exploitable, p" in told
     open_ended = played(skill[:, None] - skill[None], 50, zero_sum=False, own=False)
     found = analysed(open_ended)
     assert found.exploitability is None
-    assert found.in_words()["exploitability"].startswith("Unknown: policies did not all")
+    assert found.in_words()["exploitability"].startswith("Unknown: self-play is missing")
 
 
 def test_a_cycle_is_told_as_a_cycle():
     found = analysed(played(ROCK_PAPER_SCISSORS, 200))
     words = found.in_words()
-    assert "it may also be" in words["ranking"]
+    assert "the best may also be" in words["ranking"]
     assert "mixes 3 of 3 policies" in words["equilibrium"]
-    assert "surely p0 beats p2 beats p1 beats p0" in words["structure"]
+    assert "significant cycle: p0 beats p2 beats p1 beats p0" in words["structure"]
     assert found.structure.cyclic > 0.9
 
 
 def test_equal_policies_are_told_as_equal():
     words = analysed(played(np.zeros((4, 4)), 50)).in_words()
-    assert words["diversity"].startswith("Policies do not differ more")
+    assert words["diversity"].startswith("Payoffs differ no more")
     assert "%" in words["ranking"]
 
 
@@ -101,7 +101,7 @@ def test_known_payoffs_have_an_analysis_too():
 
 
 def test_what_cannot_be_analysed_is_refused():
-    with pytest.raises(UsageError, match="one policy only, p0"):
+    with pytest.raises(UsageError, match="only one policy, p0"):
         analysed(played(np.zeros((1, 1)), 5))
     sums = np.zeros((6, 3, 3))
     places = np.array([[0, 1], [0, 1]])

@@ -71,7 +71,7 @@ def test_the_skill_is_the_payoff_against_the_equilibrium_of_any_constant_sum():
     [
         (RPS, (0.5, 0.5), "3 strategies"),
         (RPS, (0.5, 0.6, 0.0), "add up to 1"),
-        (RPS, (1.5, -0.5, 0.0), "no probabilities"),
+        (RPS, (1.5, -0.5, 0.0), "not probabilities"),
         (np.array([[0.0, 1.0], [1.0, 0.0]]), (0.5, 0.5), "same for all pairs"),
         (RPS[:2], (0.5, 0.5), "square"),
     ],
@@ -100,7 +100,7 @@ def test_kendalls_tau_is_scipys_with_ties_and_without():
     assert agreement([1, 2, 3, 4], [1, 2, 4, 3])[0, 1] == pytest.approx(4 / 6)
     assert agreement([1, 2, 3], [3, 2, 1]).tolist() == [[1.0, -1.0], [-1.0, 1.0]]
     assert np.isnan(agreement([1, 1, 1], [3, 2, 1])[0, 1])
-    with pytest.raises(UsageError, match="unlike sizes"):
+    with pytest.raises(UsageError, match="different sizes"):
         agreement([1, 2], [1, 2, 3])
 
 

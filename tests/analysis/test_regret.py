@@ -56,9 +56,9 @@ def test_departing_from_each_advice_gains_more_than_departing_from_all():
         (np.zeros((2, 0, 3)), [[], [1.0, 0.0, 0.0]], "must be"),
         (np.full((2, 2, 2), np.nan), [[1.0, 0.0]] * 2, "NaN"),
         (CHICKEN, [[1.0, 0.0]], "shapes"),
-        (CHICKEN, [[1.0, 0.0], [0.7, 0.7]], "role 1 is no distribution"),
-        (CHICKEN, [[1.1, -0.1], [0.5, 0.5]], "role 0 is no distribution"),
-        (CHICKEN, [[np.nan, 1.0], [0.5, 0.5]], "role 0 is no distribution"),
+        (CHICKEN, [[1.0, 0.0], [0.7, 0.7]], "role 1 is not a distribution"),
+        (CHICKEN, [[1.1, -0.1], [0.5, 0.5]], "role 0 is not a distribution"),
+        (CHICKEN, [[np.nan, 1.0], [0.5, 0.5]], "role 0 is not a distribution"),
     ],
 )
 def test_refused(payoffs, mixtures, message):
@@ -67,7 +67,7 @@ def test_refused(payoffs, mixtures, message):
 
 
 def test_a_joint_distribution_that_is_none_is_refused():
-    with pytest.raises(UsageError, match="no distribution"):
+    with pytest.raises(UsageError, match="not a distribution"):
         correlated_regret(CHICKEN, np.ones((2, 2)), False)
     with pytest.raises(UsageError, match="in a game of"):
         correlated_regret(CHICKEN, np.ones((3, 2)) / 6.0, False)

@@ -62,9 +62,9 @@ def test_backward_and_the_linear_program_agree(seed):
 
 
 def test_other_games_are_refused():
-    with pytest.raises(UsageError, match="two players whose returns add up to 0"):
+    with pytest.raises(UsageError, match="two-player zero-sum games"):
         equilibrium(flatten(MatrixGame([[1.0, 0.0]], [[1.0, 0.0]])))
-    with pytest.raises(UsageError, match="two players whose returns add up to 0"):
+    with pytest.raises(UsageError, match="two-player zero-sum games"):
         equilibrium(flatten(MatrixGame(*np.zeros((3, 2, 2, 2)))))
 
 

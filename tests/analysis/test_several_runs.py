@@ -54,7 +54,7 @@ def test_what_is_common_is_told_of_each_measure_and_policy():
     assert found.by_policy["p0"].deviation > 0.0
     told = found.in_words()
     assert "never met" in told["runs"]
-    assert told["share of skill"].startswith(f"{share.mean:.3g} on the mean of 3 runs")
+    assert told["share of skill"].startswith(f"{share.mean:.3g} on average over 3 runs")
     json.dumps(found.as_summary(), allow_nan=False)
 
 

@@ -20,7 +20,7 @@ def test_all_of_it_is_as_worked_out_by_hand():
     assert found.outcomes.equality.value == pytest.approx(0.75)
     told = found.in_words()
     assert told["returns"] == (
-        "a earns the most, 3 an episode, and b the least, 1; that may be chance."
+        "a has the highest return, 3 per episode, and b the lowest, 1; that may be chance."
     )
     assert told["equality"].startswith("0.75 within an episode, 0.75 over all episodes")
     assert told["episode metrics"] == "apples 5 ± 1."
@@ -32,7 +32,7 @@ def test_a_difference_is_sure_where_it_is_many_standard_errors():
     rng = np.random.default_rng(0)
     rewards = rng.normal([2.0, 1.0], 0.1, (40, 1, 2))
     told = society(("a", "b"), rewards, [1] * 40).in_words()["returns"]
-    assert told.startswith("a earns the most, ")
+    assert told.startswith("a has the highest return, ")
     assert "chance" not in told
     told = society(("a", "b"), rewards[:1], [1]).in_words()["returns"]
     assert told.endswith("; that may be chance.")
@@ -67,20 +67,20 @@ def test_of_equal_agents_few_wins_of_one_are_chance(agents, episodes, often):
         won = rng.random((episodes, 1)) < often
         rewards = np.where(won, np.eye(agents)[rng.integers(agents, size=episodes)], 0.0)
         told = society(names, rewards[:, None], [1] * episodes).in_words()["returns"]
-        sure += "the most" in told and not told.endswith("; that may be chance.")
+        sure += "the highest" in told and not told.endswith("; that may be chance.")
     assert sure <= 300 * 0.05 + 2.5 * np.sqrt(300 * 0.05 * 0.95)
 
 
 def test_agents_that_earn_the_same_are_told_together():
     told = society(("a", "b"), np.ones((4, 1, 2)), [1] * 4).in_words()["returns"]
-    assert told == "Each agent earns 1 an episode."
-    assert society(("a",), np.ones((4, 1, 1)), [1] * 4).in_words()["returns"].startswith("a earns")
+    assert told == "Each agent has a return of 1 per episode."
+    assert society(("a",), np.ones((4, 1, 1)), [1] * 4).in_words()["returns"].startswith("a has")
 
 
 def test_one_of_many_that_earns_more_is_told_as_sure():
     rewards = np.random.default_rng(0).normal(np.eye(8)[0], 0.5, (60, 1, 8))
     told = society(tuple("abcdefgh"), rewards, [1] * 60).in_words()["returns"]
-    assert told.startswith("a earns the most")
+    assert told.startswith("a has the highest return")
     assert "chance" not in told
 
 
@@ -94,9 +94,9 @@ def test_competition_is_told_as_such():
 def test_less_than_nothing_has_no_shares():
     rewards = np.array([[[1.0, -1.0]], [[3.0, -1.0]]])
     told = society(("a", "b"), rewards, [1, 1]).in_words()
-    assert told["equality"].startswith("It is undefined: an agent earned less than nothing")
+    assert told["equality"].startswith("It is undefined: an agent's return is negative")
 
 
 def test_no_episode_is_told():
-    with pytest.raises(UsageError, match="no episode was over"):
+    with pytest.raises(UsageError, match="no episode finished"):
         society(("a",), np.zeros((0, 0, 1)), [])

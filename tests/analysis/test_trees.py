@@ -163,23 +163,26 @@ def test_a_vast_game_is_refused_before_it_is_walked():
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ({"actions": lambda state: ()}, r"it may do \(\)"),
-        ({"actions": lambda state: (0, 0)}, r"it may do \(0, 0\)"),
+        ({"actions": lambda state: ()}, r"the actions are \(\)"),
+        ({"actions": lambda state: (0, 0)}, r"the actions are \(0, 0\)"),
         ({"actions": lambda state: (0, 2)}, r"actions are 0 to 1; .* they are \(0, 2\)"),
-        ({"actions": lambda state: (1,) if state == (1,) else (0, 1)}, "tell these"),
+        ({"actions": lambda state: (1,) if state == (1,) else (0, 1)}, "distinguish these"),
         ({"returns": lambda state: (1.0,)}, "not a number for each of 2 players"),
         ({"returns": lambda state: (np.nan, 0.0)}, "not a number for each of 2 players"),
-        ({"player": lambda state: 2 if not state else OVER}, "player 2 acts, of 2"),
+        ({"player": lambda state: 2 if not state else OVER}, "player 2 acts, but there are 2"),
         (
             {"player": lambda state: OVER if state else CHANCE, "outcomes": lambda s: [(0, 0.9)]},
-            r"chance has the probabilities \[0.9\]",
+            r"chance has the invalid probabilities \[0.9\]",
         ),
-        ({"player": lambda state: 0 if len(state) < 2 else OVER}, "player 0 forgets what it did"),
+        (
+            {"player": lambda state: 0 if len(state) < 2 else OVER},
+            "player 0 forgets its earlier actions",
+        ),
         (
             {"merges": True, "child": lambda state, action: state},
-            "a state comes again, so it may never end",
+            "a state repeats, so the game may never end",
         ),
-        ({"merges": True}, "players cannot tell some apart"),
+        ({"merges": True}, "players cannot distinguish some"),
     ],
 )
 def test_rules_that_contradict_themselves_are_refused(broken, message):
@@ -209,7 +212,9 @@ def test_policies_that_do_not_fit_are_refused():
     with pytest.raises(UsageError, match="has 2 players; these are policies of 1"):
         expected_returns(tree, policies[:1])
     taken = np.full_like(policies[1], 1 / 9)
-    with pytest.raises(UsageError, match="takes an action that is not allowed where it knows"):
+    with pytest.raises(
+        UsageError, match="takes an action that is not allowed in the information set"
+    ):
         expected_returns(tree, (policies[0], taken))
 
 

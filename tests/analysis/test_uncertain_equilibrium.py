@@ -131,7 +131,7 @@ def test_a_general_sum_game_takes_the_largest_welfare():
     found = nash(seen(hunt, hunt.T, deviation=0.1, matches=50), np.random.default_rng(0), 50)
     assert [mixture.tolist() for mixture in found.answer.mixtures] == [[1.0, 0.0], [1.0, 0.0]]
     assert found.in_support[0].tolist() == [1.0, 0.0]
-    assert "earn the most together" in found.answer.note
+    assert "has the largest welfare" in found.answer.note
 
 
 @pytest.mark.parametrize("symmetric", [False, True])

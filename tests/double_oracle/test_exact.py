@@ -281,7 +281,7 @@ def test_an_interruption_ends_after_the_iteration():
 
 def test_what_cannot_be_is_one_clear_line(tmp_path):
     for setup, kind, words in (
-        (ExactSetup("connect_four", {}), ConfigError, "connect_four cannot be walked"),
+        (ExactSetup("connect_four", {}), ConfigError, "connect_four cannot be traversed"),
         (ExactSetup("kuhn_pokr", {}), UnknownGameError, "kuhn_poker"),
         (ExactSetup("kuhn_poker", {"cards": 4}), ConfigError, "env.options.cards"),
         (ExactSetup("kuhn_poker", {}, "nsh"), UsageError, 'no meta-solver "nsh"'),

@@ -133,11 +133,11 @@ def test_a_first_line_that_was_written_in_part_is_written_anew(kept, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"seed": 1}, "a tournament of other matches: seed differs; name another"),
-        ({"sampled": True}, "other matches: sampled differs"),
-        ({"options": {"rounds": 2}}, "other matches: options differ; name another"),
-        ({"participants": 1}, "other matches: the entrants differ"),
-        ({"weights": True}, "other matches: the policies of rock differ"),
+        ({"seed": 1}, "another tournament: seed differs; name another"),
+        ({"sampled": True}, "another tournament: sampled differs"),
+        ({"options": {"rounds": 2}}, "another tournament: options differ; name another"),
+        ({"participants": 1}, "another tournament: the entrants differ"),
+        ({"weights": True}, "another tournament: the policies of rock differ"),
     ],
 )
 def test_another_tournaments_directory_is_refused_and_left(change, said, tmp_path):
@@ -177,7 +177,7 @@ def test_directories_that_cannot_be_used_are_told(tmp_path):
     ("file", "content", "said"),
     [
         ("tournament.json", b"{", "tournament.json is damaged"),
-        ("tournament.json", b"[]", "tournament.json is damaged: it does not tell who plays"),
+        ("tournament.json", b"[]", "tournament.json is damaged: it lists no entrants"),
         ("ledger.bin", b"nonsense\n", "ledger.bin is damaged; start over in another directory"),
     ],
 )
@@ -196,7 +196,7 @@ def test_records_of_other_meetings_are_damage(tmp_path):
     records["policy"] = records["policy"][:, ::-1].copy()
     records["policy"][0] = 1 - records["policy"][0]
     file.write_bytes(header + b"\n" + records.tobytes())
-    with pytest.raises(RunDirectoryError, match=r"damaged: match \d+ is of others than it must be"):
+    with pytest.raises(RunDirectoryError, match=r"damaged: match \d+ has the wrong entrants"):
         play_across(GAME, {}, OF_ROCK, 2, directory=tmp_path)
 
 

@@ -105,7 +105,7 @@ def test_it_goes_on_as_it_was_begun_and_not_otherwise(tmp_path):
     found = play_setup(setup, 6, tmp_path / "t")
     assert found.matches.sum() == play_setup(setup, 6).matches.sum()
     others = setup_of_entrants(PAID, {}, guests(), 1, taken={"dealer": "random"})
-    with pytest.raises(UsageError, match="of other matches: scripted differs"):
+    with pytest.raises(UsageError, match="another tournament: scripted differs"):
         play_setup(others, 6, tmp_path / "t")
     assert setup.digest() != others.digest()
 
@@ -116,7 +116,7 @@ def test_until_it_is_sure(tmp_path):
     assert found.until.reached
     assert found.until.words == "takes 2 before takes 1 before takes 0"
     taken = TAKEN | {"guest_0": "random"}
-    with pytest.raises(UsageError, match="has one seat that is not taken, so no two meet"):
+    with pytest.raises(UsageError, match="has only one free seat, so no entrants meet"):
         play_setup_until(
             setup_of_entrants(PAID, {}, guests(), taken=taken), "the best is 95% sure", most=3000
         )

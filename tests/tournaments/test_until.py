@@ -137,7 +137,7 @@ def test_an_answered_question_is_not_asked_again_and_another_is_refused(tmp_path
     again = play_setup_until(kuhn(), BEST, tmp_path / "t")
     assert again.until == first.until
     assert len(by_number(tmp_path / "t")) == first.until.matches
-    with pytest.raises(UsageError, match="holds a tournament of other matches: until differs"):
+    with pytest.raises(UsageError, match="holds another tournament: until differs"):
         play_setup_until(kuhn(), "the best is 99% sure", tmp_path / "t")
 
 
@@ -145,8 +145,8 @@ def test_an_answered_question_is_not_asked_again_and_another_is_refused(tmp_path
     ("entrants", "until", "most", "said"),
     [
         ({"a": "random", "b": "random"}, "who is best", 1000, 'until: this is "who is best"; it'),
-        ({"a": "random"}, BEST, 1000, "until: one entrant only"),
-        ({"a": "random", "b": "random"}, BEST, 3, "--matches is 3; before any answer"),
+        ({"a": "random"}, BEST, 1000, "until: there is only one entrant"),
+        ({"a": "random", "b": "random"}, BEST, 3, "--matches is 3; 2 entrants need"),
     ],
 )
 def test_mistakes_are_told(entrants, until, most, said):
@@ -176,7 +176,7 @@ def test_a_damaged_round_is_told(line, tmp_path):
 
 
 def test_too_few_matches_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UsageError, match="--matches is 4; before any answer"):
+    with pytest.raises(UsageError, match="--matches is 4; "):
         play_until(kuhn(), BEST, tmp_path / "t", most=4)
     assert not (tmp_path / "t").exists()
 

@@ -40,11 +40,11 @@ def test_policies_that_never_met(tmp_path, capsys):
 
 def test_one_policy(tmp_path, capsys):
     line = told(capsys, ledger(tmp_path / "x", [(0, 0), (0, 0)]))
-    assert "there is one policy only, a, and two or more are compared" in line
+    assert "there is only one policy, a; an analysis compares at least two" in line
 
 
 def test_a_ledger_without_matches(tmp_path, capsys):
-    assert "has no match that is over" in told(capsys, ledger(tmp_path / "x", []))
+    assert "has no finished match" in told(capsys, ledger(tmp_path / "x", []))
 
 
 def test_a_ledger_that_was_cut_is_read_up_to_its_last_whole_match(tmp_path, capsys):
@@ -84,17 +84,20 @@ def test_a_path_that_is_not_there(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("policy,a,b\na,0,1\n", "the roles have other policies each, a and a, b; an analysis is"),
-        ("policy,a,b\na,0,nan\nb,1,0\n", "the payoff in row 1, column 2 is missing or no number"),
-        ("policy,a,b\na,0,\nb,1,0\n", "the payoff in row 1, column 2 is missing or no number"),
+        ("policy,a,b\na,0,1\n", "the roles have different policies, a and a, b; an analysis"),
+        (
+            "policy,a,b\na,0,nan\nb,1,0\n",
+            "the payoff in row 1, column 2 is missing or not a number",
+        ),
+        ("policy,a,b\na,0,\nb,1,0\n", "the payoff in row 1, column 2 is missing or not a number"),
         (
             "who,whom,x,y\na,b,1,-1\n",
-            'line 2: "b" is no number; the file is to be a table of payoffs',
+            'line 2: "b" is not a number; the file must be a table of payoffs',
         ),
         ("row,column,row_return\na,b,1\n", "its first line lacks column_return"),
-        ("row,column,row_return,column_return\na,b,1,inf\n", "line 2: a return is no number"),
+        ("row,column,row_return,column_return\na,b,1,inf\n", "line 2: a return is not a number"),
         ("policy,a,b\na,0,1,2\n", "line 2: 3 numbers for 2 columns"),
-        ("", "has no line of numbers; it is to be a table of payoffs"),
+        ("", "has no line of numbers; it must be a table of payoffs"),
     ],
 )
 def test_tables_with_faults(tmp_path, capsys, text, line):

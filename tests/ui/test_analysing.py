@@ -41,7 +41,12 @@ def test_one_screen_tells_it_all(matches, capsys):
     shown = capsys.readouterr().out
     assert "3 policies, 120 matches" in shown
     assert shown.index("p0") < shown.index("p1") < shown.index("p2")
-    for part in ("ranking: p0 earns the most", "equilibrium: ", "structure: ", "diversity: "):
+    for part in (
+        "ranking: p0 has the highest mean payoff",
+        "equilibrium: ",
+        "structure: ",
+        "diversity: ",
+    ):
         assert part in shown
     written = json.loads((matches / "analysis.json").read_text())
     assert written["ranking"]["ranking"][0]["name"] == "p0"
@@ -94,9 +99,9 @@ def test_sixty_policies_are_drawn(tmp_path, capsys):
     ("flags", "told"),
     [
         (["--only", "p9", "p0"], "there is no policy p9 in"),
-        (["--only", "p0"], "there is one policy only, p0"),
+        (["--only", "p0"], "there is only one policy, p0"),
         (["--samples", "3"], "samples"),
-        (["--roles"], "these met in one order of seats only"),
+        (["--roles"], "these met only in one order of seats"),
     ],
 )
 def test_what_cannot_be_done_is_told(matches, capsys, flags, told):
@@ -111,7 +116,7 @@ def test_a_directory_that_cannot_be_written_loses_nothing(matches, capsys, tmp_p
     taken.write_text("a file")
     assert run(["analyse", str(matches), "--samples", "60", "--out", str(taken)]) in (1, 2)
     shown = capsys.readouterr()
-    assert "ranking: p0 earns the most" in shown.out
+    assert "ranking: p0 has the highest mean payoff" in shown.out
     assert "name another directory with --out" in shown.err.replace("\n", " ")
 
 
@@ -121,7 +126,7 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
     path = tmp_path / "game.csv"
     path.write_text("policy,a,b\na,0,x\n")
     assert run(["analyse", str(path)]) in (1, 2)
-    assert 'line 2: "x" is no number' in capsys.readouterr().err.replace("\n", " ")
+    assert 'line 2: "x" is not a number' in capsys.readouterr().err.replace("\n", " ")
 
 
 def tournament(directory, payoffs, game="rock_paper_scissors", options=None, matches=40):

@@ -212,7 +212,7 @@ def test_policies_that_never_met_themselves_have_no_equilibrium_and_no_map() -> 
     pictures = {each.name: each for each in draw_pictures(found)}
     assert pictures["payoffs"].figure is not None
     for name in ("equilibrium", "diversity"):
-        assert "did not all meet themselves" in pictures[name].caption
+        assert "self-play is missing for some policies" in pictures[name].caption
 
 
 def test_files_have_text_as_text_and_their_caption(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_the_report_of_a_population_has_sentences_and_pictures(tmp_path: Path) -
     run = a_population(tmp_path / "run", 4)
     html = write_report(run).read_text()
     assert HEADING in html
-    assert "policy_0 earns the most" in html
+    assert "policy_0 has the highest mean payoff" in html
     for name in ("payoffs", "ranking", "ratings"):
         assert f'data-from="report_{name}.png"' in html
         assert (run / f"report_{name}.png").stat().st_size > 5000
@@ -419,7 +419,7 @@ def test_the_report_of_self_play_has_its_learning_curve_and_says_what_is_missing
 ) -> None:
     run = a_population(tmp_path / "run", 1)
     html = write_report(run).read_text()
-    assert "Policies are not compared: there is one policy only, policy_0" in html
+    assert "Policies are not compared: there is only one policy, policy_0" in html
     assert 'data-from="report_ratings.png"' in html
     assert "ranking.png" not in html
 

@@ -237,7 +237,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("{one} --game tag", "--game works with several entrants only; the checkpoints of"),
         ("{one} --env.options.rounds 3", "--env.options works with several entrants only"),
         ("", "name the entrants: a run, or several RUN:policy; or use --resume DIR"),
-        ("--resume {one}", "is no directory of a tournament: it has no tournament.json"),
+        ("--resume {one}", "is not a tournament directory: it has no tournament.json"),
         (
             "--resume {one} --seed 3",
             "--resume continues a tournament with its own options; leave out",

@@ -218,7 +218,7 @@ def _gaps(array: Numbers) -> tuple[float, float]:
 def _checked(payoffs: npt.ArrayLike, population: int) -> Numbers:
     array = np.array(payoffs, np.float64)
     if population < 2:
-        raise UsageError(f"population: there must be 2 individuals at least; this is {population}")
+        raise UsageError(f"population: it must be at least 2 individuals; this is {population}")
     square = array.ndim == 2 and array.shape[0] == array.shape[1]
     roles = array.ndim > 2 and array.shape[0] == array.ndim - 1
     if not (square or roles) or not array.size:
@@ -233,8 +233,8 @@ def _checked(payoffs: npt.ArrayLike, population: int) -> Numbers:
     states = math.prod(array.shape[1:])
     if states > MOST_PROFILES:
         raise UsageError(
-            f"payoffs: there are {states} choices of all roles together, and at most "
-            f"{MOST_PROFILES} can be ranked; leave out strategies"
+            f"payoffs: there are {states} strategy profiles, and at most {MOST_PROFILES} "
+            "can be ranked; leave out strategies"
         )
     return array
 
@@ -244,4 +244,4 @@ def _check_intensity(alpha: float, array: Numbers, population: int) -> None:
         raise UsageError(f"alpha: the intensity of selection is 0 or more; this is {alpha}")
     largest = alpha * population * (2.0 * float(np.abs(array).max()) + 1.0)
     if not (math.isinf(alpha) or math.isfinite(largest)):
-        raise UsageError(f"alpha: {alpha:g} is too great for these payoffs; take inf, the limit")
+        raise UsageError(f"alpha: {alpha:g} is too large for these payoffs; take inf, the limit")

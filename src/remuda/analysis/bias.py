@@ -114,4 +114,4 @@ def all_equal(payoffs: Payoffs) -> Payoffs:
 def check_draws(draws: int) -> None:
     """Raise a `UsageError` for fewer samples than an interval needs."""
     if draws < 2:
-        raise UsageError(f"draws is {draws}; an interval takes at least 2, better 400")
+        raise UsageError(f"draws is {draws}; an interval needs at least 2, preferably 400")

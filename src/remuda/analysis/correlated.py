@@ -63,8 +63,8 @@ def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = Fal
     departures = sum(size if coarse else size * (size - 1) for size in game.shape[1:])
     if game[0].size * departures > SIZE:
         raise UsageError(
-            f"payoffs: {game[0].size} joint strategies with {departures} departures are too many "
-            f"(their product is to be {SIZE} at most); leave out strategies"
+            f"payoffs: {game[0].size} joint strategies with {departures} deviations are "
+            f"too many (the product must be at most {SIZE}); leave out strategies"
         )
     scaled = _scaled(game)
     losses = constraints(scaled, coarse)
@@ -75,7 +75,9 @@ def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = Fal
             best = _answer(game, found[0], coarse, "")
             if (best.regret <= ENOUGH * _range(game)).all():
                 return best
-        note = "the one of the largest entropy was not found; this is one of the largest welfare"
+        note = (
+            "the equilibrium of the largest entropy was not found; this one has the largest welfare"
+        )
     return _answer(game, _most_welfare(scaled, losses), coarse, note)
 
 

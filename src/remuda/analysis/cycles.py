@@ -96,7 +96,7 @@ def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numb
         raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
     apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
     if not (payoffs.own_freedom[apart] > 0.0).any():
-        raise UsageError("no two strategies met twice: how sure their payoffs are is unknown")
+        raise UsageError("no two strategies met twice: the uncertainty of their payoffs is unknown")
     of_pairs = np.where(apart, (payoffs.matrix - payoffs.matrix.T) / 2.0, 0.0)
     unsure = np.triu((payoffs.counts > 0) & (payoffs.counts < KNOWN), 1).sum()
     doubt = (1.0 - level) / (max(int(unsure), 1) if joint else 1)

@@ -25,7 +25,7 @@ def expected_cardinality(
 
     trace(I - (L + I)^-1) with L = M M^T (Perez-Nieves et al. 2021, "Modelling behavioural diversity
     for learning in open-ended games"), where a row of M holds a policy's payoffs against each
-    opponent. The result is between 0 and N and depends on the unit of payoffs: a policy counts
+    opponent. The result is between 0 and N. It depends on the unit of payoffs: a policy counts
     fully if the norm of its row is large relative to `scale`.
 
     - `matrix`: [N, M] payoffs.

@@ -118,7 +118,7 @@ class ExactExploitability:
     def in_words(self) -> str:
         """Return one sentence."""
         if not self.found:
-            return next(iter(self.not_measured.values()), "There is no policy to be measured.")
+            return next(iter(self.not_measured.values()), "No policy to measure.")
         best = min(self.found, key=lambda name: self.found[name].nash_conv)
         worst = max(self.found, key=lambda name: self.found[name].nash_conv)
         words = f"{best} has exploitability {figures(self.found[best].exploitability)}"
@@ -131,8 +131,8 @@ class ExactExploitability:
         if self.not_measured:
             words += f" ({len(self.found)} of {len(self.found) + len(self.not_measured)}; "
             reasons = list(self.not_measured.values())
-            if all("goes by earlier observations too" in each for each in reasons):
-                words += "the others go by earlier observations too)"
+            if all("depends on earlier observations" in each for each in reasons):
+                words += "the others depend on earlier observations)"
             else:
                 words += f"of the others, {reasons[0]})"
         return words + "."

@@ -18,9 +18,9 @@ from remuda.types import Array, Numbers
 
 LARGEST = 1e100  # largest payoff accepted: squares of larger ones overflow
 KINDS = (
-    "a table of payoffs (a first line with the names of the columns, and in each line a name and "
-    "what it earns against each), or a list of matches (columns row, column, row_return, "
-    "column_return)"
+    "a table of payoffs (a first line with the names of the columns, and in each line a "
+    "name and its payoff against each), or a list of matches (columns row, column, "
+    "row_return, column_return)"
 )
 MATCHES = ("row", "column", "row_return", "column_return")
 
@@ -49,7 +49,7 @@ def _read_csv(path: Path) -> Payoffs:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as a table: {error}") from None
     if len(lines) < 2:
-        raise UsageError(f"{path} has no line of numbers; it is to be {KINDS}")
+        raise UsageError(f"{path} has no line of numbers; it must be {KINDS}")
     if set(MATCHES) <= set(lines[0]):
         return _of_matches(path, lines)
     lacking = [column for column in MATCHES if column not in lines[0]]
@@ -82,7 +82,7 @@ def _numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[fl
             found.append(float(word) if word else np.nan)
         except ValueError:
             raise UsageError(
-                f'{path}, line {line}: "{word}" is no number; the file is to be {KINDS}'
+                f'{path}, line {line}: "{word}" is not a number; the file must be {KINDS}'
             ) from None
     return found
 
@@ -102,7 +102,7 @@ def _of_matches(path: Path, lines: Sequence[Sequence[str]]) -> Payoffs:
         ]
     )
     for wrong, what in (
-        (~np.isfinite(returns), "is no number"),
+        (~np.isfinite(returns), "is not a number"),
         (np.abs(returns) > LARGEST, f"is larger than {LARGEST:g}; give returns in a larger unit"),
     ):
         if wrong.any():
@@ -166,17 +166,18 @@ def _with_errors(
     """Return means with standard errors, for a symmetric or zero-sum game."""
     counts = arrays.get("counts")
     if counts is None or counts.shape != matrix.shape or arrays["errors"].shape != matrix.shape:
-        raise UsageError(f"{path}: `errors` and `counts` must be there, both {matrix.shape}")
-    if (counts < 2).any() or not (np.abs(arrays["errors"]) <= LARGEST).all():
         raise UsageError(
-            f"{path}: `counts` must be 2 at least, and `errors` numbers up to {LARGEST:g}"
+            f"{path}: `errors` and `counts` must both be present, with shape {matrix.shape}"
         )
+    if (counts < 2).any() or not (np.abs(arrays["errors"]) <= LARGEST).all():
+        raise UsageError(f"{path}: `counts` must be at least 2, and `errors` at most {LARGEST:g}")
     _check(path, matrix)
     variances = arrays["errors"].astype(np.float64) ** 2 * counts
     if list(rows) != list(columns):
         raise UsageError(
-            f"{path}: with `errors`, rows and columns must be the same policies (`names`); for two "
-            "roles of different policies give a list of matches, or `matrix` alone"
+            f"{path}: with `errors`, rows and columns must be the same policies (`names`); "
+            "for two roles with different policies, give a list of matches or only "
+            "`matrix`"
         )
     scale = float(np.abs(matrix).max()) + 1e-12
     zero_sum = bool(np.ptp(matrix + matrix.T) <= 1e-6 * scale)
@@ -188,7 +189,7 @@ def _with_errors(
 
 def _check(path: Path, matrix: Numbers) -> None:
     for wrong, what in (
-        (~np.isfinite(matrix), "is missing or no number"),
+        (~np.isfinite(matrix), "is missing or not a number"),
         (np.abs(matrix) > LARGEST, f"is larger than {LARGEST:g}; give payoffs in a larger unit"),
     ):
         if wrong.any():

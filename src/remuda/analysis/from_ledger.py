@@ -144,15 +144,15 @@ def read_payoffs(
       grows with the square of their number.
     """
     if most is not None and most < 1:
-        raise UsageError(f"most: there must be one policy at least; this is {most}")
+        raise UsageError(f"most: there must be at least one policy; this is {most}")
     reader = LedgerReader.open(path)
     of_seat = check_sides(sides, reader.seats)
     keys = _members(reader)
     if not len(keys):
-        raise UsageError(f"{path} has no match that is over")
+        raise UsageError(f"{path} has no finished match")
     kept = _chosen(reader, keys, keep, most)
     if not len(kept):
-        raise UsageError(f"{path}: no policy is left to be looked at")
+        raise UsageError(f"{path}: no policy is left to analyse")
     place_of = np.full(len(keys), -1, np.int64)
     place_of[kept] = np.arange(len(kept))
     sums, number = np.zeros((ROWS, len(kept), len(kept))), 0

@@ -132,7 +132,7 @@ def solve(
         if game.shape[1] != game.shape[2] or np.abs(game[0] - game[1].T).max() > EQUAL * (
             1.0 + np.abs(game).max()
         ):
-            raise UsageError("payoffs: b must be a turned (a.T) where the game is symmetric")
+            raise UsageError("payoffs: b must be the transpose of a in a symmetric game")
         both = (game[0] + game[1].T) / 2.0
         game = np.stack([both, both.T])
     complementary(np.ones((1, 1)), 0, 1, 0.0)  # compile it before the time limit starts
@@ -163,7 +163,7 @@ def _candidates(
         for label in range(labels):
             found = _path(row_payoffs, column_payoffs, symmetric, label, most, deadline)
             if found is not None:
-                yield found, f"Lemke and Howson's algorithm, label {label}"
+                yield found, f"the Lemke-Howson algorithm, label {label}"
             if time.monotonic() > deadline:
                 return
         for attempt in range(PERTURBED):
@@ -178,7 +178,7 @@ def _candidates(
                 deadline,
             )
             if near is not None:
-                yield near, "Lemke and Howson's algorithm with payoffs a little changed"
+                yield near, "the Lemke-Howson algorithm on slightly perturbed payoffs"
                 yield from _mended(row_payoffs, column_payoffs, symmetric, near)
             if time.monotonic() > deadline:
                 return
@@ -192,7 +192,7 @@ def _mended(
     for_row = _on_supports(other.T, column, row)
     for_column = for_row if symmetric else _on_supports(one, row, column)
     if for_row is not None and for_column is not None:
-        yield (for_row, for_column), "a linear program on the supports of a game nearby"
+        yield (for_row, for_column), "a linear program on the supports of a perturbed game"
 
 
 def _path(

@@ -38,8 +38,8 @@ def solve_program(*program: Any) -> Any:
     found = linprog(*program, method="highs", options=TIGHT)
     if found.status != 0:
         raise UsageError(
-            f"payoffs: their linear program has no answer ({found.message}); look whether a few "
-            "of them are larger than all others by many orders"
+            f"payoffs: their linear program has no solution ({found.message}); check "
+            "whether a few of them are orders of magnitude larger than the rest"
         )
     return found
 
@@ -58,8 +58,8 @@ def find_face(
 ) -> Face | None:
     """Return which probabilities, and which expectations, can be positive; None: not found.
 
-    One linear program is usually enough: the polytope is the base of a cone, and in the cone every
-    number that can be positive can also be one.
+    One linear program is usually enough. The polytope is the base of a cone, and every number that
+    can be positive can be 1 in the cone.
 
     - `gains`: [K, N] the rows of G, scaled to about 1.
     - `possible`: [N] the probabilities that may be positive; None: all.

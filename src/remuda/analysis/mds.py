@@ -46,8 +46,8 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
     if len(unknown):
         row, column = unknown[0]
         raise UsageError(
-            f"distances: that of {row} and {column} is {found[row, column]}, and {len(unknown)} "
-            "are not known in all; leave these policies out"
+            f"distances: that of {row} and {column} is {found[row, column]}, and "
+            f"{len(unknown)} are unknown in total; leave these policies out"
         )
     scale = float(np.abs(found).max())
     symmetric = np.allclose(found, found.T, atol=TIED * max(scale, 1e-300))
@@ -60,8 +60,8 @@ def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
     """Place policies so that their distances in the picture match `distances`.
 
     Equal distances give equal pictures. Eigenvectors leave signs open, and rotations among equal
-    variances; these are fixed so that the outermost policy has a positive coordinate, on the
-    first of axes with equal variance. Ties go to the first such policy.
+    variances. Both are fixed: the outermost policy gets a positive coordinate, on the first of
+    axes with equal variance. Ties go to the first such policy.
 
     `distances`: [N, N].
     """

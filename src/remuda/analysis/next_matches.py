@@ -129,7 +129,7 @@ def allocate(
     these shares over draws of the payoffs. The matches go to the pairs that lack some.
     """
     if matches < 1:
-        raise UsageError(f"matches: at least one is to be played; this is {matches}")
+        raise UsageError(f"matches is {matches}; it must be at least 1")
     _check_symmetric(payoffs)
     pairs = np.triu_indices(len(payoffs.names), 1)
     counts = payoffs.counts[pairs].astype(np.float64)
@@ -171,8 +171,8 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
     the variance v_d = sum_c s_dc / n_c, where s_dc is the variance contributed by one match. It is
     wrong with probability Phi(-D_d / sqrt(v_d)), where D_d is its difference from 0.
 
-    The sum of these probabilities shall be `WRONG`, with the smallest sum of matches. At this
-    optimum the derivatives by all n_c are equal. So n_c is the root of sum_d l_d s_dc, with
+    The sum of these probabilities must equal `WRONG`, with the smallest sum of matches. At this
+    optimum the derivatives by all n_c are equal. So n_c is the square root of sum_d l_d s_dc, with
     multipliers l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d). For one comparison that is the
     allocation of Neyman (1934); for large numbers it is that of Glynn and Juneja 2004, "A large
     deviations perspective on ordinal optimization". Small steps find the multipliers.
@@ -274,7 +274,7 @@ def _check_symmetric(payoffs: Payoffs) -> None:
     if not payoffs.symmetric:
         raise UsageError("plan: this is for symmetric games; pool the seats (`pooled_roles`)")
     if len(payoffs.names) < 2:
-        raise UsageError("plan: there is one policy only; a plan is for two or more")
+        raise UsageError("plan: there is only one policy; a plan needs at least two")
 
 
 UNTIL = re.compile(

@@ -34,22 +34,22 @@ class OpenSpielGame:
         if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
             game = pyspiel.convert_to_turn_based(game)
         elif kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
-            raise UsageError(f"{name}: this is for games of players by number, not of a mean field")
+            raise UsageError(f"{name}: mean-field games are not supported")
         if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
             raise UsageError(
-                f"{name}: OpenSpiel draws what chance does, and does not list it; take a game "
-                "whose chance is explicit"
+                f"{name}: OpenSpiel samples its chance outcomes without listing them; take "
+                "a game with explicit chance"
             )
         longest = int(game.max_game_length())
         if longest > MAX_LENGTH:
             raise UsageError(
-                f"{name}: a game may take {longest} moves; games are walked to every end where "
-                f"they take {MAX_LENGTH} at most"
+                f"{name}: a game may take {longest} moves; games are traversed completely "
+                f"if they take at most {MAX_LENGTH}"
             )
         self._named = bool(game.get_type().provides_information_state_string)
         if not self._named and kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION:
             raise UsageError(
-                f"{name}: OpenSpiel does not tell what players know (no information_state_string)"
+                f"{name}: OpenSpiel provides no information states (no information_state_string)"
             )
         self.name = name
         self.num_players = int(game.num_players())

@@ -136,7 +136,7 @@ def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
         point, objective = np.argwhere(missing)[0]
         raise UsageError(
             f"objective {objective} of point {point} is not a number; leave out the "
-            f"{missing.any(1).sum()} points that have such"
+            f"{missing.any(1).sum()} points with such objectives"
         )
     # Adding 0 turns -0.0 into 0.0 for code that compares bytes.
     return p * _signs(maximise, p.shape[1]) + 0.0

@@ -239,7 +239,7 @@ class Payoffs:
     def part(self, kept: Sequence[int]) -> Payoffs:
         """Return the game restricted to some strategies of all roles."""
         if any(names != self.names for names in self.strategies):
-            raise UsageError("payoffs: the roles have other strategies each; choose by role")
+            raise UsageError("payoffs: the roles have different strategies; select by role")
         names = tuple(self.names[place] for place in kept)
         index: tuple[Any, ...] = np.ix_(*[list(kept)] * self.num_roles)
         return replace(
@@ -282,15 +282,15 @@ class Payoffs:
         if self.symmetric:
             return self
         if self.strategies[0] != self.strategies[1]:
-            raise UsageError("payoffs: the roles have other strategies each, and cannot be pooled")
+            raise UsageError("payoffs: the roles have different strategies, and cannot be pooled")
         if not self._is_known and not (self.own_freedom > 0.0).any():
             raise UsageError("no two policies met twice in these seats: leave out `--roles`")
         both = (self.counts > 0) & (self.counts.T > 0)
         one_way = np.argwhere((self.counts > 0) & ~both)
         if len(one_way):
             raise UsageError(
-                f"these met in one order of seats only: {self._names_of(one_way)}; leave out "
-                "`--roles`"
+                f"these met only in one order of seats: {self._names_of(one_way)}; leave "
+                "out `--roles`"
             )
         itself = np.eye(len(self.names), dtype=np.bool_)
         counts, units, meetings = self._counts_of_both(both, itself)
@@ -332,7 +332,9 @@ class Payoffs:
                 "policies with `--only`"
             )
         if not self._is_known and not ((self.own_freedom > 0.0) & (self.counts < KNOWN)).any():
-            raise UsageError("no two policies met twice: how sure their payoffs are is unknown")
+            raise UsageError(
+                "no two policies met twice: the uncertainty of their payoffs is unknown"
+            )
 
     @property
     def _is_known(self) -> bool:
@@ -341,7 +343,7 @@ class Payoffs:
 
     def _check_two(self) -> None:
         if self.num_roles != 2:
-            raise UsageError(f"payoffs: this is of two roles only, and there are {self.num_roles}")
+            raise UsageError(f"payoffs: this needs two roles, and there are {self.num_roles}")
 
 
 def check_level(level: float) -> None:
@@ -362,7 +364,7 @@ def exact(
     if len(arrays) == 1:
         arrays.append(-arrays[0])
     if any(array.shape != arrays[0].shape for array in arrays):
-        raise UsageError(f"payoffs: the roles' are of shapes {[a.shape for a in arrays]}")
+        raise UsageError(f"payoffs: the roles' have the shapes {[a.shape for a in arrays]}")
     shape = arrays[0].shape
     names = names or [[str(place) for place in range(size)] for size in shape]
     roles = len(arrays)

@@ -70,7 +70,7 @@ def joint_probabilities(
     count = math.prod(actions.sizes)
     if count > MOST_COMBINATIONS:
         raise UsageError(
-            f"the policy {spec.name} has {count:,} combinations of choices; how policies act is "
+            f"the policy {spec.name} has {count:,} combinations of choices; policies are "
             f"compared over at most {MOST_COMBINATIONS:,}"
         )
     ends = np.cumsum(actions.sizes)[:-1]
@@ -119,18 +119,18 @@ def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
     what, count, frames = f"the policy {spec.name}", len(observations), spec.config.n_frames
     if spec.memory:
         raise UsageError(
-            f"{what} goes by earlier observations too (its network is recurrent); what it does is "
-            "worked out only for policies that go by the newest"
+            f"{what} depends on earlier observations (its network is recurrent); exact "
+            "probabilities are only known for policies that depend on the newest"
         )
     wanted = spec.observation if frames == 1 else (frames, *spec.observation)
     if frames > 1 and observations.shape[1:] == spec.observation:
         raise UsageError(
-            f"{what} goes by earlier observations too ({frames} are stacked), which are not known "
-            "here"
+            f"{what} depends on earlier observations ({frames} are stacked), which are not "
+            "known here"
         )
     if observations.shape[1:] != wanted:
         raise UsageError(
-            f"{what} sees observations of {wanted}; these are {observations.shape[1:]}"
+            f"{what} has observations of shape {wanted}; these are {observations.shape[1:]}"
         )
     network = spec.network()
     stack = ParameterStack(network.shapes, 1)

@@ -45,14 +45,15 @@ class PolicyBehaviour:
         away = self.distances
         low, high = away.mean_interval
         words = (
-            f"On {self.states:,} states the policies act {away.mean:.2f} apart on the mean "
-            f"({low:.2f} to {high:.2f}; {self.measure} distance, 0: alike, 1: never the same)"
+            f"On {self.states:,} states the mean distance between the policies' actions is "
+            f"{away.mean:.2f} ({low:.2f} to {high:.2f}; {self.measure} distance, 0: equal, "
+            "1: disjoint)"
         )
         if len(self.names) > 2:
             apart = np.where(np.eye(len(self.names), dtype=np.bool_), np.nan, away.distances)
             one, other = np.unravel_index(int(np.nanargmin(apart)), apart.shape)
             words += (
-                f"; {self.names[one]} and {self.names[other]} the least, {apart[one, other]:.2f}"
+                f"; {self.names[one]} and {self.names[other]} are closest, {apart[one, other]:.2f}"
             )
         return words + "."
 

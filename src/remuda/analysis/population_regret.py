@@ -69,8 +69,8 @@ def within_population(
     check_draws(samples)
     if not payoffs.symmetric:
         raise UsageError(
-            "what policies gain against each other is worked out of a symmetric game; pool the "
-            "roles first (`Payoffs.pooled_roles`)"
+            "gains within a population need a symmetric game; pool the roles first "
+            "(`Payoffs.pooled_roles`)"
         )
     missing = payoffs.missing_names()
     if missing:

@@ -76,24 +76,23 @@ class Analysis:
         name, sure = self.ranking.names[best], float(self.ranking.first[best])
         score = self.ranking.scores[best]
         if sure >= self.ranking.level:
-            words = f"{name} earns the most, {figures(score)} a match on the mean"
-            return f"{words}; it is {sure:.0%} sure."
+            words = f"{name} has the highest mean payoff, {figures(score)} per match"
+            return f"{words} ({sure:.0%} sure)."
         others = [
             self.ranking.names[place]
             for place in np.argsort(-self.ranking.first, kind="stable")
             if place != best and self.ranking.first[place] >= 1.0 - self.ranking.level
         ]
-        rivals = f"; it may also be {' or '.join(others[:3])}" if others else ""
-        return f"{name} earns the most in {sure:.0%} of what the payoffs may be{rivals}."
+        rivals = f"; the best may also be {' or '.join(others[:3])}" if others else ""
+        return f"{name} has the highest mean payoff in {sure:.0%} of payoff draws{rivals}."
 
     def _equilibrium_in_words(self) -> str:
         if self.equilibrium is None:
             if not self.payoffs.missing.any():
-                return "No equilibrium was found in time; look at fewer policies."
+                return "No equilibrium was found in time; analyse fewer policies."
             return (
-                "The equilibrium is unknown: policies did not all meet themselves, and self-play "
-                "counts for it. In `remuda tournament RUN:all --sampled` they do; analyse "
-                "its directory."
+                "The equilibrium is unknown: self-play is missing for some policies. "
+                "`remuda tournament RUN:all --sampled` plays it; analyse its directory."
             )
         mixture = self.equilibrium.answer.mixtures[0]
         played = np.flatnonzero(mixture > 1e-6)
@@ -101,19 +100,19 @@ class Analysis:
         low, high = self.equilibrium.values[1:, 0]
         scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
         value, low, high = (0.0 if abs(each) < scale else each for each in (value, low, high))
-        worth = f"it earns {figures(value)} a match"
+        worth = f"its value is {figures(value)} per match"
         if low != high:
             worth += f" ({figures(low)} to {figures(high)})"
         if len(played) == 1:
             name = self.payoffs.names[played[0]]
             stays = float(self.equilibrium.in_support[0][played[0]])
-            return f"A rational player plays {name} alone ({stays:.0%} of draws have it); {worth}."
-        return f"A rational player mixes {len(played)} of {len(mixture)} policies; {worth}."
+            return f"The equilibrium plays only {name} (in {stays:.0%} of payoff draws); {worth}."
+        return f"The equilibrium mixes {len(played)} of {len(mixture)} policies; {worth}."
 
     def _exploitability_in_words(self) -> str:
         found = self.exploitability
         if found is None:
-            return "Unknown: policies did not all meet themselves."
+            return "Unknown: self-play is missing for some policies."
         least = found.of(found.least)
         low, high = least.interval
         best = found.best_responses[found.names.index(found.least)]
@@ -121,14 +120,14 @@ class Analysis:
             f"Against {found.least}, the least exploitable, {best} gains {figures(least.corrected)}"
         )
         if best == found.least or least.corrected <= 0.0:
-            words = f"Against {found.least} no gain of these policies is shown"
+            words = f"Against {found.least} no policy gains significantly"
         mixture = ""
         if self.equilibrium is not None:
             most = max(float(self.equilibrium.regrets[2].max()), 0.0)
             mixture = f", against the equilibrium at most {figures(most, 2)}"
         return (
-            f"{words} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is within the "
-            "population, a lower bound: a best response that is trained (`remuda exploit RUN`) "
+            f"{words} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is a lower "
+            "bound, within the population: a trained best response (`remuda exploit RUN`) "
             "may gain more."
         )
 
@@ -136,27 +135,29 @@ class Analysis:
         share = self.structure.transitive
         low, high = self.structure.transitive_interval
         if math.isnan(share):
-            return "What differs between policies is no more than chance would make of equal ones."
+            return "Policies differ no more than equal policies would by chance."
         if high - low > UNKNOWN:
             return "The shares of skill and cycles are unknown: play more matches."
         words = (
-            f"{share:.0%} of what differs is skill, the rest is cycles ({low:.0%} to {high:.0%})"
+            f"{share:.0%} of the differences is skill, the rest is cycles ({low:.0%} to {high:.0%})"
         )
         strongest = self.cycles.strongest
         if strongest is None:
-            return f"{words}; no cycle is sure."
-        return f"{words}; surely {' beats '.join((*strongest.names, strongest.names[0]))}."
+            return f"{words}; no cycle is significant."
+        return (
+            f"{words}; significant cycle: {' beats '.join((*strongest.names, strongest.names[0]))}."
+        )
 
     def _diversity_in_words(self) -> str:
         found, count = self.diversity, len(self.payoffs.names)
         if found is None:
-            return "Unknown: policies did not all meet themselves."
+            return "Unknown: self-play is missing for some policies."
         low, high = found.interval
         if found.null_share > 1.0 - found.level:
-            return "Policies do not differ more in what they earn than equal ones would by chance."
+            return "Payoffs differ no more than those of equal policies would by chance."
         return (
-            f"In what they earn, the {count} policies are as diverse as {found.corrected:.1f} "
-            f"wholly different ones ({low:.1f} to {high:.1f})."
+            f"By their payoffs, the {count} policies are as diverse as "
+            f"{found.corrected:.1f} entirely different ones ({low:.1f} to {high:.1f})."
         )
 
 
@@ -178,12 +179,12 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
         one, *_, other = (", ".join(names[:5]) for names in payoffs.strategies)
         raise UsageError(
-            f"the roles have other policies each, {one} and {other}; an analysis is of policies "
-            "that stand in the rows and in the columns"
+            f"the roles have different policies, {one} and {other}; an analysis needs the "
+            "same policies in rows and columns"
         )
     if len(payoffs.names) < 2:
         raise UsageError(
-            f"there is one policy only, {payoffs.names[0]}, and two or more are compared"
+            f"there is only one policy, {payoffs.names[0]}; an analysis compares at least two"
         )
     whole = payoffs.pooled_roles().completed()
     with_own(whole).check_whole()

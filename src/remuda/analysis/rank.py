@@ -77,13 +77,14 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
             f"{len(payoffs)} strategies"
         )
     if not (found >= -1e-9).all() or abs(float(found.sum()) - 1.0) > 1e-6:
-        raise UsageError(f"mixture: these are no probabilities that add up to 1: {found.tolist()}")
+        raise UsageError(f"mixture: these are not probabilities that add up to 1: {found.tolist()}")
     sums = payoffs + payoffs.T
     scale = float(np.abs(payoffs).max())
     if not np.ptp(sums) <= 1e-6 * scale:
         raise UsageError(
-            "nash_average: payoffs of both strategies must add up to the same for all pairs; here "
-            f"they add up to {sums.min():g} up to {sums.max():g}; take (A - A.T) / 2"
+            "nash_average: payoffs of both strategies must add up to the same for all "
+            f"pairs; here they add up to between {sums.min():g} and {sums.max():g}; take "
+            "(A - A.T) / 2"
         )
     skills = payoffs @ found - float(sums.mean()) / 2.0
     regret = max(float(skills.max() - found @ skills), 0.0)
@@ -97,7 +98,9 @@ def ranks(scores: npt.ArrayLike) -> Integers:
     """
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise UsageError(f"scores: they must be finite numbers, one a strategy: {values.tolist()}")
+        raise UsageError(
+            f"scores: they must be finite numbers, one per strategy: {values.tolist()}"
+        )
     order = np.argsort(-values, kind="stable")
     ordered = values[order]
     apart = np.ones(len(values), np.bool_)
@@ -223,7 +226,7 @@ def agreement(*scores: npt.ArrayLike) -> Numbers:
     """
     arrays = [np.asarray(each, np.float64) for each in scores]
     if len({array.shape for array in arrays}) > 1:
-        raise UsageError(f"rankings are of unlike sizes: {[array.shape for array in arrays]}")
+        raise UsageError(f"rankings have different sizes: {[array.shape for array in arrays]}")
     found = np.array([ranks(array) for array in arrays], np.float64)
     first, second = np.triu_indices(found.shape[1], 1)
     signs = np.sign(found[:, second] - found[:, first])

@@ -92,9 +92,11 @@ def elo(
         if not np.isfinite(counts).all() or (counts < 0.0).any():
             raise UsageError(f"{what}: they must be counts, 0 or more")
     if not np.array_equal(drawn, drawn.T):
-        raise UsageError("draws: both strategies of a pair must have drawn as often")
+        raise UsageError("draws: they must be symmetric, the same for both strategies of a pair")
     if not (prior > 0.0 and math.isfinite(prior)):
-        raise UsageError(f"prior: it must be above 0, or who won all is rated inf; this is {prior}")
+        raise UsageError(
+            f"prior: it must be above 0, or an unbeaten strategy is rated inf; this is {prior}"
+        )
     if names and len(names) != len(won):
         raise UsageError(f"names: there are {len(names)} for {len(won)} strategies")
     shares, meetings = won + drawn / 2.0, won + won.T + drawn
@@ -218,7 +220,7 @@ def plackett_luce(
     if (who < 0).any():
         raise UsageError("places: a seat is empty (-1); leave out such matches")
     if every is not None and every < 1:
-        raise UsageError(f"every: it must be 1 match at least; this is {every}")
+        raise UsageError(f"every: it must be at least 1 match; this is {every}")
     marks = np.unique([*range(every or len(who), len(who), every or 1), len(who)])
     return _history([([], who, what)], marks, tuple(names), of_seat, tau)
 
@@ -232,13 +234,13 @@ def ledger_history(
     newborn starts with its parent's rating and the initial uncertainty.
     """
     if checkpoints < 1:
-        raise UsageError(f"checkpoints: there must be one at least; this is {checkpoints}")
+        raise UsageError(f"checkpoints: there must be at least one; this is {checkpoints}")
     reader = LedgerReader.open(path)
     keys, total = np.zeros(0, np.int64), 0
     for matches in reader.pieces():
         keys, total = np.union1d(keys, keys_of(matches)), total + len(matches)
     if not total:
-        raise UsageError(f"{path} has no match that is over")
+        raise UsageError(f"{path} has no finished match")
 
     def pieces() -> Iterator[Piece]:
         for births, matches in reader.generations():
@@ -260,7 +262,7 @@ def _history(
 ) -> RatingHistory:
     """Rate all matches, and record the ratings after the numbers of matches in `marks`."""
     if not TAU <= tau < math.inf:
-        raise UsageError(f"tau: it must be {TAU:.4g} at least (a run's own); this is {tau}")
+        raise UsageError(f"tau: it must be at least {TAU:.4g} (the value in runs); this is {tau}")
     numbers = np.tile(np.array(FRESH), (len(names), 1))
     noted, over = [], 0
     for births, places, returns in pieces:

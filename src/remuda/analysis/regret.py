@@ -68,10 +68,10 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
     found = [np.asarray(mixture, np.float64) for mixture in mixtures]
     shapes = [mixture.shape for mixture in found]
     if shapes != [(size,) for size in game.shape[1:]]:
-        raise UsageError(f"mixtures: they are of shapes {shapes} in a game of {game.shape[1:]}")
+        raise UsageError(f"mixtures: they have the shapes {shapes} in a game of {game.shape[1:]}")
     for role, mixture in enumerate(found):
         if not (mixture.min() >= UNLIKELY and abs(mixture.sum() - 1.0) <= 1e-9):
-            raise UsageError(f"mixtures: that of role {role} is no distribution: {mixture}")
+            raise UsageError(f"mixtures: that of role {role} is not a distribution: {mixture}")
     gains = []
     for role, mixture in enumerate(found):
         earned = against(game, found, role)
@@ -93,7 +93,7 @@ def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool
     if found.shape != game.shape[1:]:
         raise UsageError(f"joint: it is {found.shape} in a game of {game.shape[1:]}")
     if not (found.min() >= UNLIKELY and abs(found.sum() - 1.0) <= 1e-9):
-        raise UsageError("joint: its numbers are no distribution")
+        raise UsageError("joint: its numbers are not a distribution")
     gains = []
     for role, size in enumerate(found.shape):
         recommended = np.moveaxis(found, role, 0).reshape(size, -1)

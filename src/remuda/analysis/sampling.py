@@ -40,7 +40,7 @@ def with_own(payoffs: Payoffs) -> Payoffs:
 def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
     """Draw payoffs one after another: [R, n_1, ..., n_R] each."""
     if samples < 2:
-        raise UsageError(f"samples: at least 2 draws tell an uncertainty; this is {samples}")
+        raise UsageError(f"samples: an uncertainty needs at least 2 draws; this is {samples}")
     whole = with_own(payoffs)
     at_once = max(1, PIECE // whole.means.size)
     for begin in range(0, samples, at_once):
@@ -99,8 +99,8 @@ def shrink(estimates: Numbers, drawn: Numbers, rng: np.random.Generator) -> Numb
     """
     if drawn.ndim != 2 or estimates.shape != drawn.shape[1:] or len(drawn) < 2:
         raise UsageError(
-            f"shrink: estimates are of shape {estimates.shape} and draws of {drawn.shape}; they "
-            "must be [n] and [S, n], two draws at least"
+            f"shrink: estimates have the shape {estimates.shape} and draws {drawn.shape}; "
+            "they must be [n] and [S, n], with at least two draws"
         )
     samples, count = drawn.shape
     variances, vectors = np.linalg.eigh(np.atleast_2d(np.cov(drawn.T)))

@@ -51,8 +51,8 @@ def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormE
     """
     if tree.num_players != 2 or not tree.is_zero_sum:
         raise UsageError(
-            f"{tree.name}: equilibria are worked out for two players whose returns add up to 0; "
-            "for others measure the exploitability of their policies"
+            f"{tree.name}: equilibria are computed for two-player zero-sum games; for "
+            "other games, measure the exploitability of their policies"
         )
     if tree.is_perfect_information:
         value, policies = _solve_backward(tree)

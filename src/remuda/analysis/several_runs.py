@@ -110,20 +110,23 @@ class Several:
     def in_words(self) -> dict[str, str]:
         """Return one sentence for each part."""
         words = {
-            "runs": f"{len(self.labels)} runs; policies of different runs never met, so that each "
-            "run is ranked by itself (`remuda tournament` lets them meet)."
+            "runs": (
+                f"{len(self.labels)} runs; policies of different runs never met, so each run "
+                "is ranked separately (`remuda tournament` lets them meet)."
+            )
         }
         for name, found in self.common.items():
             if math.isnan(found.mean):
                 words[name] = "No run has it."
             elif math.isnan(found.deviation):
-                words[name] = f"{figures(found.mean)}, of the one run that has it."
+                words[name] = f"{figures(found.mean)}, from the only run that has it."
             else:
                 low, high = found.interval
                 known = sum(math.isfinite(value) for value in found.values)
                 words[name] = (
-                    f"{figures(found.mean)} on the mean of {known} runs ({figures(low, 2)} to "
-                    f"{figures(high, 2)}); a single run differs by {figures(found.deviation, 2)}."
+                    f"{figures(found.mean)} on average over {known} runs "
+                    f"({figures(low, 2)} to {figures(high, 2)}); a single run differs by "
+                    f"{figures(found.deviation, 2)}."
                 )
         return words
 

@@ -82,14 +82,15 @@ class Society:
         """Return one sentence for each part."""
         words = {
             "returns": self._returns_in_words(),
-            "efficiency": f"All agents together earn {_words(self.outcomes.efficiency)} a turn.",
+            "efficiency": f"All agents together get {_words(self.outcomes.efficiency)} per turn.",
             "equality": self._equality_in_words(),
             "sustainability": self._sustainability_in_words(),
         }
         if self.is_constant_sum:
             words["efficiency"] = (
-                "Agents share out a constant sum: what one earns another loses, so that welfare "
-                "says nothing here; who is better shows in `remuda tournament`."
+                "Agents share out a constant sum: what one gains another loses, so "
+                "welfare says nothing here; `remuda tournament` shows which agent is "
+                "better."
             )
             del words["equality"], words["sustainability"]
         if self.episode_metrics:
@@ -105,22 +106,21 @@ class Society:
         if best == worst:
             alone = len(known(np.array(means))) == 1
             who = self.agents[best] if alone else "Each agent"
-            return f"{who} earns {_words(self.earned[best])} an episode."
+            return f"{who} has a return of {_words(self.earned[best])} per episode."
         sure = self._share_by_chance(best, worst) <= CHANCE
         return (
-            f"{self.agents[best]} earns the most, {_words(self.earned[best])} an episode, and "
-            f"{self.agents[worst]} the least, {_words(self.earned[worst])}"
-            + ("." if sure else "; that may be chance.")
-        )
+            f"{self.agents[best]} has the highest return, {_words(self.earned[best])} per "
+            f"episode, and {self.agents[worst]} the lowest, {_words(self.earned[worst])}"
+        ) + ("." if sure else "; that may be chance.")
 
     def _share_by_chance(self, best: int, worst: int) -> float:
         """Return an upper bound of the p-value of a difference between two agents.
 
-        It is the p-value of a t test of their differences by episode, or the smallest p-value of a
-        permutation test, 2 of 2^n if n episodes distinguish them (Fisher 1935, "The design of
-        experiments", section 21), whichever is larger: a few equal results have no spread. It is
-        multiplied by the number of pairs (Bonferroni; Dunn 1961, "Multiple comparisons among
-        means").
+        It is the larger of two p-values: that of a t test of their differences by episode, and the
+        smallest possible one of a permutation test, 2 of 2^n if n episodes distinguish them (Fisher
+        1935, "The design of experiments", section 21). The second is needed since a few equal
+        results have no spread. The result is multiplied by the number of pairs (Bonferroni; Dunn
+        1961, "Multiple comparisons among means").
         """
         apart = known(self.returns[:, best] - self.returns[:, worst])
         found = _mean(apart)
@@ -134,12 +134,10 @@ class Society:
     def _equality_in_words(self) -> str:
         found = self.outcomes.equality
         if np.isnan(found.value):
-            return (
-                "It is undefined: an agent earned less than nothing, of which there are no shares."
-            )
+            return "It is undefined: an agent's return is negative."
         long_run = self.outcomes.long_run_equality
         over = "" if np.isnan(long_run.value) else f", {_words(long_run)} over all episodes"
-        return f"{_words(found)} within an episode{over}; 1: all earn the same."
+        return f"{_words(found)} within an episode{over}; 1: equal returns."
 
     def _sustainability_in_words(self) -> str:
         found = self.outcomes.sustainability
@@ -147,8 +145,8 @@ class Society:
             return "It is undefined: no reward was collected."
         length = float(self.lengths.mean())
         return (
-            f"Rewards are collected in turn {_words(found)} on the mean; "
-            f"{figures((length + 1.0) / 2.0)} would be evenly."
+            f"Rewards are collected in turn {_words(found)} on average; "
+            f"{figures((length + 1.0) / 2.0)} would mean evenly."
         )
 
 
@@ -169,7 +167,7 @@ def society(
     """
     values = np.asarray(rewards, np.float64)
     if not len(values):
-        raise UsageError("no episode was over in the time that there was; give more `--seconds`")
+        raise UsageError("no episode finished in time; give more `--seconds`")
     present = np.ones(values.shape[::2], np.bool_) if took_part is None else np.asarray(took_part)
     return Society(
         agents,

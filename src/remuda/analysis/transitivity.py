@@ -118,7 +118,8 @@ def split_intervals(
 
     Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm: a share of
     2 / n to the gradient, the rest to the curl. So a game with few matches looks cyclic. These
-    amounts are subtracted; draws contain the noise twice, so both are subtracted from them.
+    amounts are subtracted. Draws contain the noise of the matches and their own; both are
+    subtracted from them.
     """
     check_level(level)
     whole = _pooled(payoffs)

@@ -42,7 +42,7 @@ class MatrixGame:
             )
         self.payoffs: Numbers = np.stack(found)  # [R, n_1, ..., n_R]
         if not np.isfinite(self.payoffs).all():
-            raise UsageError(f"{name}: a payoff is no number")
+            raise UsageError(f"{name}: a payoff is not a number")
         self.name, self.num_players = name, len(found)
         self.num_actions = max(found[0].shape)
 
@@ -137,9 +137,9 @@ class LeducPoker:
     """Leduc poker (Southey et al. 2005, "Bayes' bluff"); value -0.0856 to player 0.
 
     Six cards, two of each rank (card // 2). Each of two players antes 1 and gets a card. In each of
-    two betting rounds, player 0 acts first. A player may call, fold if the other has put in more,
-    or raise: by 2 in the first round and by 4 in the second, at most twice in a round. A public
-    card is dealt between the rounds. A player with its rank wins, otherwise the higher rank; equal
+    two betting rounds, player 0 acts first. A player may call, raise, or fold if the other has put
+    in more. Raises are by 2 in the first round and by 4 in the second, at most two per round. A
+    public card is dealt between the rounds. A player with its rank wins, otherwise the higher rank; equal
     ranks share the pot. Rules, actions and information sets are those of OpenSpiel's `leduc_poker`,
     which distinguishes the two cards of a rank.
     """

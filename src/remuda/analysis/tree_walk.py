@@ -25,7 +25,7 @@ def flatten(game: TreeGame[State], max_nodes: int = MAX_NODES) -> Tree:
         _check_recall(tree)
     elif not tree.is_perfect_information:
         raise UsageError(
-            f"{game.name}: equal states are merged, and players cannot tell some apart"
+            f"{game.name}: equal states are merged, but players cannot distinguish some of them"
         )
     return tree
 
@@ -96,7 +96,7 @@ class _Walk(Generic[State]):
                 path.append(self._enter(after))
                 child = path[-1][0]
             elif child not in left:
-                raise UsageError(f"{self._game.name}: a state comes again, so it may never end")
+                raise UsageError(f"{self._game.name}: a state repeats, so the game may never end")
             sources, children, actions, likely = self._edges
             sources.append(node)
             children.append(child)
@@ -138,29 +138,34 @@ class _Walk(Generic[State]):
     def _check_outcomes(self, branches: Sequence[tuple[int, float]]) -> None:
         likely = [probability for _, probability in branches]
         if not likely or min(likely) < 0.0 or abs(sum(likely) - 1.0) > SLACK:
-            raise UsageError(f"{self._game.name}: chance has the probabilities {likely}")
+            raise UsageError(f"{self._game.name}: chance has the invalid probabilities {likely}")
 
     def _information_set(self, player: int, state: State) -> int:
         """Return the number of a state's information set, among its player's."""
         game = self._game
         if not 0 <= player < game.num_players:
-            raise UsageError(f"{game.name}: player {player} acts, of {game.num_players}")
+            raise UsageError(
+                f"{game.name}: player {player} acts, but there are {game.num_players} players"
+            )
         key, actions = game.information(state), tuple(int(a) for a in game.actions(state))
         number = self._known[player].get(key, -1)
         if number < 0:
             if not actions or len(set(actions)) < len(actions):
-                raise UsageError(f"{game.name}: where a player knows {key!r} it may do {actions}")
+                raise UsageError(
+                    f"{game.name}: in the information set {key!r} the actions are {actions}"
+                )
             if not 0 <= min(actions) <= max(actions) < game.num_actions:
                 raise UsageError(
-                    f"{game.name}: actions are 0 to {game.num_actions - 1}; where a player knows "
-                    f"{key!r} they are {actions}"
+                    f"{game.name}: actions are 0 to {game.num_actions - 1}; in the "
+                    f"information set {key!r} they are {actions}"
                 )
             number = self._known[player][key] = len(self._found[player])
             self._found[player].append(InformationSet(player, key, actions, state))
         elif self._found[player][number].actions != actions:
             raise UsageError(
-                f"{game.name}: where a player knows {key!r} it may do {actions}, and elsewhere "
-                f"{self._found[player][number].actions}: it could tell these states apart"
+                f"{game.name}: in the information set {key!r} the actions are {actions}, "
+                f"and elsewhere {self._found[player][number].actions}: a player could "
+                "distinguish these states"
             )
         return number
 
@@ -176,8 +181,8 @@ def _check_recall(tree: Tree) -> None:
             number = int(sets[(before != usual).argmax()] - tree.offsets[player])
             key = tree.information_sets[player][number].key
             raise UsageError(
-                f"{tree.name}: player {player} forgets what it did before it knows {key!r}; this "
-                "is for games of perfect recall"
+                f"{tree.name}: player {player} forgets its earlier actions in the "
+                f"information set {key!r}; this needs perfect recall"
             )
 
 

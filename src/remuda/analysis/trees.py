@@ -186,14 +186,17 @@ class Tree:
                 f"{what} is {found.shape}; it must be {legal.shape}, information sets by actions"
             )
         if not np.isfinite(found).all() or (found < 0.0).any():
-            raise UsageError(f"{what} holds numbers that are no probabilities")
+            raise UsageError(f"{what} contains numbers that are not probabilities")
         for wrong, why in (
             ((found > SLACK) & ~legal, "takes an action that is not allowed"),
-            (np.abs(found.sum(1) - 1.0)[:, None] > SLACK, "has probabilities that do not add to 1"),
+            (
+                np.abs(found.sum(1) - 1.0)[:, None] > SLACK,
+                "has probabilities that do not add up to 1",
+            ),
         ):
             if wrong.any():
                 known = self.information_sets[player][int(wrong.any(1).argmax())]
-                raise UsageError(f"{what} {why} where it knows {known.key!r}")
+                raise UsageError(f"{what} {why} in the information set {known.key!r}")
         return found
 
     def edge_probabilities(self, policies: Policies, free: int | None = None) -> Numbers:
@@ -237,8 +240,9 @@ def mixture(
     tree.check_player(player)
     if tree.merged:
         raise UsageError(
-            f"{tree.name}: equal states are one node here, in which one drawn for a whole game may "
-            "do this or that by how it got there; no policy over these nodes plays like that"
+            f"{tree.name}: equal states are one node here, where a policy drawn for a "
+            "whole game may act differently by history; no policy over these nodes is "
+            "equivalent"
         )
     shares = np.ones(len(policies)) if weights is None else np.asarray(weights, np.float64)
     if not len(policies) or shares.shape != (len(policies),) or not shares.sum() > 0.0:

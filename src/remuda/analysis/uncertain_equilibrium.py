@@ -193,7 +193,7 @@ def _zero_sum(game: Numbers, symmetric: bool) -> Solution:
         matrix = (matrix - matrix.T) / 2.0
     found = zero_sum.solve_max_entropy(matrix)
     mixtures = (found.mixtures[0],) * 2 if symmetric else found.mixtures
-    note = "the only equilibrium" if found.unique else "of several, the one of the largest entropy"
+    note = "the only equilibrium" if found.unique else "one of several, with the largest entropy"
     return Solution(
         mixtures, None, values(game, mixtures), regret(game, mixtures), found.note or note
     )
@@ -219,14 +219,15 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | N
         welfare = np.where(alike, welfare, -np.inf)
     best = int((welfare >= welfare.max() - 1e-9 * (1.0 + abs(welfare.max()))).argmax())
     mixtures = listed.rows[best], listed.columns[best]
-    chosen = "; this is the one in which both earn the most together"
+    chosen = "; this one has the largest welfare"
     alone = len(listed) == 1 and not listed.infinite
     return Solution(
         mixtures,
         None,
         listed.values[best],
         listed.regrets[best],
-        listed.note + ("" if alone else chosen + (", of those alike" if symmetric else "")),
+        listed.note
+        + ("" if alone else chosen + (" among those with equal mixtures" if symmetric else "")),
     )
 
 

@@ -135,9 +135,9 @@ def run_exact(
 ) -> DoubleOracle:
     """Run or resume a double oracle with exact best responses.
 
-    It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is at
-    most `enough`, or when no best response is new to a meta-solver that ignores duplicates
-    (`OF_SETS`). It also ends after `iterations`, or when stopped. A resumed run equals an
+    It ends when no best response gains more than 1e-9 of the range of returns, or when NashConv is
+    at most `enough`. For a meta-solver that ignores duplicates (`OF_SETS`) it also ends when no
+    best response is new. Other ends are `iterations` and `stopped`. A resumed run equals an
     uninterrupted one.
     """
     check_end(iterations, enough)

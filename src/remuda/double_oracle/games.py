@@ -83,7 +83,7 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
     env.close()
     if walked is None:
         raise ConfigError(
-            f"{game} cannot be walked to every end, which exact oracles need; train them "
+            f"{game} cannot be traversed completely, which exact oracles need; train them "
             f"(--oracle ppo), or take one of {_walkable()}"
         )
     return walked.tree
@@ -97,8 +97,8 @@ def check_played(game: str) -> None:
         f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "`remuda games` lists those"
     )
     raise ConfigError(
-        f"{game} is walked by its rules alone, and is no game that runs play, which trained "
-        f"oracles need; {instead}, or leave out --oracle"
+        f"{game} has only rules for exact oracles, and trained oracles need a game that "
+        f"runs play; {instead}, or leave out --oracle"
     )
 
 

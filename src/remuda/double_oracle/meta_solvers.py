@@ -145,7 +145,9 @@ def replicate(
     """
     shape = payoffs.shape[1:]
     if not 0.0 <= floor * max(shape) <= 1.0:
-        raise UsageError(f"floor is {floor}; of {max(shape)} policies each can have 1/{max(shape)}")
+        raise UsageError(
+            f"floor is {floor}; with {max(shape)} policies it can be at most 1/{max(shape)}"
+        )
     profiles = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
     mean = _replicate(
         np.ascontiguousarray(payoffs.reshape(len(payoffs), -1)),

@@ -155,10 +155,8 @@ def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None
                 f"{what} {wanted}"
             )
     if was.masked != agent.masked:
-        has = "tells" if agent.masked else "does not tell"
-        raise UsageError(
-            f"{name} cannot play {agent.name} of {game}, which {has} which actions are allowed"
-        )
+        has = "provides" if agent.masked else "lacks"
+        raise UsageError(f"{name} cannot play {agent.name} of {game}, which {has} an action mask")
 
 
 def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Participant, ...]:

@@ -210,8 +210,8 @@ class RecordedResults(MatchResults):
             known = self._schedule.entrants_of(records["number"]) == records["policy"]
             if not known.all():
                 raise RunDirectoryError(
-                    f"{path} is damaged: match {int(records['number'][~known.all(1)][0])} is of "
-                    "others than it must be; start over in another directory"
+                    f"{path} is damaged: match {int(records['number'][~known.all(1)][0])} "
+                    "has the wrong entrants; start over in another directory"
                 )
             MatchResults.add(
                 self,
@@ -229,12 +229,12 @@ def read_description(directory: Path) -> dict[str, Any]:
         found = read_json(path)
     except FileNotFoundError:
         raise RunDirectoryError(
-            f"{directory} is no directory of a tournament: it has no {DESCRIPTION}"
+            f"{directory} is not a tournament directory: it has no {DESCRIPTION}"
         ) from None
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"{path} is damaged: {error}") from None
     if not (isinstance(found, dict) and isinstance(found.get("entrants"), list)):
-        raise RunDirectoryError(f"{path} is damaged: it does not tell who plays")
+        raise RunDirectoryError(f"{path} is damaged: it lists no entrants")
     return found
 
 
@@ -269,8 +269,8 @@ def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any])
         if key == "entrants":
             what = _changed(was[key], now[key])
         raise UsageError(
-            f"{directory} holds a tournament of other matches: {what} differ{_s(what)}; name "
-            "another directory, or leave it to the default"
+            f"{directory} holds another tournament: {what} differ{_s(what)}; name another "
+            "directory, or use the default"
         )
 
 

@@ -79,7 +79,7 @@ def play_until(
     """
     question, wanted = parse_until(until)
     if len(setup.participants) < 2:
-        raise UsageError("until: one entrant only; two at least are to be compared")
+        raise UsageError("until: there is only one entrant; a comparison needs at least two")
     _check_first(setup, most, directory)
     limits = limits or Limits()
     more = {"until": " ".join(until.lower().split())}
@@ -121,16 +121,16 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
     env.close()
     dealt = env.num_agents - len(setup.taken_seats([agent.name for agent in env.agents]))
     if dealt < 2:
-        has = "is a game for one agent" if env.num_agents < 2 else "has one seat that is not taken"
+        has = "is a game for one agent" if env.num_agents < 2 else "has only one free seat"
         raise UsageError(
-            f"until: {setup.game} {has}, so no two meet; leave it out, and compare the returns"
+            f"until: {setup.game} {has}, so no entrants meet; leave it out, and compare the returns"
         )
     count = len(setup.participants)
     first = _first_of_each(dealt) * count * (count - 1) // 2
     begun = directory is not None and (directory / ROUNDS).exists()
     if first > most and not begun:
         raise UsageError(
-            f"--matches is {most:,}; before any answer {count} entrants play {first:,}"
+            f"--matches is {most:,}; {count} entrants need {first:,} before a first answer"
         )
 
 

@@ -158,8 +158,8 @@ class Workers:
             raise UnguardedScriptError(script_name(), "plays a tournament", "processes=1") from None
         how = f"was killed by signal {-code}" if code is not None and code < 0 else "has ended"
         raise RemudaError(
-            f"a process of the tournament {how}; what is over is kept where the tournament has a "
-            "directory, and the same command resumes"
+            f"a process of the tournament {how}; finished matches are kept if the "
+            "tournament has a directory, and the same command resumes it"
         ) from None
 
 
