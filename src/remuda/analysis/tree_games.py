@@ -139,9 +139,9 @@ class LeducPoker:
     Six cards, two of each rank (card // 2). Each of two players antes 1 and gets a card. In each of
     two betting rounds, player 0 acts first. A player may call, raise, or fold if the other has put
     in more. Raises are by 2 in the first round and by 4 in the second, at most two per round. A
-    public card is dealt between the rounds. A player with its rank wins, otherwise the higher rank; equal
-    ranks share the pot. Rules, actions and information sets are those of OpenSpiel's `leduc_poker`,
-    which distinguishes the two cards of a rank.
+    public card is dealt between the rounds. A player with its rank wins, otherwise the higher rank;
+    equal ranks share the pot. Rules, actions and information sets are those of OpenSpiel's
+    `leduc_poker`, which distinguishes the two cards of a rank.
     """
 
     name = "leduc_poker"
