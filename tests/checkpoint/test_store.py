@@ -279,7 +279,7 @@ def test_a_manifest_that_holds_no_names_is_damaged(content, tmp_path):
     store = Checkpoints(tmp_path)
     take(store, 1)
     (tmp_path / "000001" / "manifest.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match="is damaged: it holds no names"):
+    with pytest.raises(CheckpointError, match="is damaged: it is not a JSON object"):
         store.verify(1)
 
 

@@ -63,7 +63,7 @@ def test_a_successor_goes_on_with_the_versions(make_weights):
     store = make_weights(LAYOUTS)
     for expected in (1, 2, 3):
         assert store.publisher("a", 7).publish(full(3, expected), expected, 0.0) == expected
-    with pytest.raises(ValueError, match="policy a is laid out in another way"):
+    with pytest.raises(ValueError, match="policy a has another layout of its parameters"):
         store.publisher("a", 8)
 
 

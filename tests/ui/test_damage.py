@@ -109,9 +109,9 @@ def test_no_damage_ends_in_a_traceback(name, harm, finished, tmp_path, capsys):
         ("evaluate", "config.yaml", "binary", "config.yaml is not YAML"),
         ("evaluate", "weights/policy_0.safetensors", "cut in half", "policy_0.safetensors is dam"),
         ("tournament", "checkpoints/000001/manifest.json", "[]", "manifest.json is damaged: it "),
-        ("status", "status.json", "[]", "status.json is damaged: it holds no names and values"),
+        ("status", "status.json", "[]", "status.json is damaged: it is not a JSON object"),
         ("status", "status.json", "null in place of numbers", "status.json is damaged: "),
-        ("report", "summary.json", "3", "summary.json is damaged: it holds no names and values"),
+        ("report", "summary.json", "3", "summary.json is damaged: it is not a JSON object"),
         ("report", "summary.json", "null in place of numbers", "summary.json is damaged: "),
     ],
 )

@@ -147,8 +147,8 @@ def refusing(where: str, advice: str) -> Iterator[None]:
     except RemudaError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        raise CheckpointError(f"{where} cannot be restored ({words}); {advice}") from error
+        cause = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise CheckpointError(f"{where} cannot be restored ({cause}); {advice}") from error
 
 
 def _value(state: Mapping[str, Any], name: str) -> Any:

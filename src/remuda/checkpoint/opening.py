@@ -73,7 +73,7 @@ Kinds = Mapping[str, type | tuple[type, ...]]  # the allowed types of each named
 def checked(data: object, kinds: Kinds) -> dict[str, Any]:
     """Return data as a dictionary if each name of `kinds` is present and has its type."""
     if not isinstance(data, dict):
-        raise ValueError("it holds no names and values")
+        raise ValueError("it is not a JSON object")
     for name, kind in kinds.items():
         if name not in data:
             raise ValueError(f"it has no {name}")

@@ -74,7 +74,7 @@ class Manifest:
 
 
 class OtherFormatError(CheckpointError):
-    """A whole checkpoint that another version of Remuda wrote."""
+    """An intact checkpoint of another format version."""
 
 
 class Checkpoints:
@@ -229,7 +229,7 @@ class Checkpoints:
         return refusing(str(self.directory(number) / _file(part)), self.advice(number))
 
     def newest(self, part: str) -> State | None:
-        """Read a part of the newest checkpoint in which it is intact, if that has it."""
+        """Read a part of the newest intact checkpoint; None if that checkpoint lacks the part."""
         while True:
             numbers = self.numbers()
             for number in reversed(numbers):
@@ -366,8 +366,8 @@ def differences(
 def _may_be_readable_later(error: CheckpointError) -> bool:
     """Return whether a manifest could not be read for a reason outside the file."""
     cause = error.__cause__
-    gone = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG)
-    return isinstance(cause, OSError) and cause.errno not in gone
+    final = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP, errno.EFBIG)
+    return isinstance(cause, OSError) and cause.errno not in final
 
 
 def _file(part: str) -> str:

@@ -1,4 +1,4 @@
-"""Finding, comparing and sending of user code for other nodes.
+"""Find, compare and send user code for other nodes.
 
 A user's module (an environment, a network, a matchmaker) is sent to nodes on other machines, with
 everything that was loaded from the same folder. Packages must be installed on each node with the

@@ -174,7 +174,7 @@ def _own_signals() -> Iterator[None]:
 
 
 AGAIN = 1.0  # seconds after which a failed query is repeated
-END = 1.0  # seconds that a running query has at the end
+END = 1.0  # seconds to wait for a running query at the end
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,8 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
     import ray  # noqa: F401 - once, before the nodes fork
 
     lifeline = Lifeline()  # ends the nodes' first processes with this one
-    address, wanted, over = "", settings["count"], False
-    while not over:
+    address, wanted, closed = "", settings["count"], False
+    while not closed:
         while len(sessions) < wanted:
             read, write = os.pipe()
             child = os.fork()
@@ -193,7 +193,7 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
             kill_session(child)  # the rest of a node whose first process died
         if ready:
             data = os.read(0, 4096)
-            over = not data
+            closed = not data
             wanted += data.count(b"\n")
 
 

@@ -106,11 +106,11 @@ def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Int
         out[count, 3] = parts.queue_steps[i]
         count += 1
     fence_acquire()
-    gone = load(parts.counters, CLOSED) - places
+    overwritten = load(parts.counters, CLOSED) - places
     for i in range(count):
-        if out[i, 0] <= gone:
+        if out[i, 0] <= overwritten:
             out[i, 1], out[i, 2] = 0, NOTHING
-    if count and out[count - 1, 0] > gone:
+    if count and out[count - 1, 0] > overwritten:
         words[5] = out[count - 1, 3]
     return count
 

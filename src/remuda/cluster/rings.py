@@ -46,7 +46,7 @@ class RingOut:
         self._heads: Integers = np.zeros((segments, COLUMNS), np.int64)
         self._entries: Integers = np.zeros((segments, ENTRY), np.int64)
         self._is_pending = True
-        # bytes of a segment
+        # maximum bytes of a segment
         self.largest = int(layout[:, 0] @ layout[:, 2]) + self._parts.recurrent_states.shape[1]
 
     def holds(self, sequence: Integers, committed: Integers) -> None:

@@ -191,10 +191,10 @@ class ClusterRuntime:
             self._nodes.give_up(member.number)
             self._gone[member.number] = f"gave no answer for {self._silence:g} s (cluster.silence)"
             return
-        told, member.unread = member.unread, []
-        for member.status in told:
-            for words in member.status.news:
-                named = self._logs.named(member.name, words)
+        reports, member.unread = member.unread, []
+        for member.status in reports:
+            for message in member.status.news:
+                named = self._logs.named(member.name, message)
                 self._news.append(f"on the node {member.name} {named}")
                 self._logs.expect(member.name, self._nodes.call(member.number, "logs"))
             if member.status.fatal is not None:
@@ -202,8 +202,8 @@ class ClusterRuntime:
                     self._leave_out(member.number, member.status.fatal)
                     return
                 self._fetch_logs([member.number])
-                words = self._logs.named(member.name, str(member.status.fatal))
-                raise RoleDiedError(f"on the node {member.name} {words}")
+                message = self._logs.named(member.name, str(member.status.fatal))
+                raise RoleDiedError(f"on the node {member.name} {message}")
 
     def _leave_out(self, number: int, error: RemudaError) -> None:
         """Give up a node without roles; the run continues."""

@@ -220,8 +220,8 @@ def _learn(
 ) -> float:
     for b in range(errors.size):
         segment, t = leaves[b] // length, leaves[b] % length
-        gone = sequences[segment] != drawn[b] or t >= committed[segment]
-        if gone or not math.isfinite(errors[b]):
+        overwritten = sequences[segment] != drawn[b] or t >= committed[segment]
+        if overwritten or not math.isfinite(errors[b]):
             continue
         priority = (abs(errors[b]) + LEAST) ** alpha
         _set(sums, sums.size // 2 + leaves[b], priority)
@@ -299,7 +299,7 @@ class Prioritised(Replay[B]):
         return found
 
     def _lost(self) -> Integers:
-        """Return, by ring, its counter `LOST`."""
+        """Return each ring's counter `LOST`."""
         rings = [held.ring for held in self._held]
         found: Integers = np.array([load(r.counters, LOST) for r in rings], np.int64)
         return found

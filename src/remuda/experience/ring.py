@@ -50,7 +50,7 @@ WRITTEN = 0 * STRIDE  # steps committed since the run started
 OVERWRITTEN = 1 * STRIDE  # committed steps that newer ones replaced
 HEAD = 2 * STRIDE  # segments started since the run started; the next uses slot HEAD modulo S
 WANTED = 3 * STRIDE  # steps at which the learner wants to be woken; 0: it is awake
-CONSUMED = 4 * STRIDE  # steps that the learner has trained its share on, by the replay ratio
+CONSUMED = 4 * STRIDE  # steps for which the learner has done all training due by the replay ratio
 ROOM_WANTED = 5 * STRIDE  # steps consumed at which the actor wants to be woken; 0: it is awake
 # steps committed before a resumed run that were not restored, or by a previous policy of this ring
 LOST = 6 * STRIDE
@@ -64,8 +64,8 @@ UPDATE_TIME = 11 * STRIDE
 # steps by which an off-policy learner may be behind beyond the capacity, because they were written
 # while no actor waited for it
 EXCUSED = 12 * STRIDE
-# the value of `OVERWRITTEN` after the current start of a segment; stored before the segment
-# changes, for the successor of a writer that dies in between
+# the next value of `OVERWRITTEN`, stored before a writer reuses a segment: its successor needs it
+# if the writer dies in between
 NEXT_OVERWRITTEN = 13 * STRIDE
 COUNTERS = 14 * STRIDE
 
@@ -265,7 +265,7 @@ class ExperienceRing:
         shared, any_ = self.shared, None
         segments, streams = Range(0, self.num_segments - 1), Range(0, self.num_streams - 1)
         ranges = {
-            **dict.fromkeys((*CONTENTS, "recurrent_states"), any_),  # actions: see `_check_actions`
+            **dict.fromkeys((*CONTENTS, "recurrent_states"), any_),  # actions: see `check_actions`
             "numbers": COUNT,
             "streams": streams,
             "queue": segments,

@@ -23,7 +23,7 @@ class HeldSteps:
     is_rollout: bool  # whether `wanted` is a rollout; short segments then end it early
     mean_length: float  # mean steps in a segment
     segment_length: int  # maximum steps in a segment
-    advised: int  # a `segment_length` with which more fits
+    advised: int  # a `segment_length` with which more steps fit
 
     @property
     def share(self) -> float:

@@ -31,7 +31,7 @@ class Process(Protocol):
 
     @property
     def sentinel(self) -> int:
-        """Return a descriptor that is readable when its state changes; do not keep it."""
+        """Return a descriptor that is readable when its state changes; it may be another later."""
 
     @property
     def exitcode(self) -> int | None:

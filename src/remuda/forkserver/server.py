@@ -2,7 +2,7 @@
 
 It is a fresh process that imports the libraries (`main`), or a fork of one that just has (`fork`).
 It never plays, trains, or touches a GPU, and starts no thread, so a fork of it is as clean as a
-fresh process with the same imports. It serves each process that it forks by a separate socket; it
+fresh process with the same imports. Each process that it forks has a separate socket to it. It
 blocks only in `poll`.
 """
 

@@ -129,7 +129,7 @@ def _anonymous_file(size: int) -> int:
     except OSError as error:
         os.close(descriptor)
         raise RemudaError(
-            f"no shared memory of {size / 2**20:.0f} MiB to be had ({error.strerror}); "
+            f"cannot allocate {size / 2**20:.0f} MiB of shared memory ({error.strerror}); "
             "lower policy.experience.capacity or the number of policies"
         ) from None
     return descriptor

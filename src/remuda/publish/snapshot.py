@@ -116,8 +116,8 @@ class Publisher:
     def __init__(self, published: PublishedWeights, policy: str, checksum: int) -> None:
         if published.checksums[policy] != checksum:
             raise ValueError(
-                f"the network of policy {policy} is laid out in another way than its published "
-                "weights"
+                f"the network of policy {policy} has another layout of its parameters than "
+                "its published weights"
             )
         self._slots = published.slots[policy]
         self._training = published.training_rows(policy)
@@ -231,8 +231,8 @@ class SnapshotReader:
             if attempt:
                 time.sleep(0.0001)  # let the learner's process continue, if it is on this core
         raise RemudaError(
-            f"the weights of policy {policy} could not be copied: they are published faster "
-            "than they can be copied, or never were; raise publish.every"
+            f"the weights of policy {policy} could not be copied: they were never published, "
+            "or are published faster than they can be copied; raise publish.every"
         )
 
     def state(self) -> State:

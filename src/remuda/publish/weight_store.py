@@ -1,6 +1,6 @@
-"""`WeightStore`: published weights as learners, actors and the coordinator see them.
+"""The interfaces of published weights, for learners, actors and the coordinator.
 
-`PublishedWeights` is in the shared memory of a machine. Any other store passes the same contract:
+`PublishedWeights` implements them in the shared memory of a machine. Any other store must pass
 `tests/contracts/test_weight_store.py`.
 """
 
@@ -14,7 +14,7 @@ from remuda.types import Floats, State
 
 
 class WeightPublisher(Protocol):
-    """A learner's end: publishes the weights of one policy."""
+    """The learner's side: publishes the weights of one policy."""
 
     version: int  # version of the newest publication; 0 before the first
 
@@ -36,16 +36,16 @@ class WeightPublisher(Protocol):
 
 
 class WeightReader(Protocol):
-    """A reader's end: finds new snapshots, and copies them.
+    """The reader's side: finds new snapshots, and copies them.
 
-    1. A snapshot is whole: weights, version, learner step and epsilon are of one publication, and
-       so is the training state.
+    1. A snapshot is whole: weights, version, learner step, epsilon and training state belong to one
+       publication.
     2. `newer` never waits.
-    3. Versions never go backwards.
-    4. Published weights can always be had.
+    3. Versions never decrease.
+    4. Published weights can always be read.
     """
 
-    overtaken: int  # copies that were thrown away because the learner published meanwhile
+    overtaken: int  # copies discarded because the learner published in the meantime
 
     def has_update(self) -> bool:
         """Return whether any policy has a version that this reader has not copied."""
@@ -54,23 +54,23 @@ class WeightReader(Protocol):
         """Return snapshots newer than the last ones copied; valid until the next call."""
 
     def newest(self, policy: str, training: bool = False) -> Snapshot:
-        """Return a policy's newest snapshot; valid until the next call of this or `newer`."""
+        """Return a policy's newest snapshot; valid until the next call of `newest` or `newer`."""
 
     def state(self) -> State:
         """Return the versions that this reader has copied."""
 
     def restore(self, state: State) -> None:
-        """Take these versions as copied already."""
+        """Treat these versions as already copied."""
 
 
 class WeightStore(Protocol):
-    """The newest weights of all policies; it crosses to the processes of roles."""
+    """The newest weights of all policies; it is passed to the processes of roles."""
 
     def publisher(self, policy: str, checksum: int) -> WeightPublisher:
-        """Return a learner's end for a policy; its version continues from earlier publications."""
+        """Return a policy's publisher; its version continues from earlier publications."""
 
     def reader(self) -> WeightReader:
-        """Return a reader's end, which has copied nothing yet."""
+        """Return a reader that has copied nothing yet."""
 
     def active(self, policy: str) -> int:
-        """Return the number of the copy that readers read; the status shows it."""
+        """Return the index of the row that readers read; the run's status shows it."""

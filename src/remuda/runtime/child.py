@@ -20,7 +20,7 @@ from remuda.runtime.role_loop import RoleLoop
 from remuda.timeline import Timeline
 from remuda.types import Role
 
-MOST = 1.0  # maximum seconds that count between two checks: longer gaps are the watcher's own
+MOST = 1.0  # maximum seconds that count between two checks: the watcher caused any longer gap
 LOOK = 1.0  # seconds of silence after which the process's activity is considered
 
 
@@ -41,11 +41,11 @@ class Silence:
 
     Heartbeats also age on a laptop that slept, or if a role gets no processor.
 
-    1. For a process that sleeps or is stopped, all that time counts.
-    2. For a runnable process, the processor time counts that it used without a heartbeat.
-    3. For a process that sleeps until workers answer, the time of the most silent worker counts,
-       by 1 or 2. A worker that has answered is forgotten, and the times of workers that take turns
-       on a processor do not add up.
+    1. If the process sleeps or is stopped, all time counts.
+    2. If it is runnable, only the processor time that it used counts.
+    3. If it sleeps until workers answer, rules 1 and 2 apply to each worker, and only the longest
+       time counts. So times of workers that take turns on a processor do not add up. A worker that
+       has answered no longer counts.
     """
 
     def __init__(self) -> None:
@@ -194,8 +194,8 @@ def last_line(path: Path) -> str:
     try:
         with open_stream(path) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - AT_THE_END, 0))
-            words = file.read(AT_THE_END).decode(errors="replace")
+            text = file.read(AT_THE_END).decode(errors="replace")
     except OSError:
         return "its log cannot be read"
-    lines = [line for line in words.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
     return LOGGED.sub("", lines[-1].strip()) if lines else "its log is empty"

@@ -51,7 +51,7 @@ class Layout:
     groups: tuple[tuple[int, ...], ...]  # numbers of policies, by learner process
     devices: tuple[str, ...]  # device of each policy
     threads: int = 1
-    reason: str = ""  # of the choice
+    reason: str = ""  # reason of the choice, for the user
     shares_parts: bool = False  # learner processes may compute parts of a minibatch in parallel
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:

@@ -282,7 +282,7 @@ class ProcessRuntime:
             self._restart(child, not_started(error.strerror or str(error)), time.monotonic())
 
     def _watch(self, seconds: float) -> None:
-        """Sleep until a child ends, or for `seconds`; record deaths and do due restarts."""
+        """Sleep until a child ends, or for `seconds`; then record deaths and restart children."""
         alive = [c.process.sentinel for c in self._children if c.process is not None]
         due = [c.due for c in self._children if c.process is None and c.due]
         now = time.monotonic()

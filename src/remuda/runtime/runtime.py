@@ -13,7 +13,7 @@ from remuda.types import RoleStatus
 
 
 class Runtime(Protocol):
-    """The execution of the roles. One session of a run starts it once and stops it once.
+    """A runner of a run's roles. One session of a run starts it once and stops it once.
 
     1. All roles are ready before any of them works.
     2. `save` reports a role's parts only if the role has written all of them.
