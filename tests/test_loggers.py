@@ -187,7 +187,7 @@ def test_a_logger_that_fails_later_does_not_end_the_run(mlflow, tmp_path, monkey
 
 
 def test_a_place_that_mlflow_cannot_use_is_told_in_one_line(mlflow, tmp_path):
-    with pytest.raises(remuda.RemudaError, match="MLflow cannot begin a run at nowhere://x: "):
+    with pytest.raises(remuda.RemudaError, match="MLflow cannot start a run at nowhere://x: "):
         train(tmp_path / "run", MLflowLogger(tracking_uri="nowhere://x"))
 
 

@@ -123,7 +123,7 @@ def test_a_number_that_is_too_large_is_told_with_what_is_possible():
         ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5, the wrong"),
         ({"discount": {"low": 0.9, "high": INF}}, "discount: the bounds are 0.9 to inf; both"),
         ({"discount": {"low": 0.9, "high": 5}}, "discount: a bound is not allowed: discount is 5"),
-        ({"disco": {"low": 0.9, "high": 5}}, "disco cannot evolve; of a policy of iqn these can:"),
+        ({"disco": {"low": 0.9, "high": 5}}, "disco cannot evolve; policies of iqn can evolve "),
     ],
 )
 def test_bounds_of_numbers_that_evolve_are_told_with_their_key(number, said):

@@ -246,7 +246,7 @@ def compare_last(
         why = (
             "that was interrupted"
             if play.limits.interrupted()
-            else "run.evaluate_seconds were over"
+            else "run.evaluate_seconds have passed"
         )
     except Exception as error:  # the user's game
         log.exception("play against the best checkpoint so far failed")

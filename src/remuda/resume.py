@@ -205,7 +205,7 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
     if refused:
         raise CheckpointError(
             f"checkpoint {found.number} of {run.path} was made with another configuration: "
-            f"{refused[0]}; resume without that change, or begin a new run, from its weights by "
+            f"{refused[0]}; resume without that change, or start a new run, from its weights by "
             f"--policy.init_from {run.path}. {allowed_words()}"
         )
 

@@ -243,7 +243,7 @@ def test_a_measurement_that_ran_out_of_time_is_told_once(store):
     best.offer(number, {})
     best.offer(number, {})
     assert said == [
-        f"checkpoint {number} was not measured to the end: run.evaluate_seconds were over; allow "
-        "more of them, or ask for fewer checkpoint.evaluate_episodes"
+        f"checkpoint {number} was not measured to the end: run.evaluate_seconds have "
+        "passed; increase it, or reduce checkpoint.evaluate_episodes"
     ]
     assert store.best() is None

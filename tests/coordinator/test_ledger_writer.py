@@ -43,8 +43,8 @@ def test_records_that_came_too_fast_are_counted_and_told(tmp_path):
     lost = ledger_writer.lost
     assert lost >= 500
     assert said == [
-        f"{lost:,} results came faster than they could be written down and are missing in the "
-        "ledger of matches; sums and ratings have them all"
+        f"{lost:,} results came faster than they could be written and are missing in the "
+        "ledger of matches; sums and ratings include them"
     ]
     add(table, 10)
     ledger_writer.write()

@@ -53,7 +53,7 @@ def test_in_one_process_a_signal_ends_the_judging_of_a_checkpoint(
     assert result.ended == "stopped by SIGTERM"
     assert not result.finished
     assert found == [True]
-    assert "run.evaluate_seconds were over" not in capsys.readouterr().out
+    assert "run.evaluate_seconds have passed" not in capsys.readouterr().out
 
 
 def test_a_signal_after_the_last_turn_leaves_the_run_finished(tmp_path, monkeypatch):

@@ -178,7 +178,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
     [
         (
             {"evolution": {"every": 9, "numbers": {"learning_rate": {"low": 1.0, "high": 0.5}}}},
-            "the wrong way round",
+            "in the wrong order",
         ),
         (
             {"evolution": {"every": 9, "numbers": {"learning_rate": {"low": 1.0}}}},
@@ -186,7 +186,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "numbers": {"height": {"low": 1.0, "high": 2.0}}}},
-            "height cannot evolve; of a policy of ppo these can: learning_rate",
+            "height cannot evolve; policies of ppo can evolve learning_rate",
         ),
         (
             {"evolution": {"every": 9, "games": 9}},
@@ -216,7 +216,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "fitness": "team_return"}},
-            "all of a team play in every match, so that none earns more for it than another",
+            "a team's policies play in every match, so their team return is equal",
         ),
         (
             {
@@ -228,16 +228,16 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
                 "matchmaker": "fixed",
                 "policies": 2,
             },
-            "take another population.matchmaker, such as random",
+            "use another population.matchmaker, such as random",
         ),
         (
             {"evolution": {"every": 9, "fitness": []}},
             "population.evolution.fitness",
         ),
-        ({"evolution": {"every": 9}, "policies": 1}, "none may take over from one"),
+        ({"evolution": {"every": 9}, "policies": 1}, "so no policy can replace another"),
         (
             {"evolution": {"every": 9, "networks": "any"}, "policies": 1},
-            "no policy has the network (but for widths and numbers of layers) and the algorithm of",
+            "no two policies have the same network (but for widths and numbers of layers)",
         ),
         (
             {"evolution": {"every": 9}, "policies": 3, "matchmaker": "round_robin"},
@@ -245,7 +245,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9}, "births": {"places": 1}},
-            "population.births.places is for matchmakers .* and fixed names who plays",
+            "population.births.places is for .* and fixed deals only to certain policies",
         ),
         (
             {
@@ -270,7 +270,7 @@ def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
 @pytest.mark.parametrize(
     ("own", "networks", "said"),
     [
-        ({"activation": "relu"}, "any", "nothing of another policy's weights fits agent_2"),
+        ({"activation": "relu"}, "any", "no other policy's weights fit agent_2"),
         ({"hidden": (24, 16)}, "any", None),
         ({"activation": "relu"}, "alike", None),  # it is no parent of any, and was not asked to be
     ],
@@ -295,5 +295,5 @@ def test_what_the_game_tells_is_equal_for_all_who_play_in_every_match(tmp_path):
         "population": {"evolution": {"every": 9, "fitness": "game/nights:min"}},
         "run": {"directory": tmp_path / "run"},
     }
-    with pytest.raises(ConfigError, match="fixed all play in every match, so that it is equal"):
+    with pytest.raises(ConfigError, match="fixed all play in every match, so it is equal"):
         train(load_config(tree), PlainView())

@@ -93,7 +93,9 @@ def test_policies_of_one_seed_move_alike_wherever_they_are():
 
 
 def test_a_policy_without_the_number_is_refused():
-    with pytest.raises(UsageError, match="learning_rate is to evolve, and the policy has no value"):
+    with pytest.raises(
+        UsageError, match="learning_rate is set to evolve, but the policy has no value"
+    ):
         perturb({"discount": 0.9}, NUMBERS, rng())
 
 

@@ -84,10 +84,10 @@ def test_draws_are_uniform_on_the_scale():
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        ({"low": 1.0, "high": 0.1}, "1 to 0.1, the wrong way round"),
+        ({"low": 1.0, "high": 0.1}, "1 to 0.1, in the wrong order"),
         ({"low": 0.1, "high": 0.1}, "both bounds are 0.1"),
-        ({"low": 0.0, "high": 1.0, "log": True}, "low bound is 0, and a logarithmic"),
-        ({"low": -1.0, "high": 1.0, "log": True}, "low bound is -1, and a logarithmic"),
+        ({"low": 0.0, "high": 1.0, "log": True}, "low bound is 0, but a logarithmic"),
+        ({"low": -1.0, "high": 1.0, "log": True}, "low bound is -1, but a logarithmic"),
         ({"low": math.nan, "high": 1.0}, "finite"),
         ({"low": 0.0, "high": math.inf}, "finite"),
     ],
@@ -109,7 +109,7 @@ def test_a_value_that_is_not_finite_cannot_evolve(value, reflect):
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        ([Evolvable("learning_rat", 0.1, 0.2)], "learning_rat cannot evolve; of a policy of ppo"),
+        ([Evolvable("learning_rat", 0.1, 0.2)], "learning_rat cannot evolve; policies of ppo"),
         ([RATE, RATE], "learning_rate is named twice"),
         ([Evolvable("discount", 0.9, 1.1)], "discount: a bound is not allowed"),
         ([Evolvable("batch_size", 1, 2)], "batch_size cannot evolve"),
@@ -123,7 +123,7 @@ def test_numbers_that_a_policy_cannot_take_are_refused(wanted, told):
 
 def test_numbers_of_its_own_algorithm_alone_are_a_policys():
     check_numbers([RATE, CLIP, Evolvable("discount", 0.9, 1.0)], PPO)
-    with pytest.raises(ConfigError, match=r"ppo.clip cannot evolve; of a policy of dqn"):
+    with pytest.raises(ConfigError, match=r"ppo.clip cannot evolve; policies of dqn"):
         check_numbers([CLIP], PolicyConfig(algorithm="dqn"))
 
 
@@ -133,5 +133,5 @@ def test_policies_as_points_of_the_unit_cube():
     (values,) = from_units([RATE, CLIP], points)
     assert values == pytest.approx({"learning_rate": 1e-3, "ppo.clip": 0.5})
     assert to_units([RATE], []).shape == (0, 1)
-    with pytest.raises(UsageError, match=r"ppo.clip is to evolve, and the policy has no value"):
+    with pytest.raises(UsageError, match=r"ppo.clip is set to evolve, but the policy has no value"):
         to_units([CLIP], [{"learning_rate": 1.0}])

@@ -158,9 +158,9 @@ def test_a_policy_without_which_there_is_no_match_does_not_retire():
     [
         (
             Birth("policy_0"),
-            "birth of policy_0, which is no empty place; there are: born_0, born_1",
+            "birth of policy_0, which is not an empty slot; there are: born_0, born_1",
         ),
-        (Birth("unknown"), "which is no empty place"),
+        (Birth("unknown"), "which is not an empty slot"),
         (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
         (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
         (Birth("born_0", None, {"share_rewards": 1.5}), "share_rewards.*1.5"),
@@ -183,7 +183,10 @@ FREE = "population.births.every replaces policies that may take every seat"
 @pytest.mark.parametrize(
     ("population", "said"),
     [
-        ({"matchmaker": "fixed"}, "births.places is for .* and fixed names who plays"),
+        (
+            {"matchmaker": "fixed"},
+            "births.places is for .* and fixed deals only to certain policies",
+        ),
         ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
         (
             {"director": "population.test_births:Missing"},
@@ -195,7 +198,7 @@ FREE = "population.births.every replaces policies that may take every seat"
         ),
         ({"births": {"every": 5}, "seats": {"born_1": ["agent_0"]}}, FREE),
         ({"director": "nothing"}, "name yours as module:Class"),
-        ({"director": "population.test_births:Fussy"}, "is called with nothing"),
+        ({"director": "population.test_births:Fussy"}, "is called without arguments"),
         ({"director": "builtins:object"}, "has no method step"),
         ({"policies": ("born_0", "b")}, "population.policies names born_0 twice"),
     ],

@@ -317,7 +317,7 @@ def test_it_goes_on_exactly():
                     "main_share": 0.5,
                 }
             },
-            "^population.league.main_share is for leagues with exploiters, and all of this one",
+            "^population.league.main_share is for leagues with exploiters, and this league has",
         ),
     ],
 )

@@ -205,7 +205,7 @@ def test_without_a_word_one_policy_plays_itself():
         ({"shares": {}}, r"^population.shares is empty; .* --population.shares.self_play 0.5"),
         (
             {"shares": {"self_play": 0.5, "prioritized": 0.35}},
-            r"^population.shares: self_play 0.5 \+ prioritized 0.35 is 0.85; let them add up to 1$",
+            r"^population.shares: self_play 0.5 \+ prioritized 0.35 is 0.85; they must add up to",
         ),
         (
             {"shares": {"selfplay": 1.0}},
@@ -215,7 +215,7 @@ def test_without_a_word_one_policy_plays_itself():
         ({"shares": {"fixed": 1.0}}, "'fixed' cannot be mixed"),
         (
             {"policies": 2, "policy_shares": {"policy_1": {"random": 0.4}}},
-            "^population.policy_shares.policy_1: random 0.4 is 0.4; let them add up to 1$",
+            "^population.policy_shares.policy_1: random 0.4 is 0.4; they must add up to 1$",
         ),
         (
             {"policies": 2, "policy_shares": {"policy_7": {"random": 1.0}}},

@@ -97,7 +97,7 @@ def test_a_freeze_is_carried_out_and_the_oldest_copy_makes_room(tmp_path, capsys
         ([Birth("policy_0", parent="policy_1")], "Birth.parent"),
         ([Birth("policy_0", hyperparameters=["learning_rate"])], "Birth.hyperparameters"),
         ([Birth("policy_0", mutation=float("nan"))], "Birth.mutation"),
-        ([Birth("nobody")], "no empty place"),
+        ([Birth("nobody")], "not an empty slot"),
     ],
     ids=str,
 )

@@ -84,7 +84,7 @@ def test_a_ledger_on_disk_is_appended_to_rewound_and_read(tmp_path):
     assert len(read_records(path)[1]) == 4
     ledger.rewind(100)
     assert len(read_records(path)[1]) == 4
-    with pytest.raises(RunDirectoryError, match="is missing, or no ledger of matches"):
+    with pytest.raises(RunDirectoryError, match="is missing, or is not a ledger of matches"):
         read_records(tmp_path / "other")
 
 

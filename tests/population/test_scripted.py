@@ -389,7 +389,7 @@ def test_a_director_may_retire_them_and_neither_copy_nor_freeze_them(tmp_path):
     assert (matches["policy"][-100:] < 2).all()
     Script.commands = [Freeze("bot")]
     with_room = {**population, "snapshots": {"every": 10**6}}
-    with pytest.raises(RemudaError, match=r"Freeze\('bot'\), which is no policy that learns"):
+    with pytest.raises(RemudaError, match=r"Freeze\('bot'\), which is not a learning policy"):
         trained(tmp_path / "frozen", population=with_room)
     population["births"] = {"places": 1}
     for parents in ([BOT], [PolicyRef("policy_0"), {}, 0.0, BOT, 0.5]):

@@ -55,7 +55,7 @@ def trained(directory, *, resume=False, **tree):
         ({"population": {"scripted": {"a@3": "random"}}}, "population.scripted: 'a@3' is no name"),
         (
             {"population": {"matchmaker": "fixed"}},
-            "population.scripted is for .* and fixed names who plays; take another",
+            "population.scripted is for .* and fixed deals only to certain policies; use another",
         ),
         (
             {
@@ -67,7 +67,7 @@ def trained(directory, *, resume=False, **tree):
                     },
                 }
             },
-            "population.scripted is for .* and teams names who plays",
+            "population.scripted is for .* and teams deals only to certain policies",
         ),
         (
             {"population": {"matchmaker": "self_play", "newest": 1.0}},

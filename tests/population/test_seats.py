@@ -160,8 +160,8 @@ class Short(Turncoat):
         ),
         (
             "Stranger",
-            "the matchmaker population.test_seats:Stranger deals agent_1 to a@7, who is not in the "
-            "population; there are a, b",
+            "the matchmaker population.test_seats:Stranger deals agent_1 to a@7, which is not in "
+            "the population; there are a, b",
         ),
         ("Short", "population.test_seats:Short deals 1 seats, and the game has 2"),
     ],

@@ -59,7 +59,7 @@ def test_a_ledger_that_was_cut_is_read_up_to_its_last_whole_match(tmp_path, caps
 def test_what_is_no_ledger(tmp_path, capsys, content):
     directory = ledger(tmp_path / "x", [(0, 1)])
     (directory / "ledger.bin").write_bytes(content)
-    assert "is missing, or no ledger of matches" in told(capsys, directory)
+    assert "is missing, or is not a ledger of matches" in told(capsys, directory)
 
 
 def test_returns_that_are_infinite(tmp_path, capsys):
@@ -77,7 +77,7 @@ def test_a_directory_without_anything(tmp_path, capsys):
 
 
 def test_a_path_that_is_not_there(tmp_path, capsys):
-    assert "nothing is there" in told(capsys, tmp_path / "none")
+    assert "does not exist" in told(capsys, tmp_path / "none")
     assert "there is no such file" in told(capsys, tmp_path / "none.csv")
 
 

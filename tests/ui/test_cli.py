@@ -217,6 +217,6 @@ def test_ctrl_c_stops_softly(tmp_path):
     rest, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "stopped by SIGINT" in rest
-    assert rest.index("stopping: a last checkpoint") < rest.index("stopped by SIGINT")
+    assert rest.index("stopping: writing a last checkpoint") < rest.index("stopped by SIGINT")
     assert (directory / "weights" / "agent_1.safetensors").exists()
     assert (directory / "report.html").exists()

@@ -59,7 +59,7 @@ def test_without_a_checkpoint_a_new_run_is_advised(killed, tmp_path, capsys, mon
 
 def test_a_run_that_is_begun_again_in_its_directory_is_told_the_same(killed, capsys):
     assert train(killed) == 1
-    assert "begin a new run" in capsys.readouterr().err
+    assert "start a new run" in capsys.readouterr().err
 
 
 def test_with_a_checkpoint_a_resume_is_advised_unless_its_manifest_is_damaged(tmp_path):
@@ -70,7 +70,7 @@ def test_with_a_checkpoint_a_resume_is_advised_unless_its_manifest_is_damaged(tm
     for number in found.checkpoints.numbers():
         (found.checkpoints.directory(number) / "manifest.json").write_text("{")
     assert not can_continue(found)
-    assert "begin a new run" in way_on(found)
+    assert "start a new run" in way_on(found)
 
 
 def again(*words):
@@ -147,5 +147,5 @@ def test_a_run_that_ended_before_its_first_status_is_told_as_such(tmp_path):
     """Red before: two Ctrl-Cs in its first second, and it "has not begun"."""
     run = RunDirectory.create(load_config({"run": {"directory": tmp_path / "run"}}))
     run.unlock()
-    with pytest.raises(RunDirectoryError, match=r"ended before its first status.*begin a new run"):
+    with pytest.raises(RunDirectoryError, match=r"ended before its first status.*start a new run"):
         current_status(run)

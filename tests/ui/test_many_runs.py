@@ -17,7 +17,10 @@ from ui.made_runs import a_run
     ("words", "said"),
     [
         ("compare", "name the runs to compare, as in `remuda compare RUN RUN`; `remuda runs` l"),
-        ("evaluate .", ". is no run directory, it holds runs: name one of them; `remuda runs .`"),
+        (
+            "evaluate .",
+            ". is no run directory but contains runs: name one of them; `remuda runs .`",
+        ),
         ("compare nowhere", "nowhere is not a run directory and contains none"),
         ("compare run --out run", "run is a run; name another directory for the report"),
         ("compare unfinished", "the run has not ended"),

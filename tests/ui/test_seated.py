@@ -410,9 +410,9 @@ def test_without_a_game_or_a_run_treasure_hunt_is_played(tmp_path, monkeypatch, 
             "nosuch:player_0",
             "agent_0=nosuch:player_0: there is no run nosuch (a policy of one is RUN:policy",
         ),
-        ("sweep", "sweep is no run directory, it holds runs: name one of them"),
+        ("sweep", "sweep is no run directory but contains runs: name one of them"),
         ("chase_and_flee", "treasure_hunt is played: treasure_hunt has no scripted policy"),
-        ("~nobody_here/run", "is no run directory: nothing is there"),
+        ("~nobody_here/run", "is no run directory: it does not exist"),
         ("x" * 300, "there is no run xxx"),
     ):
         assert run(["play", "--seat", f"agent_0={who}"]) in (1, 2)

@@ -43,7 +43,7 @@ class LedgerReader:
                 size = os.fstat(file.fileno()).st_size
             names, seats, _ = parse_header(line)
         except (OSError, ValueError):
-            raise RunDirectoryError(f"{path} is missing, or no ledger of matches") from None
+            raise RunDirectoryError(f"{path} is missing, or is not a ledger of matches") from None
         kind = record_type(seats)
         whole = (size - len(line)) // kind.itemsize
         return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)

@@ -1,4 +1,4 @@
-"""Ask a helper process for analyses of the population, without ever waiting for it."""
+"""Request analyses of the population from a helper process, without waiting for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from remuda.types import AgentSpec, Integers
 log = logging.getLogger(__name__)
 
 LOOKS = 1.0
-"""The most seconds between two polls that count as waiting: Ctrl-Z stops the coordinator too."""
+"""Maximum seconds between two polls that count as waiting: Ctrl-Z stops the coordinator too."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,22 @@ class PopulationAnalysis:
     asked: float  # when it was requested, by `time.monotonic`
     numbers: AnalysisNumbers
     of_members: Mapping[str, tuple[float | None, float | None]]
-    """The mean payoff of each analysed member, and its probability in the equilibrium."""
+    """Each analysed member's mean payoff, and its probability in the equilibrium."""
 
 
 class PopulationAnalyser:
-    """Has a helper process analyse the population every `analysis.every` seconds.
+    """The client of a helper process that analyses the population every `analysis.every` seconds.
 
-    The two share a pipe. Requests and answers are a few kilobytes, which an empty pipe takes whole.
-    The helper reads the complete records of the ledger, which the coordinator writes. Guarantees:
+    They communicate by a pipe. Requests and answers are a few kilobytes, which fit into an empty
+    pipe. The helper reads the complete records of the ledger, which the coordinator writes.
+    Guarantees:
 
-    1. Nothing here waits for the helper, its start or its end.
-    2. There is at most one helper and one open request. If an analysis is not done when the next
-       is due, that one is skipped.
+    1. No method waits for the helper, its start or its end.
+    2. There is at most one helper and one open request. If an analysis is not finished when the
+       next is due, the next one is skipped.
     3. A helper that ends is replaced when the next analysis is due. One that does not answer for
-       `patience` seconds is killed, and its successor has twice as long. The run continues, and the
-       user sees each of these messages once.
+       `patience` seconds is killed, and its successor has twice as long. The run continues, and
+       each kind of message appears once.
     4. The helper ends with this process (its lifeline), and `close` kills it.
     """
 
@@ -102,7 +103,7 @@ class PopulationAnalyser:
             self.close()
             self._say_once(
                 "hangs",
-                "an analysis of the population did not end and was given up; the next one is "
+                "an analysis of the population did not end and was stopped; the next one is "
                 f"tried in {self._every:g} s (analysis.every)",
             )
         if now < self._due:
@@ -113,18 +114,18 @@ class PopulationAnalyser:
         else:
             self._say_once(
                 "slow",
-                f"analyses of the population take longer than {self._every:g} s, so that some are "
-                "left out; raise analysis.every, or lower analysis.members",
+                f"analyses of the population take longer than {self._every:g} s, so some are "
+                "skipped; raise analysis.every, or lower analysis.members",
             )
 
     def close(self) -> None:
-        """Kill the helper, if there is one, without waiting for its end."""
+        """Kill the helper, if any, without waiting for its end."""
         self._request = None
         if self._pipe is not None:
             self._pipe.close()
             self._pipe = None
         if self._process is not None:
-            # The fork server reaps its child; `subprocess` reaps a spawned one at the next start.
+            # The fork server reaps its child; `subprocess` reaps a spawned child at the next start.
             self._process.kill()
             self._process.close()
             self._process = None
@@ -140,12 +141,12 @@ class PopulationAnalyser:
             self._pipe.send(members)
         except OSError as error:
             if error.errno in forkserver.GONE:
-                return  # it died since the last poll, and the next one finds that
+                return  # it died since the last poll; the next poll reports that
             self.close()
             self._say_once(
                 "start",
-                f"the population is not analysed just now: {error.strerror or error}; it is tried "
-                f"again every {self._every:g} s (analysis.every)",
+                f"the population is not analysed now: {error.strerror or error}; the analysis is "
+                f"tried again every {self._every:g} s (analysis.every)",
             )
             return
         self._request, self._waited = (now, members), 0.0
@@ -219,7 +220,7 @@ def analyser_of(
 
 
 def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
-    """Choose the members to analyse: [N, 2], the number of each one's policy and its version.
+    """Choose the members to analyse: [N, 2], policy index and version of each.
 
     Learning members come first, then the newest copy of each policy, then the second newest, ...
     """
@@ -234,7 +235,7 @@ def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
     found = found[~np.isin(found[:, 0], [table.names.index(name) for name in apart])]
     live, frozen = found[found[:, 1] < 0], found[found[:, 1] >= 0]
     frozen = frozen[np.lexsort((-frozen[:, 1], frozen[:, 0]))]
-    # How many newer copies of its policy there are, of each.
+    # For each copy, the number of newer copies of its policy.
     first = np.searchsorted(frozen[:, 0], frozen[:, 0])
     newer = np.arange(len(frozen)) - first
     frozen = frozen[np.lexsort((frozen[:, 0], newer))]
@@ -242,7 +243,7 @@ def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
 
 
 def _helper(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
-    """Serve in the child, whose imports the coordinator does not need."""
+    """Serve in the child process; imported late, since the coordinator does not need the module."""
     from remuda.coordinator.analysis_helper import serve
 
     serve(pipe, ledger, sides)

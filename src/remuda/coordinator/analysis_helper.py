@@ -1,6 +1,6 @@
-"""The process that analyses a population during a run: payoffs from the ledger, quick measures.
+"""The helper process that analyses a population during a run, from the payoffs in the ledger.
 
-There are no intervals, so an analysis takes a fraction of a second.
+It computes no confidence intervals, so an analysis takes a fraction of a second.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from remuda.types import Array, Bools, Integers, Numbers
 
 MET = 10  # meetings of two members needed for their payoffs
 SECONDS = 2.0  # time limit of the search for an equilibrium of a general-sum game
-DRAWS = 2  # bootstrap draws of the payoffs, which need no intervals here
-DIVERSITY_DRAWS = 40  # bootstrap draws for the bias of diversity, and its value for equal members
+DRAWS = 2  # bootstrap draws of the payoffs: the minimum, since no intervals are computed
+DIVERSITY_DRAWS = 40  # bootstrap draws for the bias of the diversity and its null distribution
 CHANCE = 0.05
-"""A diversity that equal members would have with a greater probability is not reported."""
+"""A diversity is not reported if equal members would reach it with a higher probability."""
 
 
 def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
@@ -71,9 +71,9 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
 
 
 def gapless(known: Bools, live: Bools) -> Integers:
-    """Return members that all met each other: [K] places, in order.
+    """Return a set of members that all met each other: [K] indices, in order.
 
-    Those with the most gaps are removed one by one; of several the last, frozen ones first.
+    The member with the most gaps is removed repeatedly. Ties: frozen members first, then the last.
     """
     missing = ~(known & known.T)
     np.fill_diagonal(missing, False)
@@ -89,9 +89,9 @@ def gapless(known: Bools, live: Bools) -> Integers:
 
 
 def _nash(payoffs: Payoffs) -> Numbers | None:
-    """Return a symmetric equilibrium [N], of largest entropy if zero-sum; None if unknown."""
+    """Return a symmetric equilibrium [N], of maximum entropy if zero-sum; None if unknown."""
     matrix = payoffs.matrix
-    if payoffs.is_zero_sum:  # up to a constant, as shares of wins are
+    if payoffs.is_zero_sum:  # up to a constant, as with win rates
         return zero_sum.solve_max_entropy((matrix - matrix.T) / 2.0).mixtures[0]
     if np.isnan(matrix).any():
         return None
@@ -118,13 +118,13 @@ def _diversity(payoffs: Payoffs) -> float | None:
 def _transitive(payoffs: Payoffs) -> float | None:
     try:
         found = split_intervals(payoffs, np.random.default_rng(0), DRAWS).transitive
-    except UsageError:  # no two of them met twice
+    except UsageError:  # no two members met twice
         return None
     return found if math.isfinite(found) else None
 
 
 def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | None:
-    """Return the gain of the best reply to these members' uniform mixture; None if unknown."""
+    """Return the gain of the best response to these members' uniform mixture; None if unknown."""
     if not len(live):
         return None
     seen = known | (np.eye(len(matrix), dtype=np.bool_) & ~np.isnan(matrix))
@@ -136,18 +136,18 @@ def _exploitability(matrix: Numbers, known: Bools, live: Integers) -> float | No
 
 
 RECENT = 1000
-"""The most meetings that count between two members of which one learns: older ones are scaled down,
-so that new ones replace them, which other weights played."""
+"""If one of two members learns, older meetings are scaled down to this number, so that results of
+current weights replace those of old weights."""
 
 
 class RecentPayoffs:
-    """Adds up the ledger of a run, each record once, between the analysed members.
+    """The sums of results between the analysed members; each record of the ledger is read once.
 
-    1. Between two frozen members all meetings count that were read since both are analysed.
-    2. If one of two learns, all meetings of the newest read count, and older ones as at most
-       `RECENT`.
-    3. A newborn starts from zero; the previous policy of its name is forgotten.
-    4. A ledger that became shorter, or another one, is read from its start.
+    1. Between two frozen members, all meetings count that were read since both are analysed.
+    2. If one of two members learns, all meetings of the newest read count; older ones count as at
+       most `RECENT` meetings.
+    3. A newborn starts from zero: results of the previous policy with its name are cleared.
+    4. A ledger that became shorter, or was replaced, is read from its start.
     """
 
     def __init__(self, path: Path, sides: npt.ArrayLike) -> None:
@@ -157,7 +157,7 @@ class RecentPayoffs:
         self._read = 0
 
     def look_at(self, members: Integers) -> None:
-        """Keep the sums of these members, and start those of new ones."""
+        """Select the members: keep known sums, and start new ones at 0."""
         keys = members[:, 0] * KEY + members[:, 1] + 1
         sums = np.zeros((ROWS, len(keys), len(keys)))
         _, now, before = np.intersect1d(keys, self._keys, return_indices=True)
@@ -185,11 +185,11 @@ class RecentPayoffs:
                 self._read = begin = begin + len(records) * ledger.kind.itemsize
 
     def payoffs(self) -> Payoffs:
-        """Return the members' payoffs by place, as a symmetric game."""
+        """Return the payoffs of the members, named by index, as a symmetric game."""
         return from_sums([str(place) for place in range(len(self._keys))], self._sums, True)
 
     def _add(self, records: Array) -> None:
-        """Add up records in order: those before a birth are of another policy."""
+        """Add up records in order; a birth clears the results of the slot's previous policy."""
         births = np.flatnonzero(records["kind"] == BIRTH)
         for part in np.split(records, births):
             if len(part) and part["kind"][0] == BIRTH:
@@ -224,11 +224,11 @@ class RecentPayoffs:
         return live
 
 
-NICE = 15  # lower priority than learners, whose niceness is 3
+NICE = 15  # a lower priority than learners, whose niceness is 3
 
 
 def serve(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
-    """Answer each request, [N, 2] members, until the other end is closed."""
+    """Answer requests, members [N, 2], until the other end closes the pipe."""
     with contextlib.suppress(OSError):
         os.nice(NICE)
     use_one_thread()
@@ -248,13 +248,13 @@ def serve(pipe: Connection, ledger: Path, sides: Sequence[int]) -> None:
 
 
 def use_one_thread() -> None:
-    """Let every loaded OpenBLAS use one thread; `OPENBLAS_NUM_THREADS` would come too late."""
+    """Limit every loaded OpenBLAS to one thread; `OPENBLAS_NUM_THREADS` would be too late."""
     for set_threads in openblas_functions("set_num_threads"):
         set_threads(1)
 
 
 def openblas_functions(name: str) -> Iterator[Any]:
-    """Find `openblas_NAME` in all loaded copies of OpenBLAS; wheels add prefixes and suffixes."""
+    """Yield `openblas_NAME` of all loaded copies of OpenBLAS; wheels add prefixes and suffixes."""
     with contextlib.suppress(OSError):  # systems without /proc
         maps = Path("/proc/self/maps").read_text()
         for path in sorted(set(re.findall(r"/\S*openblas\S*\.so\S*", maps))):

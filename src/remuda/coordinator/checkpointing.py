@@ -1,4 +1,4 @@
-"""Take checkpoints during a run, and find the best of them."""
+"""Take checkpoints during a run, and find the best one."""
 
 from __future__ import annotations
 
@@ -18,42 +18,41 @@ log = logging.getLogger(__name__)
 
 COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 OUT_OF_TIME = (
-    ": run.evaluate_seconds were over; allow more of them, or ask for fewer "
-    "checkpoint.evaluate_episodes"
+    ": run.evaluate_seconds have passed; increase it, or reduce checkpoint.evaluate_episodes"
 )
-"""Why a checkpoint was not measured completely."""
+"""The end of the message that a checkpoint was not measured completely."""
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
-"""Plays with snapshots, and returns at least `mean_return`; None if given up. If `constant_sum` is
-true, the mean is the same for all policies. If `same_returns` is true too, that holds only if the
-best has the same mean, up to rounding relative to `largest_return`."""
+"""A function that evaluates snapshots. It returns at least `mean_return`; None if cut short. If
+`constant_sum` is true, the mean is the same for all policies. If `same_returns` is true too, that
+holds only if the best has the same mean, up to rounding relative to `largest_return`."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
-"""Lets snapshots play against a checkpoint; returns how much more they earn than it does, or NaN if
-cut short."""
+"""A function that plays snapshots against a checkpoint. It returns their mean return minus the
+checkpoint's; NaN if cut short."""
 
 
 class Saver(Protocol):
-    """The processes of a run, as far as saving them goes."""
+    """The processes of a run, as the checkpointer needs them."""
 
     def save(self, number: int) -> set[str]:
-        """Let every process write its parts; returns the names of those written."""
+        """Let every process write its parts; returns the names of the written parts."""
 
     def settle(self, number: int) -> None:
-        """Announce that the checkpoint is complete or given up."""
+        """Announce that the checkpoint is complete or abandoned."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of the checkpoints of a run."""
+    """The contents of the checkpoints of a run."""
 
-    parts: tuple[str, ...]  # all parts of all processes
-    gather: Callable[[], State]  # returns the coordinator's current part
-    config: Mapping[str, Any]  # the configuration that a resumed run must share
-    exact: bool  # true if all parts must be of the same moment
+    parts: tuple[str, ...]  # the parts of all processes
+    gather: Callable[[], State]  # returns the coordinator's own part
+    config: Mapping[str, Any]  # the configuration that a resumed run must match
+    exact: bool  # true if all parts must be from the same moment
 
 
 class Checkpointer:
-    """Takes checkpoints. One that cannot be written does no harm to the run."""
+    """The writer of checkpoints; the run continues if a checkpoint cannot be written."""
 
     def __init__(
         self,
@@ -66,14 +65,14 @@ class Checkpointer:
         self._checkpoints, self._config = checkpoints, config
         self._contents, self._say = contents, say
         self._turns = turns  # at the last checkpoint
-        self.failed = ""  # why the newest could not be written; empty: it was
+        self.failed = ""  # why the newest checkpoint was not written; empty: it was written
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
-        """Write a checkpoint now; returns its number, or None if there is none.
+        """Write a checkpoint now; returns its number, or None if none was written.
 
-        If nothing was played since the last one, nothing is written. The part of a process that is
-        dead or late is copied from the checkpoint before, from which its successor continues. If
-        all parts must be of the same moment, no checkpoint is written then.
+        If no turn was played since the last one, nothing is written. The part of a dead or late
+        process is copied from the previous checkpoint, from which its successor continues. If all
+        parts must be from the same moment, no checkpoint is written instead.
         """
         number = 0
         if turns == self._turns:
@@ -118,32 +117,32 @@ class Checkpointer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of measuring a checkpoint in another process."""
+    """The result of evaluating a checkpoint in another process."""
 
     found: tuple[dict[str, Any], ...]  # the measurement; empty if it was cut short or failed
-    failed: bool  # true if it raised, so that no other checkpoint is measured
+    failed: bool  # true if it raised; then no other checkpoint is measured
     words: tuple[str, ...]  # messages for the user
 
 
 class Elsewhere(Protocol):
-    """Another process that measures one checkpoint at a time; no method waits for it."""
+    """Another process that measures one checkpoint at a time."""
 
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        """Start measuring a checkpoint, after the previous one."""
+        """Start to measure a checkpoint; the previous measurement has ended."""
 
     def outcome(self, timeout: float) -> Outcome | None:
-        """Return the outcome, waiting at most so many seconds; None if there is none yet."""
+        """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
 
     def end(self) -> None:
-        """Give up the current measurement."""
+        """Abandon the current measurement."""
 
 
 class BestKeeper:
-    """Finds the best checkpoint by play, beside the run or, inline, pausing it.
+    """The search for the best checkpoint by evaluation: during the run, or pausing it (`inline`).
 
-    The best has the highest mean return over all agents. In constant-sum environments that mean is
-    the same for all; there a checkpoint becomes the best by earning more against the best so far
-    than that earns against it.
+    The best checkpoint has the highest mean return over all agents. In constant-sum environments
+    that mean is always the same. There a checkpoint becomes the best by beating the best so far:
+    its mean return against it must be the higher one.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class BestKeeper:
         self._failed = self._reported = False
 
     def offer(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
-        """Measure a checkpoint; skipped while another is being measured."""
+        """Measure a checkpoint, unless another is being measured."""
         self.collect()
         if self._thread is not None or self._is_away or self._failed:
             return
@@ -191,7 +190,7 @@ class BestKeeper:
         snapshots: Mapping[str, Snapshot],
         challenge: Challenge | None = None,
     ) -> bool:
-        """Note a checkpoint measured elsewhere, after the run; False if play was cut short."""
+        """Compare a checkpoint measured elsewhere, after the run; False if play was cut short."""
         if measured["mean_return"] is None:
             return True
         found = self._compare(number, measured, snapshots, challenge or self._challenge)
@@ -213,7 +212,7 @@ class BestKeeper:
             self._keep(self._done.pop())
 
     def close(self, timeout: float) -> None:
-        """Wait so many seconds for the current measurement, then give it up."""
+        """Wait `timeout` seconds for the current measurement, then abandon it."""
         self.collect(timeout)
         self._cancelled.set()
         if self._elsewhere is not None:
@@ -222,7 +221,7 @@ class BestKeeper:
         self.collect(timeout)
 
     def measured(self, number: int, snapshots: Mapping[str, Snapshot]) -> tuple[bool, Any]:
-        """Return whether measuring failed, and the result; for the other process."""
+        """Return whether measuring failed, and the result; called in the other process."""
         self._play(number, snapshots)
         return self._failed, tuple(self._done)
 
@@ -236,7 +235,7 @@ class BestKeeper:
             self._reported = True
 
     def _keep(self, found: Mapping[str, Any]) -> None:
-        """Mark a checkpoint as the best if it is, and still exists."""
+        """Mark a checkpoint as the best, if it is better and still exists."""
         is_kept = found["checkpoint"] in self._checkpoints.numbers()
         if is_kept and _is_better(found, self._checkpoints.best()):
             try:
@@ -271,7 +270,7 @@ class BestKeeper:
             self._say(f"the evaluation failed, so no best checkpoint is kept: {error}")
 
     def _report_once(self, what: str, why: str = OUT_OF_TIME) -> None:
-        """Report once what could not be measured, unless it was cancelled."""
+        """Report once that a measurement failed, unless it was cancelled."""
         if not (self._cancelled.is_set() or self._interrupted() or self._reported):
             self._reported = True
             self._say(what + why)
@@ -283,7 +282,7 @@ class BestKeeper:
         snapshots: Mapping[str, Snapshot],
         challenge: Challenge | None,
     ) -> dict[str, Any]:
-        """Return the measurement, with the margin over the best so far if means do not decide."""
+        """Return the measurement, with the margin over the best so far if means cannot decide."""
         found = {"checkpoint": number, **measured}
         best = self._checkpoints.best()
         if challenge is not None and best is not None and _tells_nothing(found, best):
@@ -306,7 +305,7 @@ def _tells_nothing(found: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
     if not (found.get("constant_sum") and _are_alike(found, best)):
         return False
     mean, before = found["mean_return"], best["mean_return"]
-    # Returns are float32, and a mean of 0 is rounded like them: their size matters.
+    # Returns are float32, so the rounding error depends on their size, also for a mean of 0.
     size = max(each.get("largest_return", abs(each["mean_return"])) for each in (found, best))
     return not found.get("same_returns") or abs(mean - before) <= 1e-5 * size
 

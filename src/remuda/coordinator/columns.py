@@ -15,7 +15,7 @@ class Mean:
     """The mean of a learner's counts over the interval; None without counts."""
 
     of: Learn
-    over: Learn = Learn.ACCEPTED  # the count to divide by; by default updates
+    over: Learn = Learn.ACCEPTED  # the count to divide by; default: updates
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Column:
     name: str
     meaning: str
     unit: str
-    over: str  # its extent: total, newest, interval, episodes or updates (see docs/metrics.md)
-    source: Source | None  # its source; None: `scoreboard_reader.py` computes it
-    kind: str  # the algorithms that report it; "all": every one
-    axis: str | None  # its name if other columns are drawn over it
-    shown: bool  # true if it is a column and a tag; else it is only in `metrics.jsonl`
+    over: str  # total, newest, interval, episodes or updates (see docs/metrics.md)
+    source: Source | None  # None: `scoreboard_reader.py` computes it
+    kind: str  # the algorithms that report it, or "all"
+    axis: str | None  # the name of the axis, if other columns are drawn over this one
+    shown: bool  # true if it is a column and a tag; false if it is only in `metrics.jsonl`
 
 
 def _read_table(text: str) -> dict[str, dict[str, Column]]:

@@ -1,4 +1,4 @@
-"""The coordinator: supervises a run until its end, and reports and saves its progress."""
+"""The coordinator, which supervises a run until its end, and reports and saves its progress."""
 
 from __future__ import annotations
 
@@ -32,43 +32,43 @@ from remuda.types import RoleStatus
 
 TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
-"""Lines of metrics in a run so far, at least, if it is long enough; and the most seconds between
-two."""
-WHOLE = 60.0  # seconds between two lines of metrics with all frozen copies, if there are many
-SHOWN_TICKS = 16  # the live view shows the last so many ticks
-RETRY = 2.0  # seconds after which a failed checkpoint is tried again, if it is not due before
-EVALUATION_LIMIT = 2.0  # seconds that the evaluation of a checkpoint may continue after the run
+"""Limits of the time between lines of metrics: 1 / `LINES` of the time so far, at most `LONGEST`
+seconds."""
+WHOLE = 60.0  # seconds between two lines of metrics with all of many frozen copies
+SHOWN_TICKS = 16  # number of ticks that the live view averages over
+RETRY = 2.0  # maximum seconds until a failed checkpoint is retried
+EVALUATION_LIMIT = 2.0  # seconds that a checkpoint's evaluation may continue after the run
 
 
 class RunEvents(Protocol):
-    """Receives the events of a run between ticks, and may end it.
+    """The receiver of a run's events between ticks, which may also end the run.
 
-    None of these methods raises. While one runs, nothing is logged, saved or restarted.
+    Methods must not raise. While a method runs, nothing is logged, saved or restarted.
     """
 
     @property
     def ended(self) -> tuple[str, bool]:
-        """Why the run must end now (empty: it continues), and whether that counts as finished."""
+        """The reason to end the run (empty: continue), and whether it then counts as finished."""
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Return whether a checkpoint is wanted now; reading it resets it."""
+        """Return whether a checkpoint is requested now; reading it resets it."""
 
     def look(self, reading: Reading, seconds: float) -> None:
-        """Receive the counters of this tick, after so many seconds of the run."""
+        """Receive the counters of this tick, at `seconds` of the run."""
 
     def saved(self, number: int) -> None:
-        """A checkpoint was written."""
+        """Receive the number of a written checkpoint."""
 
     def logged(self, record: Record) -> None:
-        """A record is written to the metrics."""
+        """Receive a record that is written to the metrics."""
 
 
-STOPPING = "stopping: a last checkpoint is written; Ctrl-C again ends the program without it"
+STOPPING = "stopping: writing a last checkpoint; Ctrl-C again ends the program without it"
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP only set a flag here; the main loop acts on it.
+    """A handler of SIGINT, SIGTERM and SIGHUP that only sets a flag for the main loop.
 
     An ignored SIGHUP, as under `nohup`, stays ignored.
     """
@@ -78,7 +78,7 @@ class Signals:
         self._before: dict[int, Any] = {}
 
     def __call__(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Handle a signal: a second one ends the process, by the original handler if any."""
+        """Handle a signal; a second one ends the process, by the original handler if any."""
         if self.caught is not None:
             before = self._before[number]
             ends = callable(before) and before is not signal.default_int_handler
@@ -91,7 +91,7 @@ class Signals:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Catch the signals inside the `with`, in the main thread only."""
+        """Catch the signals inside the `with`; does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -114,17 +114,17 @@ class Ending:
     """The end of a session of a run."""
 
     words: str
-    finished: bool  # true if it reached its limit, so that nothing is left to resume
+    finished: bool  # true if it reached its limit: nothing is left to resume
     record: Record
-    earlier: float  # seconds of play in the sessions before it
-    restarts: dict[str, int]  # restarts of each process that was restarted
-    processors: dict[str, float]  # processors that each process had on average, if known
+    earlier: float  # seconds of play in earlier sessions
+    restarts: dict[str, int]  # number of restarts by process, without zeros
+    processors: dict[str, float]  # mean number of processors of each process, if known
     notes: tuple[str, ...] = ()
     unsaved: tuple[str, ...] = ()
 
 
 class Coordinator:
-    """Conducts a run: starts its processes, writes metrics and checkpoints, ends it in time."""
+    """The conductor of a run: it starts processes, writes metrics and checkpoints, ends the run."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Coordinator:
         self._halted: set[str] = set()
 
     def run(self, config: RunConfig, every: float, signals: Signals) -> Ending:
-        """Continue until an end is reached, with a checkpoint `every` so many seconds."""
+        """Run until an end is reached, with a checkpoint every `every` seconds."""
         try:
 
             def stopped() -> bool:
@@ -164,7 +164,7 @@ class Coordinator:
                 self._ledger_writer.begin()
             boards: list[ScoreboardReader] = []
             with passed_over():
-                # Read before the roles work, so that the first record misses no episode.
+                # Read before the processes play, so that the first record has every episode.
                 self._runtime.start(stopped, lambda: boards.append(self._make_board()))
                 board = boards[0] if boards else self._make_board()
                 return self._go_on(board, config, every, signals)
@@ -179,7 +179,7 @@ class Coordinator:
                 self._best.close(EVALUATION_LIMIT)
 
     def ended_before(self, words: str) -> Ending:
-        """Return the ending of a run with nothing left to do; nothing starts or is written."""
+        """Return the ending of a run with nothing left to do; starts and writes nothing."""
         board = self._make_board()
         session = board.between(board.start, board.read(), whole=True)
         if self._analyser is not None:
@@ -190,7 +190,7 @@ class Coordinator:
     def compare_last(
         self, measured: Mapping[str, Any], snapshots: Mapping[str, Snapshot], challenge: Challenge
     ) -> bool:
-        """Make the last checkpoint the best if the final evaluation says so."""
+        """Mark the last checkpoint as the best if the final evaluation shows that it is."""
         numbers = self._run.checkpoints.numbers()
         if self._best is None or not numbers:
             return True
@@ -219,15 +219,15 @@ class Coordinator:
                 self._view.say(STOPPING)
             if self._events is not None:
                 self._events.look(now, board.seconds(now))
-            # While there is something to encode, every other tick does only that: a tick of many
-            # policies is long enough with a record. Those of few policies leave nothing over.
+            # While encoding is in progress, every second tick does only that: with many policies, a
+            # record and encoding together take too long for one tick.
             encodes = self._is_busy and not (encodes or words or now.time >= due)
             if encodes:
                 recent.append(now)
                 self._work(VALUES)
                 continue
-            # A tick works out one record: that of the interval which is logged, where one is. A
-            # line that is still being encoded is not hurried: the next interval is longer then.
+            # A tick computes one record: that of the logged interval, if one is due. While a line
+            # is still being encoded, the next interval is extended.
             interval = line_interval(config, board.seconds(now))
             is_due = now.time - logged.time >= interval and not self._metrics.work.busy
             is_logged = is_due or bool(words)
@@ -260,7 +260,7 @@ class Coordinator:
             self._work(VALUES - RECORD * len(record.policies))
 
     def _let_work(self) -> tuple[bool, RoleDiedError | None]:
-        """Let the processes work for a tick; returns whether all is played, and a fatal death."""
+        """Let the processes work for a tick; returns whether all is played, and any error."""
         died: RoleDiedError | None = None
         over = False
         try:
@@ -317,7 +317,7 @@ class Coordinator:
         return self._metrics.work.busy or self._status.work.busy
 
     def _work(self, values: int) -> None:
-        """Encode so many values, half of them for the status if it has work."""
+        """Encode about `values` values, half of them for the status if it has work."""
         share = values // 2 if self._status.work.busy else values
         self._status.work.go_on(values - self._metrics.work.go_on(share))
 
@@ -338,8 +338,8 @@ class Coordinator:
             if policy.nonfinite and name not in self._undone:
                 self._undone[name] = policy.nonfinite
                 self._report(
-                    f"policy {name}: a loss or weight was not finite; the update was undone, and "
-                    f"nothing of it was published. The log of its learner is in {self._run.logs}"
+                    f"policy {name}: a loss or weight was not finite; the update was undone "
+                    f"and not published. The log of its learner is in {self._run.logs}"
                 )
             if policy.halted and name not in self._halted:
                 self._halted.add(name)
@@ -356,7 +356,7 @@ def _restart_words(role: RoleStatus) -> str:
 
 
 def line_interval(config: RunConfig, seconds: float) -> float:
-    """Return the seconds until the next line of metrics, after so many of the run."""
+    """Return the seconds between lines of metrics, at `seconds` of the run."""
     if config.log_every == "auto":
         return min(max(seconds / LINES, TICK), LONGEST)
     return config.log_every

@@ -1,4 +1,4 @@
-"""The frozen copies of a population as JSON, updated only if they changed."""
+"""The frozen copies of a population as JSON texts, updated only if they changed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from remuda.coordinator.scoreboard_reader import member_record
 from remuda.population.table import Table
 
-AT_ONCE = 128  # the most texts that are updated in one poll
+AT_ONCE = 128  # maximum number of texts updated in one poll
 
 
 class FrozenTexts:
-    """A text of each frozen copy, for the status and the lines of metrics.
+    """The JSON texts of all frozen copies, for the status and the lines of metrics.
 
-    There are thousands, and few change between two polls. Guarantees:
+    There may be thousands, but few change between two polls. Guarantees:
 
     1. An unchanged copy costs only a comparison of arrays.
-    2. A poll updates at most `AT_ONCE` texts. Members that came or left are first; the others take
-       turns, so that all are updated eventually.
+    2. A poll updates at most `AT_ONCE` texts. Members that came or left have priority; the others
+       take turns, so that all are updated eventually.
     3. A copy that is being frozen, or half written by a dead actor, is skipped until it is
        complete.
     """
@@ -29,14 +29,14 @@ class FrozenTexts:
         self._identity = table.occupants.identity[self._first :].copy()
         self._numbers = table.numbers[self._first :].copy()
         self._has_text = np.zeros(len(self._identity), np.bool_)
-        """[copies]: whether the copy in the place has a text."""
+        """[copies]: whether the copy in the slot has a text."""
         self._texts: dict[int, str] = {}
         self._next = 0
         self.complete = False  # true if exactly the copies of the last poll have a text
 
     def look(self, most: int = AT_ONCE) -> None:
         table, first = self._table, self._first
-        # Copied before what the texts are made of: what changes in between is seen the next time.
+        # Copied before the texts' data is read: later changes are found by the next poll.
         identity, numbers = table.occupants.identity[first:].copy(), table.numbers[first:].copy()
         there = table.occupants.there[first:]
         other = (identity != self._identity).any(1)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ITS_OWN = 1_000
-"""Objects that an interpreter may freeze itself at its start; Python 3.12 freezes 375."""
+"""Maximum number of objects that the interpreter itself freezes; Python 3.12 freezes 375."""
 
 
 class _State:
-    """State of this process, for its main thread only."""
+    """The state of this process, for its main thread only."""
 
-    laid_aside = False  # true if a run froze objects in addition to others' and left them frozen
+    laid_aside = False  # true if a run left objects frozen, because other code had frozen some
 
 
 def is_laid_aside_by_others() -> bool:
@@ -29,7 +29,7 @@ def passed_over() -> Iterator[None]:
     other code froze objects before, all stay frozen. Objects of an earlier run are collected first.
     """
     by_others = is_laid_aside_by_others()
-    if by_others and _State.laid_aside:  # some of it may be garbage by now
+    if by_others and _State.laid_aside:  # some frozen objects may be garbage by now
         gc.unfreeze()
     gc.collect()
     gc.freeze()

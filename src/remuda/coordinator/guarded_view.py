@@ -1,4 +1,4 @@
-"""A view that cannot end the run it watches."""
+"""A wrapper for views whose exceptions do not end the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METHODS = ("start", "show", "log", "say", "close")
 
 
 class GuardedView:
-    """Passes everything to a view; an exception there is logged, and the run continues.
+    """A wrapper that passes everything to a view; exceptions are logged, and the run continues.
 
     After the first exception only `close` is called. Messages also go to the log.
     """
@@ -27,7 +27,7 @@ class GuardedView:
                 f"this is {view!r}; leave it out to have the usual one"
             )
         self._view = view
-        self.failed = ""  # the failure as a message; empty: there was none
+        self.failed = ""  # the failure as a message; empty: no failure
 
     def start(self, goal: Goal) -> None:
         self._call(self._view.start, goal)
@@ -44,7 +44,7 @@ class GuardedView:
         self._call(self._view.say, message)
 
     def close(self) -> None:
-        """The run is over; a view that failed may still have a terminal to give back."""
+        """Close the view, also after a failure: it may have to restore the terminal."""
         failed, self.failed = self.failed, ""
         self._call(self._view.close)
         self.failed = failed or self.failed
@@ -57,5 +57,5 @@ class GuardedView:
         except Exception as error:
             name = f"{type(self._view).__qualname__}.{method.__name__}"
             words = " ".join(f"{type(error).__name__}: {error}".split())
-            self.failed = f"the view failed, and showed nothing from then on: {name}: {words}"
+            self.failed = f"the view failed and was turned off: {name}: {words}"
             log.exception("%s", self.failed)

@@ -11,14 +11,14 @@ from remuda.population.table_parts import RECORDS
 
 
 class LedgerWriter:
-    """Writes results of matches and directors' commands into the ledger of a run.
+    """The writer of match results and directors' commands into the ledger of a run.
 
     Guarantees:
 
-    1. A record has the position in the file that its number says: missing records are replaced by
-       records of the kind `LOST`, so that a resumed run goes back to the right one.
-    2. Records that came too fast, or could not be written on a full disk, harm neither the run nor
-       later records; they are counted and reported.
+    1. A record's position in the file is its number. Missing records are replaced by records of
+       kind `LOST`, so that a resumed run goes back to the right record.
+    2. Records that came too fast, or did not fit on a full disk, affect neither the run nor later
+       records; they are counted and reported.
     """
 
     def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
@@ -26,18 +26,18 @@ class LedgerWriter:
         self._next = table.word(RECORDS)
         self._file = LedgerFile(path, table.names, table.seats, table.hyperparameters.names)
         self._failed = False
-        self.lost = 0  # records that came faster than they were fetched
+        self.lost = 0  # records overwritten before they were read
         self._reported = self._reported_of_others = 0
 
     def begin(self) -> None:
-        """Continue from the table's records, as resumed or at the start."""
+        """Cut the file to the table's number of records, for a new or a resumed run."""
         self._file.rewind(self._next)
 
     def close(self) -> None:
         """Append the remaining records after all processes have ended.
 
-        This includes results that a lead did not take: the ledger has them, a checkpoint does not.
-        A resumed run goes back to its checkpoint.
+        These include results that the lead did not take: the ledger has them, but no checkpoint. A
+        resumed run goes back to its checkpoint.
         """
         self._table.followers.hand_over()
         self.write()
@@ -48,17 +48,17 @@ class LedgerWriter:
             self._reported_of_others = others
             self._say(
                 f"{others:,} results of the other actors were lost, because actor-0, which counts "
-                "and rates all, was away or slower than they are; they are missing in the ledger "
-                "of matches, in sums and in ratings. Learners have trained on these matches; fewer "
-                "actor.processes help if it is slower"
+                "and rates all results, was down or too slow. They are missing in the ledger of "
+                "matches, in sums and in ratings, but learners have trained on these matches. If "
+                "actor-0 is too slow, reduce actor.processes"
             )
         records, self._next = self._table.records.since(begin)
         self.lost += self._next - begin - len(records)
-        if self.lost >= max(2 * self._reported, 1):  # a few lines in a run, not one in every tick
+        if self.lost >= max(2 * self._reported, 1):  # doubling, so that a run has few messages
             self._reported = self.lost
             self._say(
-                f"{self.lost:,} results came faster than they could be written down and are "
-                "missing in the ledger of matches; sums and ratings have them all"
+                f"{self.lost:,} results came faster than they could be written and are missing "
+                "in the ledger of matches; sums and ratings include them"
             )
         if not len(records):
             return

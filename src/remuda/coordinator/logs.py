@@ -1,4 +1,4 @@
-"""The log of the process that conducts a run."""
+"""The log file of the coordinator's process."""
 
 from __future__ import annotations
 

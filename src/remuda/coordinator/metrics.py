@@ -1,9 +1,9 @@
-"""Metrics: records of each interval of a run, stored as JSON lines.
+"""Metrics: a record for each interval of a run, stored as JSON lines.
 
 The JSON lines are authoritative; TensorBoard, the live view and the report use the same records.
-Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` is a line of the table
-`columns.md`, or holds other records. `scoreboard_reader.py` computes them. So a new number of a
-learner is an entry of `remuda.scoreboard.Learn`, a field here, and a line there.
+Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` has a line in the
+table `columns.md`, or contains other records. `scoreboard_reader.py` computes them. To add a number
+of a learner, add an entry to `remuda.scoreboard.Learn`, a field here, and a line to `columns.md`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from remuda.coordinator.columns import COLUMNS
 from remuda.scoreboard import Play
 
 R = TypeVar("R")
-UNSET: Any = None  # the default of a number that is always there; a line without it is refused
+UNSET: Any = None  # the default of a required number; a line without it is refused
 
 
 @dataclass
 class PolicyRecord:
-    """One policy in one interval; not changed once made.
+    """One policy in one interval; do not change it after creation.
 
-    It is not declared frozen, since hundreds are made four times a second, and frozen ones are
-    slower. A learner that was restarted in the interval has no earlier values to compare with: all
-    its numbers of the interval are None then.
+    The dataclass is not frozen, since hundreds are created four times a second and frozen ones are
+    slower. If the learner was restarted in the interval, there are no earlier values to compare
+    with: all its numbers of the interval are None.
     """
 
     mean_return: float | None = None
@@ -79,7 +79,7 @@ class PolicyRecord:
 
 @dataclass
 class MemberRecord:
-    """One member of a population; not changed once made."""
+    """One member of a population; do not change it after creation."""
 
     games: int = UNSET
     mean_return: float | None = None
@@ -97,7 +97,7 @@ class MemberRecord:
 
 @dataclass(frozen=True)
 class AnalysisNumbers:
-    """Numbers of an analysis of the payoffs; None: too few meetings."""
+    """The numbers of an analysis of the payoffs; None: too few meetings."""
 
     analysed: int | None = None
     unmet: float | None = None
@@ -128,7 +128,7 @@ def population_record(
     analysis: AnalysisNumbers | None,
     age: float | None,
 ) -> dict[str, float | None]:
-    """Return the named columns of a population; empty with one policy and no match."""
+    """Return the columns of a population; empty for one policy if seats are not dealt."""
     if len(returns) < 2 and matches is None:
         return {}
     known = np.array([each for each in returns if each is not None], np.float64)
@@ -163,8 +163,8 @@ class Record:
     policies: dict[str, PolicyRecord] = field(default_factory=dict)
     episode_metrics: dict[str, float | None] = field(default_factory=dict)
     members: dict[str, MemberRecord] = field(default_factory=dict)
-    """`policy`, or `policy@version` for a frozen copy. Many copies are only in some records: see
-    `with_all_members`."""
+    """Keys are `policy`, or `policy@version` for a frozen copy. If there are many copies, only some
+    records have them: see `with_all_members`."""
     frozen: int | None = None
     matches: int = 0
     node_bytes_per_second: float | None = None
@@ -174,7 +174,7 @@ class Record:
 
     @property
     def playing(self) -> dict[str, PolicyRecord]:
-        """Policies that play: their place in the population is not empty."""
+        """The policies that play: their slot in the population is not empty."""
         if not self.members:
             return self.policies
         return {name: policy for name, policy in self.policies.items() if name in self.members}
@@ -217,7 +217,7 @@ def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]
 
 @dataclass(frozen=True)
 class Share:
-    """An activity of the actors."""
+    """A share of the actors' time, by activity."""
 
     of: Play
     meaning: str
@@ -236,7 +236,7 @@ MEMBER_COLUMNS = COLUMNS["member"]
 RUN_COLUMNS = COLUMNS["run"]
 POPULATION_COLUMNS = COLUMNS["population"]
 AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
-"""Names of the columns that others are drawn over, by field of a record."""
+"""The names of the axes in plots, by field of a record."""
 SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]
 SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]
 
@@ -262,7 +262,7 @@ def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Recor
 
 
 def with_all_members(records: Sequence[Record]) -> Record | None:
-    """Return the newest record that holds all frozen copies; None if there is none."""
+    """Return the newest record with all frozen copies; None if there is none."""
     return next((record for record in reversed(records) if record.is_whole), None)
 
 
@@ -281,7 +281,7 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
 
 
 def row_of(record: Record) -> dict[str, float]:
-    """Return a record as one row: axes by their names, others as `group/name`; NaN: no value."""
+    """Return a record as one row: axes and columns `group/name`; NaN: no value."""
     found: dict[str, float | None] = {axis: getattr(record, name) for name, axis in AXES.items()}
     for group, values in groups(record):
         found |= {f"{group}/{name}": value for name, value in values.items()}
@@ -290,7 +290,7 @@ def row_of(record: Record) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Goal:
-    """The target of a run, for a view to show what is left."""
+    """The target of a run, from which a view displays the progress."""
 
     game: str
     schedule: str
@@ -300,7 +300,7 @@ class Goal:
     layout: str  # one line: the processes, their policies and devices
 
     def share_done(self, record: Record) -> float:
-        """Return the share of the run that is done, 0 to 1, by the nearer limit."""
+        """Return the finished share of the run, 0 to 1, by the limit that is closer."""
         shares = [0.0]
         if self.turns:
             shares.append(record.turns / self.turns)
@@ -310,19 +310,19 @@ class Goal:
 
 
 class View(Protocol):
-    """Displays a run."""
+    """A display of a run."""
 
     def start(self, goal: Goal) -> None:
-        """The run is about to start."""
+        """Prepare for a run that is about to start."""
 
     def show(self, record: Record) -> None:
-        """A new record, up to a few times a second."""
+        """Display a new record; called up to a few times a second."""
 
     def log(self, record: Record) -> None:
-        """A record that was also written to the metrics, every `run.log_every` seconds."""
+        """Display a record that is also written to the metrics, every `run.log_every` seconds."""
 
     def say(self, message: str) -> None:
-        """A message for the user."""
+        """Display a message for the user."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Close the view; the run has ended."""

@@ -1,7 +1,7 @@
 """Write metrics to a file of JSON lines, which is authoritative, and to TensorBoard's file.
 
-An event holds all numbers of a record. As protobuf objects these are ten thousand at 256 policies
-and four times as costly as JSON; here a number is four bytes after the cached bytes of its tag.
+An event has all numbers of a record: ten thousand for 256 policies. As protobuf objects they are
+four times as costly as JSON. Here a number is encoded as four bytes after its tag's cached bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from remuda.coordinator.run_directory import RunDirectory
 from remuda.kernels import njit
 from remuda.types import Array
 
-CHEAPER = 4  # a number here costs this fraction of a value in JSON
+CHEAPER = 4  # a number here costs 1 / CHEAPER of a value in JSON
 
 
 class EventEncoder:
-    """Encodes records as events; caches the bytes of every tag."""
+    """An encoder of records as events, which caches the bytes of every tag."""
 
     def __init__(self) -> None:
         self._tags: dict[tuple[str, tuple[str, ...]], list[bytes]] = {}
@@ -51,7 +51,7 @@ class EventEncoder:
         found.append(event.SerializeToString() + SUMMARY + _varint(len(summary)) + summary)
 
     def values(self, part: Iterable[tuple[str, Mapping[str, float | None]]]) -> bytes:
-        """Return what protobuf writes of `Summary.value` for numbers with a value."""
+        """Return the bytes of `Summary.value` as in protobuf, for all numbers that are not None."""
         tags: list[bytes] = []
         numbers: list[float | None] = []
         for group, named in part:
@@ -71,7 +71,7 @@ class EventEncoder:
         return found
 
 
-# Bytes of the protocol-buffer encoding: the number of a field and the kind of what follows.
+# Bytes of the protocol-buffer encoding: field number and wire type.
 SUMMARY = b"\x2a"  # Event.summary = 5, with a length
 VALUE = b"\x0a"  # Summary.value = 1, with a length
 TAG = b"\x0a"  # Summary.Value.tag = 1, with a length
@@ -85,7 +85,7 @@ def _opened(tag: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Return a length as protocol buffers write it: seven bits a byte, the lowest first."""
+    """Return a length in the protocol-buffer encoding: seven bits per byte, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -142,11 +142,11 @@ log = logging.getLogger(__name__)
 
 
 class MetricsLog:
-    """Appends records, in pieces; a full disk loses only the records that do not fit.
+    """The writer of metrics, in pieces; a full disk loses only the records that do not fit.
 
-    A record of many policies is encoded over several ticks (`work`), and the last piece writes it:
-    first its line, then its event. If the process dies before, that record is lost, but everything
-    in the files is complete.
+    A record of many policies is encoded over several ticks (`work`). The last piece writes its line
+    and then its event. If the process dies before, that record is lost, and the files contain only
+    complete records.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class MetricsLog:
         self._resumed_at = resumed_at
         self._encoder = EventEncoder()
         self._failing = False
-        self.failed = ""  # why the last records are missing; empty: they are there
+        self.failed = ""  # why the last records are missing; empty: none is missing
         self.work = Pieces()
 
     def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:
-        """Start to append a record to both, after completing the previous one."""
+        """Start to append a record to both files, after completing the previous one."""
         self.work.finish()
         texts = (len(frozen), frozen.text()) if frozen and not record.is_whole else None
         self.work.begin(self._writing(record, texts))
@@ -211,7 +211,7 @@ class MetricsLog:
 
 
 def _append(path: Path, data: bytes) -> None:
-    """Write all of `data` at the end of a file, or leave the file unchanged."""
+    """Append all of `data` to a file, or leave the file unchanged."""
     with FileIO(open_file(path, APPEND), "a+") as file:
         before = file.seek(0, os.SEEK_END)
         try:

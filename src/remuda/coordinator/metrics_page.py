@@ -1,4 +1,4 @@
-"""docs/metrics.md: every column of the metrics, from their declarations.
+"""The page docs/metrics.md: every column of the metrics, from its declaration.
 
 python -m remuda.coordinator.metrics_page > docs/metrics.md
 """

@@ -1,4 +1,4 @@
-"""Work in pieces: each tick of the coordinator encodes a bounded amount."""
+"""Work in pieces, so that each tick of the coordinator encodes a bounded amount."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 VALUES = 2500
-"""Values encoded in a tick, plus those of one piece: a few milliseconds. A run of up to some 20
+"""Values encoded in a tick (at most one piece more): a few milliseconds. A run of up to about 20
 policies fits into one tick."""
-RECORD = 18  # computing the record of a policy takes as long as encoding so many values
+RECORD = 18  # computing a policy's record takes as long as encoding this number of values
 ROWS = 16  # records in a piece
 
-Work = Iterator[int]  # each step does a piece and yields how many values it had
+Work = Iterator[int]  # each step does a piece and yields its number of values
 
 
 class Pieces:
-    """Work that is done in pieces by calls of `go_on`.
+    """Work that calls of `go_on` do in pieces.
 
-    There is no thread: if the process dies, the rest is not done. So the last piece writes whatever
-    must be visible completely or not at all.
+    There is no thread: if the process dies, the rest is not done. So the last piece writes all that
+    must become visible at once.
     """
 
     def __init__(self) -> None:
@@ -30,14 +30,14 @@ class Pieces:
         return self._work is not None
 
     def begin(self, work: Work) -> None:
-        """Start this work; the rest of the previous one is dropped."""
+        """Start new work, dropping the rest of the previous work."""
         self._work = work
 
     def go_on(self, values: int = VALUES) -> int:
-        """Do pieces until so many values are encoded, or all is done; returns how many were."""
+        """Do pieces until `values` values are encoded or all is done; returns their number."""
         done = 0
         while self._work is not None and done < values:
-            work, self._work = self._work, None  # a piece that raises is not tried again
+            work, self._work = self._work, None  # a piece that raises is not repeated
             count = next(work, None)
             if count is not None:
                 self._work = work
@@ -50,7 +50,7 @@ class Pieces:
 
 
 def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str, object]) -> Work:
-    """Encode named records as the inside of a JSON object."""
+    """Encode named records as members of a JSON object, without braces."""
     names = iter(records)
     while part := list(islice(names, ROWS)):
         data = {
@@ -62,5 +62,5 @@ def encode(records: Mapping[str, object], texts: list[str], **more: Mapping[str,
 
 
 def joined(**objects: list[str]) -> str:
-    """Join texts into the inside of a JSON object of objects."""
+    """Join texts into members of a JSON object, without braces."""
     return ", ".join(f'"{name}": {{{", ".join(texts)}}}' for name, texts in objects.items())

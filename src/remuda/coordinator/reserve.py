@@ -6,18 +6,18 @@ import contextlib
 import os
 from pathlib import Path
 
-RESULTS = 2**20  # bytes for the summary and the files beside it
+RESULTS = 2**20  # bytes for the summary and other results
 
 
 class Reserve:
-    """A file without a name that reserves space: it vanishes with the process."""
+    """An unlinked file that reserves disk space until the process ends."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._descriptor: int | None = None
 
     def hold(self, size: int) -> None:
-        """Reserve so many bytes, and those for the results, if possible."""
+        """Reserve `size` bytes, plus those for the results, if possible."""
         self.release()
         path = self._directory / f".reserve.{os.getpid()}.tmp"
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The run directory: the files of a run, and how it can be continued; only it knows their names."""
+"""The run directory: the names and contents of a run's files, and how to continue the run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
 from remuda.types import Floats
 
-NEEDED = 8 * 2**20  # bytes that must be free for a run to start: weights, metrics, plots
+NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
 
 
 SUMMARY: Kinds = {
@@ -47,11 +47,11 @@ SUMMARY: Kinds = {
     "evaluation": (dict, NoneType),
 }
 PROBED = 1.0
-"""Seconds for which a lock is retried, since probing whether a run is active holds it briefly."""
+"""Seconds to retry a lock, since a process that checks whether a run is active holds it briefly."""
 
 
 def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file, alone or shared (`LOCK_SH`); False if a process holds it otherwise."""
+    """Lock an open file, exclusive or shared (`LOCK_SH`); False if another lock prevents it."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -65,13 +65,14 @@ def _running(path: Path) -> RunDirectoryError:
 
 
 class RunDirectory:
-    """The files of one run.
+    """The directory of one run.
 
-    config.yaml, code-DIGEST.pkl (pickled user code), code-paths.json (where the user's modules were
-    found), metrics.jsonl, status.json, summary.json, report.html with its plots, play.gif,
+    Its files are config.yaml, code-DIGEST.pkl (pickled user code), code-paths.json (paths of the
+    user's modules), metrics.jsonl, status.json, summary.json, report.html with its plots, play.gif,
     weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. Initial weights
-    from other runs are in initial/, and members from other runs in imported.safetensors. Changes by
-    resumes are in changes.jsonl, and what they superseded in earlier/1/, earlier/2/ and so on.
+    from other runs are in initial/, members from other runs in imported.safetensors. Resumes add
+    their changes of the configuration to changes.jsonl and move replaced files to earlier/1/,
+    earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +95,7 @@ class RunDirectory:
 
     @staticmethod
     def create(config: Config) -> RunDirectory:
-        """Make the directory that `config` names, or a new one under `runs/`."""
+        """Create the directory that `config` names, or a new one under `runs/`."""
         path = config.run.directory or Path("runs")
         try:
             if config.run.directory is None:
@@ -136,12 +137,12 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is no run directory: {error.strerror}") from None
         if not is_there:
             raise RunDirectoryError(
-                f"{path} is no run directory: nothing is there; `remuda runs` lists those there are"
+                f"{path} is no run directory: it does not exist; `remuda runs` lists the runs"
             )
         if not run.config.is_file():
             if next(run.path.glob("*/config.yaml"), None) is not None:
                 raise RunDirectoryError(
-                    f"{path} is no run directory, it holds runs: name one of them; "
+                    f"{path} is no run directory but contains runs: name one of them; "
                     f"`remuda runs {path}` lists them"
                 )
             raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
@@ -150,7 +151,7 @@ class RunDirectory:
         return run
 
     def lock(self) -> None:
-        """Lock the run for this process; the lock ends with it."""
+        """Lock the run for this process, until the process ends."""
         file = self.path / "lock"
         try:
             self._lock = open_file(file, os.O_RDWR | os.O_CREAT)
@@ -182,7 +183,7 @@ class RunDirectory:
             raise _running(self.path)
 
     def is_running(self) -> bool:
-        """Return whether a process holds the run; those that ask share the lock."""
+        """Return whether a process is running this run; the check takes a shared lock."""
         try:
             descriptor = open_file(self.path / "lock")
         except OSError:
@@ -196,13 +197,13 @@ class RunDirectory:
         return bool(self.summary_so_far().get("finished", False))
 
     def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
-        """Cut a run back to so many turns and records, for a resume; returns damaged lines."""
+        """Cut a run back to `turns` and `records` for a resume; returns the damaged lines."""
         damaged: list[int] = []
         try:
             kept = self._earlier()
             shutil.copy2(self.config, kept)
             for path in (self.weights, self.tensorboard):
-                path.mkdir(exist_ok=True)  # as copies without empty directories lack them
+                path.mkdir(exist_ok=True)  # missing in copies without empty directories
             if self.metrics.exists() and not over:
                 self._cut_metrics(turns, kept, damaged)
             if self.ledger.exists() and not over:
@@ -233,7 +234,7 @@ class RunDirectory:
         return kept
 
     def _cut_metrics(self, turns: int, kept: Path, damaged: list[int]) -> None:
-        """Cut metrics of later turns and a half line, keeping a copy; other lines stay as bytes."""
+        """Remove later turns and a half-written line from the metrics, after saving a copy."""
         shown = [record.turns for record in read_metrics(self.metrics, damaged)]
         data = read_file(self.metrics, ANY_SIZE)
         lines = data.splitlines(keepends=True)
@@ -248,7 +249,7 @@ class RunDirectory:
 
     def read_config(self) -> Config:
         tree = read_config(self.config)
-        if not tree:  # else all defaults would stand in for what was lost
+        if not tree:  # otherwise defaults would replace the lost values
             raise RunDirectoryError(f"{self.config} is damaged: it is empty")
         return load_config(tree, str(self.config))
 
@@ -259,7 +260,7 @@ class RunDirectory:
             raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def save_code(self, config: Config) -> None:
-        """Write pickled user code, and where other modules were found."""
+        """Write pickled user code, and the paths of other modules."""
         tree = config.model_dump(mode="json")
         for name in loading.names_in(tree):
             write_file(self.path / loading.file_name(name), loading.pickle_of(name))
@@ -285,17 +286,17 @@ class RunDirectory:
         return self._weights_of(policy).exists()
 
     def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
-        """Return policies that were saved together with any of these."""
+        """Return the policies that were saved together with these."""
         there = tuple(name for name in among if self.has_weights(name))
         if not there:
             return ()
-        # A save that was interrupted may have left policies that retired before.
+        # An interrupted save may have left policies that had retired.
         last = max(there, key=lambda name: self._weights_of(name).stat().st_mtime_ns)
         saved = self.load_weights(last)[1].get("policies")
         return there if saved is None else tuple(saved.split("\n"))
 
     def keep_weights(self, policies: Collection[str]) -> None:
-        """Remove the parameters of all other policies, which retired in a resumed run."""
+        """Remove the saved parameters of all other policies, which retired after a resume."""
         kept = {self._weights_of(policy) for policy in policies}
         for path in self.weights.glob("*.safetensors"):
             if path not in kept:
@@ -334,7 +335,7 @@ class RunDirectory:
 
 
 MEASURED = ("mean", "standard_error")
-"""Keys of a measured value; None after a single episode, or a non-finite return."""
+"""Keys of a measured value; None: a single episode, or a non-finite return."""
 
 
 def _checked(data: object) -> dict[str, Any]:
@@ -370,7 +371,7 @@ def can_continue(run: RunDirectory) -> bool:
 
 
 def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
-    """Return whether a directory holds a run to continue; move one without a checkpoint away."""
+    """Return whether a directory has a run to continue; move a run without a checkpoint away."""
     if not run.config.exists():
         return False
     run.refuse_if_running()
@@ -389,13 +390,13 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
 
 
 def begin_anew(run: RunDirectory) -> str:
-    """Return how to start a new run with a run's configuration, as a clause."""
+    """Return how to start a new run with the same configuration, as a clause."""
     config = shlex.quote(str(run.config))
-    return f"begin a new run: remuda train --config {config} --run.directory NEW"
+    return f"start a new run: remuda train --config {config} --run.directory NEW"
 
 
 def way_on(run: RunDirectory) -> str:
-    """Return what to do next with an unfinished run, as a clause."""
+    """Return how to continue an unfinished run, as a clause."""
     path = shlex.quote(str(run.path))
     if not can_continue(run):
         return f"it has no checkpoint to continue from: {begin_anew(run)}"

@@ -1,4 +1,4 @@
-"""Notes for the user during a run that are no errors."""
+"""Notes for the user during a run, which are not errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remuda.scoreboard import Scoreboard
 
 
 class EnvironmentNotes:
-    """Reads the notes that actors left in the scoreboard."""
+    """The reader of notes that actors write into the scoreboard."""
 
     def __init__(self, scoreboard: Scoreboard) -> None:
         self._scoreboard = scoreboard
@@ -25,12 +25,12 @@ class EnvironmentNotes:
         return list(self._scoreboard.notes().values())
 
 
-LEAST = 0.5  # the share of the capacity, or of a rollout, below which a warning appears
-NAMED = 4  # the most policies named in a message
+LEAST = 0.5  # warn below this share of the capacity, or of a rollout
+NAMED = 4  # maximum number of policies named in a message
 
 
 class ShortEpisodes:
-    """Finds policies that can hold less than half of their capacity, or of a rollout.
+    """A warning about policies whose experience can hold less than half of its capacity or rollout.
 
     A segment holds steps of one episode, so episodes much shorter than `experience.segment_length`
     waste most of each segment.
@@ -41,7 +41,7 @@ class ShortEpisodes:
         self._reported: set[str] = set()
 
     def news(self) -> list[str]:
-        """Return messages about policies not named before."""
+        """Return messages about policies that were not reported before."""
         left = [name for name in self._experience if name not in self._reported]
         found = self._short(left)
         self._reported |= found.keys()

@@ -1,4 +1,4 @@
-"""Make records from two readings of the scoreboard's counters."""
+"""Compute records from two readings of the scoreboard's counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Numbers = list[float | None]
 
 
 class Spread(NamedTuple):
-    """Extremes and deviation of each policy's returns in an interval; None: no episode ended."""
+    """The extremes and deviation of each policy's returns in an interval; None: no episode."""
 
     low: Numbers
     high: Numbers
@@ -38,10 +38,10 @@ class Spread(NamedTuple):
 
 
 def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
-    """Combine the actors' counts since a mark; sums of squares as in Chan et al. 1983.
+    """Combine the actors' counts since a mark, with sums of squares as in Chan et al. 1983.
 
-    An actor that ends an episode during the reading, or just before the mark, may count it on one
-    side only; then the mean itself serves as an extreme.
+    An episode that ends during the reading, or just before the mark, may be in the mean but not in
+    the extremes, or the reverse. So the extremes are extended to include the mean.
     """
     fresh = (rows[..., Policy.MARK] == mark) & (rows[..., Policy.RETURNS] > 0)
     count = np.where(fresh, rows[..., Policy.RETURNS], 0.0)
@@ -72,27 +72,26 @@ def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
 
 @dataclass(frozen=True)
 class Reading:
-    """All counters at one moment."""
+    """The values of all counters at one moment."""
 
     time: float  # seconds on a monotonic clock
     play: Row
     actors: Row  # [actors, policies, fields by `Policy`]
-    policy: Row  # the same added up: [policies, fields by `Policy` before `MARK`]
+    policy: Row  # sums over actors: [policies, fields by `Policy` before `MARK`]
     learn: Row  # [policies, fields by `Learn`]
     episode_totals: Row
-    mark: float  # the interval in which it was read...
-    begun: float
-    """...and the time of the reading that started it."""
+    mark: float  # the interval of the reading
+    begun: float  # the time of the reading that started this interval
     traffic: tuple[int, int] | None  # bytes and messages between nodes so far; None with one node
 
 
-FEW = 100  # so many frozen copies are in every record; more only on request
+FEW = 100  # up to this number, frozen copies are in every record; more only on request
 
 
 class ScoreboardReader:
-    """Reads the counters of a run several times a second, in time linear in the policies.
+    """The reader of a run's counters, in time linear in the number of policies.
 
-    `seconds`: play in earlier sessions.
+    `seconds`: seconds of play in earlier sessions.
     """
 
     def __init__(
@@ -127,16 +126,16 @@ class ScoreboardReader:
         )
 
     def mark(self, reading: Reading) -> None:
-        """Start an interval of return extremes with the newest reading."""
+        """Start an interval of return extremes at the newest reading."""
         self.scoreboard.mark_interval()
         self._begun = reading.time
 
     def seconds(self, reading: Reading) -> float:
-        """Return seconds of play until a reading, including earlier sessions."""
+        """Return the seconds of play until a reading, including earlier sessions."""
         return self.earlier + reading.time - self.start.time
 
     def between(self, earlier: Reading, later: Reading, whole: bool = False) -> Record:
-        """Make the record between two readings; totals are those of the later."""
+        """Return the record between two readings; totals are from the later one."""
         seconds = max(later.time - earlier.time, 1e-9)
         play = later.play
         change = play - earlier.play
@@ -249,7 +248,7 @@ class ScoreboardReader:
         return {name: PolicyRecord(*row) for name, row in zip(names, rows, strict=True)}
 
     def _spread(self, earlier: Reading, later: Reading, means: Numbers) -> Spread:
-        """Return the spread of returns in the marked interval, else nothing."""
+        """Return the spread of returns if the interval is the marked one; else None values."""
         if later.begun == earlier.time:
             return spread_of(later.actors, later.mark, means)
         nothing: Numbers = [None] * len(means)
@@ -293,7 +292,7 @@ def member_record(row: MemberRow, table: Table) -> MemberRecord:
 
 def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None:
     if experience.rollout:
-        passed = experience.passed  # with what it has taken, and trains on now or in a later piece
+        passed = experience.passed  # including steps taken for the current update
         training = 0 if passed is None else int(passed - learn[Learn.TRAINED] - learn[Learn.LOST])
         return experience.untaken + max(training, 0)
     ratio = experience.config.replay_ratio
@@ -305,7 +304,7 @@ def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None
 
 
 def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
-    """Return steps that no learner trained on, including all later ones of a halted policy."""
+    """Return the steps that no learner trained on, including all later ones of a halted policy."""
     if experience.rollout and learn[Learn.HALTED]:
         return int(written - learn[Learn.TRAINED])
     return int(learn[Learn.LOST])
@@ -328,7 +327,7 @@ def _means(totals: Row, counts: Row) -> list[float | None]:
 def _traffic(earlier: Reading, later: Reading, seconds: float) -> dict[str, float | None]:
     if later.traffic is None:
         return {}
-    before = earlier.traffic or (0, 0)  # it was read before anything could be sent
+    before = earlier.traffic or (0, 0)  # None: read before anything was sent
     size, messages = (b - a for a, b in zip(before, later.traffic, strict=True))
     trained = float((later.learn - earlier.learn)[:, Learn.TRAINED].sum())
     return {

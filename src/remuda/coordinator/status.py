@@ -1,4 +1,4 @@
-"""The status of a run for its readers: `status.json`, every second."""
+"""The status of a run for other processes: `status.json`, written every second."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from remuda.publish.weight_store import WeightStore
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0
-"""Seconds between two writings; more with hundreds of policies, since a tick encodes a bounded
-number of values (`remuda.coordinator.pieces`)."""
+"""Minimum seconds between two writes. With hundreds of policies they take longer, since a tick
+encodes a bounded number of values (`remuda.coordinator.pieces`)."""
 ERRORS = 20
 
 
@@ -36,9 +36,9 @@ STATUS: Kinds = {
 
 
 class StatusFile:
-    """Writes the status of a run, in pieces; a full disk loses the status, not the run.
+    """The writer of a run's status, in pieces; the run continues if the disk is full.
 
-    A status of many policies is encoded over several ticks (`work`), and the last piece writes it
+    A status of many policies is encoded over several ticks (`work`). The last piece writes it
     atomically. If the process dies before, the previous status stays.
     """
 
@@ -57,18 +57,18 @@ class StatusFile:
         self._errors.append({"time": time.time(), "message": message})
 
     def look(self, record: Record) -> None:
-        """Remember returns: most intervals of slow environments have no episode end."""
+        """Store returns, since in slow environments most intervals have no finished episode."""
         for name, policy in record.playing.items():
             if policy.mean_return is not None:
                 self._returns[name] = policy.mean_return
 
     @property
     def is_due(self) -> bool:
-        """Return whether it is time for another, and the previous one is written."""
+        """Return whether it is time for the next status, and the previous one is written."""
         return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
 
     def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:
-        """Start a status, replacing an unwritten one."""
+        """Start to write a status, dropping an unwritten one."""
         self._begun = time.monotonic()
         self.look(record)
         self.work.begin(self._writing(record, roles, ended))
@@ -103,7 +103,7 @@ class StatusFile:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    return read_checked(path, _checked, "the run has not begun")
+    return read_checked(path, _checked, "the run has not started")
 
 
 def _checked(data: object) -> dict[str, Any]:

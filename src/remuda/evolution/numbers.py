@@ -34,17 +34,17 @@ class Evolvable:
             raise ConfigError(f"{what} {self.low} to {self.high}; both ends must be finite numbers")
         if self.low > self.high:
             raise ConfigError(
-                f"{what} {self.low:g} to {self.high:g}, the wrong way round; swap them"
+                f"{what} {self.low:g} to {self.high:g}, in the wrong order; swap them"
             )
         if self.low == self.high:
             raise ConfigError(
-                f"{self.name}: both bounds are {self.low:g}, so that nothing can evolve; set them "
-                "apart, or leave the number out"
+                f"{self.name}: both bounds are {self.low:g}, so it cannot evolve; set different "
+                "bounds, or leave it out"
             )
         if self.log and self.low <= 0.0:
             raise ConfigError(
-                f"{self.name}: the low bound is {self.low:g}, and a logarithmic scale is above 0; "
-                "set a bound above 0, or leave log out"
+                f"{self.name}: the low bound is {self.low:g}, but a logarithmic scale needs bounds "
+                "above 0; set a bound above 0, or leave log out"
             )
 
     def fitted(self, value: float, reflect: bool = False) -> float:
@@ -95,7 +95,7 @@ def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
     for number in numbers:
         if number.name not in known:
             raise ConfigError(
-                f"{number.name} cannot evolve; of a policy of {config.algorithm} these can: "
+                f"{number.name} cannot evolve; policies of {config.algorithm} can evolve "
                 f"{', '.join(known)}"
             )
         if names.count(number.name) > 1:
@@ -110,7 +110,7 @@ def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
 def value_of(values: Mapping[str, float], number: Evolvable) -> float:
     if number.name not in values:
         raise UsageError(
-            f"{number.name} is to evolve, and the policy has no value of it; it has "
+            f"{number.name} is set to evolve, but the policy has no value of it; it has "
             f"{', '.join(values) or 'none'}"
         )
     return float(values[number.name])

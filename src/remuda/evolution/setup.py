@@ -134,7 +134,7 @@ def check_evolution(
     if confidence > 0.0 and games < LEAST:
         raise ConfigError(
             f"{key}.games is {games}, and {key}.confidence {confidence:g}: so few games may be "
-            f"equal by chance, and say nothing of how sure it is; take {LEAST} or more, or "
+            f"equal by chance, so there is no error estimate; set it to {LEAST} or more, or set "
             f"{key}.confidence 0"
         )
     numbers = numbers_of(config.population.evolution)
@@ -155,10 +155,9 @@ def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
     if len(set(kinds)) == len(kinds):
         more = " (but for widths and numbers of layers)" * (evolution.networks == "any")
         raise ConfigError(
-            f"population.evolution.every: no policy has the network{more} and the algorithm of "
-            "another"
-            + (" that takes the same seats" if evolution.among == "seats" else "")
-            + ", so that none may take over from one; make some alike, or leave it out"
+            f"population.evolution.every: no two policies have the same network{more} and algorithm"
+            + (" and take the same seats" if evolution.among == "seats" else "")
+            + ", so no policy can replace another; make some equal, or leave it out"
         )
 
 
@@ -169,8 +168,8 @@ def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) 
     odd = [name for name in alone if list(own.values()).count(own[name]) == 1]
     if odd:
         raise ConfigError(
-            f"population.evolution.networks any: nothing of another policy's weights fits "
-            f"{odd[0]}, which differs from all in more than the widths and the number of layers "
+            f"population.evolution.networks any: no other policy's weights fit {odd[0]}, "
+            "which differs from all in more than the widths and the number of layers "
             "(activation, dueling, noisy, shared, module, kernels, algorithm, observations, "
             "actions or seats); make it like another one in these, or set it to alike"
         )
@@ -187,8 +186,8 @@ def _check_places(config: Config, roster: Roster) -> None:
         ):
             raise ConfigError(
                 "population.evolution.every: the matchmaker "
-                f"{config.population.matchmaker} makes no match without {member.ref}, so that "
-                "none may be born in its place; take a policy more in population.policies, or "
+                f"{config.population.matchmaker} makes no match without {member.ref}, so no "
+                "policy can be born in its slot; add a policy to population.policies, or use "
                 "another population.matchmaker"
             )
 
@@ -215,13 +214,13 @@ def _check_objectives(
         )
     if "team_return" in objectives and always_one_team(population, kinds, roster):
         raise ConfigError(
-            f"{key}.fitness team_return: with population.matchmaker fixed all of a team play in "
-            "every match, so that none earns more for it than another; take another "
+            f"{key}.fitness team_return: with population.matchmaker fixed a team's policies play "
+            "in every match, so their team return is equal; use another "
             "population.matchmaker, such as random, or judge by something else"
         )
     if population.evolution.episode_metrics and population.matchmaker == "fixed":
         raise ConfigError(
             f"{key}.fitness game/{population.evolution.episode_metrics[0]}: with "
-            "population.matchmaker fixed all play in every match, so that it is equal for all; "
-            "take another population.matchmaker, such as random, or judge by something else"
+            "population.matchmaker fixed all play in every match, so it is equal for all; "
+            "use another population.matchmaker, such as random, or judge by something else"
         )

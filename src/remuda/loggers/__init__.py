@@ -1,6 +1,6 @@
-"""Loggers: callbacks that send metrics to a tracking service.
+"""Loggers: callbacks that send metrics to a tracking service (W&B, MLflow).
 
-A logger is not essential: if it fails during a run, the run reports it and continues.
+If a logger fails during a run, the run reports it and continues.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _BY_NAME = {"wandb": "WandbLogger", "mlflow": "MLflowLogger"}
 
 
 def make_logger(name: str) -> Callback:
-    """Make the logger that `run.loggers` names, configured by its environment variables."""
+    """Create the logger that `run.loggers` names, configured by its environment variables."""
     made: Callback = __getattr__(_BY_NAME[name])()
     return made
 
 
 def __getattr__(name: str) -> Any:
-    """Load a logger (PEP 562)."""
+    """Import a logger when it is first used (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'remuda.loggers' has no attribute {name!r}")
     return getattr(import_module(f"remuda.loggers.{_HOMES[name]}"), name)

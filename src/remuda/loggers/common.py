@@ -16,7 +16,7 @@ from remuda.errors import ConfigError
 from remuda.evaluation import way_of
 from remuda.result import Result
 
-IDS = "loggers.json"  # the file in the run directory with each logger's run id, for a resumed run
+IDS = "loggers.json"  # file in the run directory: each logger's run id, for resumed runs
 
 
 def load_package(name: str, extra: str) -> ModuleType:
@@ -36,7 +36,7 @@ def measured(row: Mapping[str, float]) -> dict[str, float]:
 
 
 def evaluated(result: Result) -> dict[str, float]:
-    """Return the final evaluation as columns `greedy/agent_0`, or `sampled/agent_0`, if any."""
+    """Return the means of the final evaluation, as `greedy/agent_0` or `sampled/agent_0`."""
     found: dict[str, Any] = result.evaluation.as_summary() if result.evaluation else {}
     groups: tuple[dict[str, Any], ...] = (found.get("agents", {}), found.get("policies", {}))
     way = way_of(found)
@@ -45,7 +45,7 @@ def evaluated(result: Result) -> dict[str, float]:
 
 
 def known_id(directory: Path, logger: str) -> str | None:
-    """Return the id under which an earlier session was logged, if any."""
+    """Return the logger's run id of an earlier session, if any."""
     try:
         found = read_json(directory / IDS).get(logger)
     except (OSError, ValueError, AttributeError):
@@ -54,7 +54,7 @@ def known_id(directory: Path, logger: str) -> str | None:
 
 
 def keep_id(directory: Path, logger: str, value: str) -> None:
-    """Save the id under which the run is logged."""
+    """Save the logger's run id."""
     try:
         ids = read_json(directory / IDS)
     except (OSError, ValueError):

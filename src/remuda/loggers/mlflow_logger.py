@@ -1,4 +1,4 @@
-"""Metrics to MLflow."""
+"""A logger for MLflow."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from remuda.loggers.common import evaluated, keep_id, known_id, load_package, me
 from remuda.result import Result
 
 AT_ONCE = {"metrics": 1000, "params": 100}
-LONGEST = 500  # characters of a parameter's value that every version accepts
+LONGEST = 500  # maximum length of a parameter's value, in characters, in all versions
 
 
 class MLflowLogger(Callback):
-    """Logs every line of metrics, with turns as the step, and the final evaluation.
+    """A logger of every line of metrics, by turns, and of the final evaluation.
 
-    MLFLOW_TRACKING_URI is the destination, MLFLOW_EXPERIMENT_NAME the experiment (default
+    MLFLOW_TRACKING_URI sets the destination, MLFLOW_EXPERIMENT_NAME the experiment (default
     `remuda`). A resumed run continues the same MLflow run.
     """
 
@@ -48,10 +48,10 @@ class MLflowLogger(Callback):
             where = found.experiment_id if found else client.create_experiment(self._experiment)
             self._id = client.create_run(where, run_name=run.directory.name).info.run_id
         except Exception as error:
-            said = " ".join(str(error).split())[:300]
+            reason = " ".join(str(error).split())[:300]
             raise RemudaError(
-                f"MLflow cannot begin a run at {uri}: {said}. MLFLOW_TRACKING_URI names a server; "
-                "a local database needs the whole package: pip install mlflow"
+                f"MLflow cannot start a run at {uri}: {reason}. MLFLOW_TRACKING_URI sets the "
+                "server; a local database needs the whole package: pip install mlflow"
             ) from error
         keep_id(run.directory, "mlflow", self._id)
         config = by_leaf(run.config.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""Metrics to Weights & Biases."""
+"""A logger for Weights & Biases."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from remuda.result import Result
 
 
 class WandbLogger(Callback):
-    """Logs every line of metrics over `turns`, and the final evaluation.
+    """A logger of every line of metrics, by turns, and of the final evaluation.
 
     Its files are in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and
-    all others work as usual. A resumed run keeps its id.
+    the other environment variables work as usual. A resumed run keeps its id.
     """
 
     essential: ClassVar[bool] = False
@@ -35,8 +35,8 @@ class WandbLogger(Callback):
             "dir": str(run.directory),
             "id": known_id(run.directory, "wandb"),
             "resume": "allow",
-            "reinit": "create_new",  # whatever else this process logs there
-            "settings": wandb.Settings(console="off"),  # the live view is no log
+            "reinit": "create_new",  # does not affect other W&B runs of this process
+            "settings": wandb.Settings(console="off"),  # do not log the live view
         }
         self._run = wandb.init(**{**usual, **self._init})
         keep_id(run.directory, "wandb", self._run.id)

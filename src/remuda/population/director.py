@@ -355,8 +355,8 @@ class OwnDirector:
             if live not in population or not population[live].learns:
                 names = ", ".join(member.ref.policy for member in population.learning)
                 raise self._refused(
-                    f"step commands Freeze({command.policy!r}), which is no policy that learns "
-                    f"now; there are {names}"
+                    f"step commands Freeze({command.policy!r}), which is not a learning "
+                    f"policy; there are {names}"
                 )
             if PolicyRef(command.policy, versions[command.policy]) in population:
                 continue  # this version is frozen already

@@ -361,7 +361,7 @@ def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
         line, _, rest = data.partition(b"\n")
         header = parse_header(line)
     except (OSError, ValueError):
-        raise RunDirectoryError(f"{path} is missing, or no ledger of matches") from None
+        raise RunDirectoryError(f"{path} is missing, or is not a ledger of matches") from None
     kind = record_type(header.seats)
     whole = len(rest) // kind.itemsize
     return header.policies, np.frombuffer(rest, kind, whole)

@@ -155,7 +155,7 @@ class Lifecycle:
         start = f"the director commands the birth of {name}"
         if name not in self._empty():
             there = ", ".join(self._empty()) or "none"
-            raise RemudaError(f"{start}, which is no empty place; there are: {there}")
+            raise RemudaError(f"{start}, which is not an empty slot; there are: {there}")
         known = names_of([self._table.specified.get(name, {})])
         for key in birth.hyperparameters:
             if key not in known:

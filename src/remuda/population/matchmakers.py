@@ -45,7 +45,7 @@ class Fixed(Matchmaker):
             return ref
         past = population.past_of(ref.policy)
         if not past:
-            raise ConfigError(f"the policy {ref.policy} is gone, and no copy of it is there")
+            raise ConfigError(f"the policy {ref.policy} has retired, and has no frozen copy")
         return past[-1].ref
 
 

@@ -58,7 +58,7 @@ class Mixed(Matchmaker):
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
         learning = population.learning
         if not learning:
-            raise ConfigError("no policy in the population learns, so no match is for one")
+            raise ConfigError("no policy in the population learns, so there is no match to deal")
         those, number = self._whose_turn(learning)
         turn, place = divmod(number, self.num_seats)
         learner = those[turn % len(those)]
@@ -123,10 +123,10 @@ def check_shares(
     total = sum(shares.values())
     if not shares:
         raise ConfigError(
-            f"{key} is empty; say who deals which share of the matches, as in "
+            f"{key} is empty; set each matchmaker's share of the matches, as in "
             f"--{key}.self_play 0.5 --{key}.prioritized 0.5"
         )
     if abs(total - 1.0) > SUMS_TO:
         terms = " + ".join(f"{name} {share:g}" for name, share in shares.items())
-        raise ConfigError(f"{key}: {terms} is {total:g}; let them add up to 1")
+        raise ConfigError(f"{key}: {terms} is {total:g}; they must add up to 1")
     return shares

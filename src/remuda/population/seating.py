@@ -244,7 +244,7 @@ def check_seating(
     if once and len(set(seats)) < len(seats):
         raise ConfigError(
             f"the matchmaker {matchmaker} deals {', '.join(map(str, seats))}, one of them twice, "
-            "and its class says that `seats_differ`; leave that out, or deal each a single seat"
+            "and its class sets `seats_differ`; leave that out, or deal each a single seat"
         )
     for seat, ref in enumerate(seats):
         if ref not in population:
@@ -252,7 +252,7 @@ def check_seating(
             known = ", ".join(str(member.ref) for member in there[:8])
             known += f" and {len(there) - 8} more" if len(there) > 8 else ""
             raise ConfigError(
-                f"the matchmaker {matchmaker} deals {agents[seat]} to {ref}, who is not in the "
+                f"the matchmaker {matchmaker} deals {agents[seat]} to {ref}, which is not in the "
                 f"population; there are {known}"
             )
         member = population[ref]

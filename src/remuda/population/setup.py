@@ -65,7 +65,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
         matchmaker = _own(population, seats)
     else:
         raise ConfigError(
-            f"population.matchmaker {population.matchmaker!r} is none; there are "
+            f"population.matchmaker {population.matchmaker!r} does not exist; there are "
             f"{', '.join(known)}, or your own as module:Class"
         )
     if seats < 2 and population.matchmaker in ("mixed", "league"):
@@ -116,7 +116,7 @@ def make_director(
         try:
             director = found()
         except TypeError as error:
-            raise ConfigError(f"{key} is called with nothing: {error}") from None
+            raise ConfigError(f"{key} is called without arguments: {error}") from None
         for method in ("step", "state", "restore"):
             if not callable(getattr(director, method, None)):
                 raise ConfigError(f"{key} has no method {method}; see Director in {_DIRECTOR}")
@@ -137,7 +137,7 @@ def check_population(config: Config, roster: Roster) -> None:
             if attrgetter(key)(population):
                 raise ConfigError(
                     f"population.{key} is for matchmakers that deal seats to any policy, and "
-                    f"{population.matchmaker} names who plays; take another "
+                    f"{population.matchmaker} deals only to certain policies; use another "
                     f"population.matchmaker, such as random, or leave population.{key} out"
                 )
     _check_scripted(config, roster)
