@@ -148,7 +148,7 @@ def test_a_policy_may_have_a_device_of_its_own(machine):
     [
         (
             "cuda:77",
-            "'cuda:77' is not there: this machine has 2 GPUs; use one of cpu, cuda:0, cuda:1",
+            "'cuda:77' does not exist: this machine has 2 GPUs; use one of cpu, cuda:0, cuda:1",
         ),
         ("gpu", "'gpu' is not a device; use one of cpu, cuda:0, cuda:1"),
         ("meta", "'meta' is not available here; use one of cpu, cuda:0, cuda:1"),

@@ -83,7 +83,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("train --learners.devices cuda:99", "learners.devices 'cuda:99' is not there: this"),
         (
             "train --policies.agent_1.device cuda:99",
-            "policy.device 'cuda:99' is not there: this machine",
+            "policy.device 'cuda:99' does not exist: this machine",
         ),
         ("train --run.directory /proc/nothing", "cannot write the run directory /proc/nothing"),
         ("evaluate", "name the run to evaluate, as in `remuda evaluate RUN`; `remuda runs`"),

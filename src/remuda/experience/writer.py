@@ -240,4 +240,4 @@ def check_open(state: State, ring: ExperienceRing, slots: Integers, lengths: Int
     fits = bool((shared["closed_as"][open_] == OPEN).all() and (steps >= 1).all())
     require(state, "slots", fits, "a segment in progress is open, and has a step")
     fits = bool((shared["committed"][open_] <= steps).all())
-    require(state, "lengths", fits, "no more steps are committed")
+    require(state, "lengths", fits, "no segment has more committed steps")

@@ -296,7 +296,7 @@ def _check_device(device: str, key: str) -> None:
         raise ConfigError(f"{key} {device!r} is not available here; use one of {there}")
     if kind.type == "cuda" and (kind.index or 0) >= count:
         raise ConfigError(
-            f"{key} {device!r} is not there: this machine has {count} GPUs; use one of {there}"
+            f"{key} {device!r} does not exist: this machine has {count} GPUs; use one of {there}"
         )
 
 
