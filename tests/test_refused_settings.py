@@ -55,7 +55,7 @@ def test_training_that_would_hardly_pause_is_refused_where_the_game_waits_for_it
         ("population.evolution.factors", [], "at least 1 item"),
         ("population.evolution.factors", [INF], "finite number"),
         ("population.evolution.mutation", INF, "finite number"),
-        ("population.evolution.fitness", [], "name one at least"),
+        ("population.evolution.fitness", [], "name at least one"),
     ],
 )
 def test_values_of_evolution_are_looked_at_before_the_first_birth(key, value, said):
@@ -110,8 +110,8 @@ def test_no_whole_number_is_too_large_for_64_bits(number):
 
 def test_a_number_that_is_too_large_is_told_with_what_is_possible():
     assert refused({"policy": {"n_steps": 2**63}}) == (
-        f"policy.n_steps is {2**63}: at most 2,147,483,647 are possible, as what is of that size "
-        "is counted by 32 bits"
+        f"policy.n_steps is {2**63}: at most 2,147,483,647 are possible, since such sizes have "
+        "32 bits"
     )
     said = refused({"policies": {"a": {"ppo": {"max_staleness": 2**63}}}})
     assert said.startswith(f"policies.a.ppo.max_staleness is {2**63}: at most 1,000,000,000,")
@@ -192,13 +192,13 @@ def test_a_key_over_one_that_is_merged_stands_once(tmp_path):
         ({"policy": {"adam_epsilon": INF}}, "policy.adam_epsilon is inf: "),
         ({"policies": {"a": {"reward_scale": INF}}}, "policies.a.reward_scale is inf: "),
         ({"learners": {"threads": 2**31 - 1}}, "learners.threads is 2147483647: at most 1,024 are"),
-        ({"run": {"turns": True}}, "run.turns is True: numbers are meant"),
-        ({"env": {"num_envs": True}}, "env.num_envs is True: numbers are meant"),
-        ({"population": {"policies": True}}, "population.policies is True: numbers are meant"),
-        ({"policy": {"discount": False}}, "policy.discount is False: numbers are meant"),
+        ({"run": {"turns": True}}, "run.turns is True: give numbers, not"),
+        ({"env": {"num_envs": True}}, "env.num_envs is True: give numbers, not"),
+        ({"population": {"policies": True}}, "population.policies is True: give numbers, not"),
+        ({"policy": {"discount": False}}, "policy.discount is False: give numbers, not"),
         ({"policy": {"network": {"hidden": [True]}}}, "policy.network.hidden is [True]: numbers"),
         ({"policies": {"a": {"iqn": {"quantiles": True}}}}, "policies.a.iqn.quantiles is True: "),
-        ({"actor": {"processes": True}}, "actor.processes is True: numbers are meant"),
+        ({"actor": {"processes": True}}, "actor.processes is True: give numbers, not"),
     ],
 )
 def test_it_is_told_whose_value_is_wrong(tree, said):

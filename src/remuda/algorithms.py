@@ -16,7 +16,7 @@ from remuda.loading import load
 
 Takes = Literal["rollouts", "transitions"]
 """`rollouts`: whole segments, and an update for each rollout. `transitions`: single steps sampled
-from all experience, as often as the replay ratio demands.
+from all experience, at the replay ratio.
 """
 
 

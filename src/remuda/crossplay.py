@@ -1,4 +1,4 @@
-"""Tournaments of all against all: the return of an agent of each entrant among each other's."""
+"""Tournaments of all against all: returns of each entrant against each other entrant."""
 
 from __future__ import annotations
 

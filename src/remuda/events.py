@@ -263,7 +263,7 @@ def _name_of(callback: object) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    """Describe an exception in one line, with its place in the user's code, if any."""
+    """Describe an exception in one line, with its location in the user's code, if any."""
     of_user = where_raised(error, libraries=False)
     if of_user is not None:
         return of_user

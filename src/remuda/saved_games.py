@@ -69,7 +69,7 @@ def other_games(
         played, theirs = _made_with(first, asked), _made_with(config, asked)
         if config.game == first.game and played != theirs:
             first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
-            if first_in_force is not None and their_in_force is not None:  # else the user's
+            if first_in_force is not None and their_in_force is not None:  # else without defaults
                 played, theirs = first_in_force, their_in_force
         played, theirs = by_leaf(played), by_leaf(theirs)
         different = [

@@ -53,7 +53,7 @@ class AgentSpec:
     team: str = ""
     """The agent's team; an empty name is a team of one."""
     masked: bool = False
-    """`VectorEnv.mask` gives the allowed actions."""
+    """`VectorEnv.mask` returns the allowed actions."""
     layout: str = ""
     """`hwc` or `chw`: the axes of observed images; empty: they are guessed."""
     env_observation_space: Space[Any] | None = None

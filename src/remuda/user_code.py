@@ -51,7 +51,7 @@ class _Place:
 def where_raised(error: BaseException, libraries: bool = True) -> str | None:
     """Describe an exception of the user's code in one line: its type, file, line and message.
 
-    It is the user's if their files, neither Remuda's nor an installed library's, are among the
+    It is the user's if a file that is neither Remuda's nor an installed library's is among the
     calls that led to it. Otherwise `libraries` also counts a library that Remuda does not use
     itself, such as a game's, and an adapter's line that failed on an environment's result.
 

@@ -98,12 +98,12 @@ def test_settings_of_its_own_are_known_by_name():
     config = PolicyConfig.model_validate({"algorithm": SOFT, "settings": {"tau": 0.5}})
     assert config.settings == {"tau": 0.5}
     with pytest.raises(
-        ConfigError, match=r"settings.tao: .*:Soft has no such; it has temperature, "
+        ConfigError, match=r"settings.tao: .*:Soft has no such setting; it has temperature, "
     ):
         load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tao": 0.5}}})
     with pytest.raises(ConfigError, match=r"policy.settings.tau is 'slow': it is a number in "):
         load_config({"game": "tag", "policy": {"algorithm": SOFT, "settings": {"tau": "slow"}}})
-    with pytest.raises(ConfigError, match=r"settings.tau: ppo has no such; it has none"):
+    with pytest.raises(ConfigError, match=r"settings.tau: ppo has no such setting; it has none"):
         load_config({"game": "tag", "policy": {"algorithm": "ppo", "settings": {"tau": 0.5}}})
 
 

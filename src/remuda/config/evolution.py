@@ -40,7 +40,7 @@ def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
     """Check objectives: each is one of `OBJECTIVES`, or matches `OF_GAME`."""
     for name in (names,) if isinstance(names, str) else names or ("",):
         if name not in OBJECTIVES and OF_GAME.fullmatch(name) is None:
-            fault = f"{name} is no objective" if names else "name one at least"
+            fault = f"{name} is no objective" if names else "name at least one"
             raise PydanticCustomError(
                 "objective",
                 f"{fault}; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or game/NAME:min "

@@ -198,13 +198,13 @@ def _check_keys(node: Any) -> None:
         if before is not key and key.tag != MERGE:
             raise RefusedYAMLError(
                 f"{_line(key)}: the key {key.value} is in {_line(before)} already, and one of "
-                "them would count for nothing; put both together"
+                "them would be ignored; merge them"
             )
         is_number = isinstance(value, yaml.ScalarNode) and value.tag == WHOLE
         if is_number and len(value.value) > MOST_DIGITS:
             raise RefusedYAMLError(
-                f"{_line(value)}: {key.value} is a number of {len(value.value):,} digits, and no "
-                "key takes one of so many"
+                f"{_line(value)}: {key.value} is a number of {len(value.value):,} digits, which "
+                "are too many for any key"
             )
 
 

@@ -81,8 +81,8 @@ class PolicyConfig(Section):
     """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
     """Data that an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`:
-    steps drawn from the replay memory; PPO draws whole segments, as many steps as a rollout has,
-    for each rollout played. `hybrid`, for PPO: the newest rollout and such segments."""
+    steps drawn from the replay memory; PPO draws whole segments, and for each rollout played as
+    many steps as it has. `hybrid`, for PPO: the newest rollout and replayed segments."""
     on_policy_share: Annotated[Share, Only("rollouts", needs="{}learning_mode hybrid")] = 0.5
     """`hybrid`: the share of an update's steps that come from the newest rollout."""
     network: NetworkConfig = NetworkConfig()
@@ -95,8 +95,7 @@ class PolicyConfig(Section):
     """Discount per step."""
     batch_size: Annotated[ByNetwork, for_values("ppo.rollout_length ppo.minibatches")] = 64
     """Samples in an update; with a recurrent network, steps in whole segments (at least one
-    segment). None, the default with `network.module`: the default for that network, once it is
-    known whether it is recurrent."""
+    segment). None, the default with `network.module`: 256 if the module is recurrent, else 64."""
     learning_rate: Finite = 5e-4
     """Learning rate of Adam."""
     adam_epsilon: Finite = 1e-5
@@ -112,10 +111,10 @@ class PolicyConfig(Section):
     """Consecutive updates with a non-finite loss or weights after which the policy stops learning.
     Each such update is undone and never published."""
     priority: PositiveFloat = 1.0
-    """Training priority in `async` when compute is short: updates for each update of a policy of
-    priority 1 in the same learner process. Learner processes that compete for cores get CPU time in
-    proportion to the mean priority of their policies (`nice`). GPUs and idle cores are not limited.
-    """
+    """Training priority in `async` when compute is short: the number of updates per update of a
+    policy with priority 1 in the same learner process. Learner processes that compete for cores get
+    CPU time in proportion to the mean priority of their policies (`nice`). GPUs and idle cores are
+    not limited."""
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
     longer, and double it again up to `batch_size`. PPO skips epochs; policies of a stack with
@@ -237,7 +236,9 @@ class PolicyConfig(Section):
         for name in self.settings:
             if name not in self.entry.settings:
                 known = ", ".join(self.entry.settings) or "none"
-                raise ValueError(f"settings.{name}: {self.algorithm} has no such; it has {known}")
+                raise ValueError(
+                    f"settings.{name}: {self.algorithm} has no such setting; it has {known}"
+                )
             value, key = self.settings[name], f"settings.{name}"
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if key in self.entry.hyperparameters and not number:
@@ -266,7 +267,7 @@ class PolicyConfig(Section):
                 "network.convolutions; set one of them"
             )
         if not (network.module or network.convolutions or network.hidden):
-            raise ValueError("network.hidden is empty; a network needs a layer at least")
+            raise ValueError("network.hidden is empty; a network needs at least one layer")
         if self.experience.group and network.recurrent:
             raise ValueError(
                 "experience.group is for policies without a memory: they could not use the "

@@ -127,7 +127,8 @@ class ExperienceConfig(Section):
     segment_length: ByNetwork = 100
     """Maximum steps in a segment; PPO's default is 32. If episodes are much shorter, set it to
     their mean length; otherwise `capacity` is not reached, and PPO's rollouts end early. A run
-    warns when less than half of either is reached. None: as with `batch_size`."""
+    warns when less than half of either is reached. None, the default with `network.module`: 32 if
+    the module is recurrent, else 100."""
     burn_in: Annotated[
         SizeOrNone,
         Only(
@@ -145,8 +146,8 @@ class ExperienceConfig(Section):
     """Maximum training samples per collected step. IQN and DQN: None trains without pause, in
     `async` only, at a rate that depends on the scheduler. In `sequential` and `lockstep` the
     environment waits for training: at most 1,000 updates per step. PPO with `learning_mode
-    off_policy`: None, its default, makes one update of `ppo.epochs` for each rollout; less than
-    `ppo.epochs` skips updates."""
+    off_policy`: None, its default, makes one update of `ppo.epochs` epochs for each rollout; a
+    value below `ppo.epochs` skips updates."""
     learning_starts: Annotated[Count, for_values("ppo.rollout_length")] = 2_000
     """Steps collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
@@ -156,8 +157,8 @@ class ExperienceConfig(Section):
     ones count as lost."""
     wait_limit: Annotated[PositiveFloat, Only(needs="{}experience.on_full wait")] = 2.0
     """`wait`: maximum seconds that the actor waits for a learner that takes no steps. It waits for
-    the usual duration of two of that learner's updates, at least 0.2 seconds and at most this. Then
-    it overwrites and counts the learner's steps until the learner takes some again."""
+    the usual duration of two of that learner's updates, at least 0.2 seconds and at most this
+    value. Then it overwrites and counts the learner's steps until the learner takes some again."""
     prioritised: Annotated[Share, for_values()] = 0.0
     """Exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger
     errors are drawn more often. Importance weights correct for this increasingly over

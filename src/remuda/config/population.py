@@ -46,7 +46,7 @@ class TeamConfig(Section):
     policies: tuple[str, ...]
     """The policies that play for it."""
     agents: tuple[str, ...] = ()
-    """The agents whose seats belong to it. Empty: those that the environment puts into a team of
+    """The agents whose seats belong to it. Empty: those that the environment assigns to the team of
     this name."""
 
 
@@ -71,7 +71,7 @@ class SnapshotsConfig(Section):
             needs="population.snapshots.win_rate",
         ),
     ] = 100
-    """Matches against its copies needed for that win rate."""
+    """Matches against its copies before `win_rate` applies."""
     keep: Annotated[Size, SNAPSHOTS] = 10
     """Maximum frozen copies of a policy that play at a time."""
     share: Annotated[
@@ -156,7 +156,7 @@ class LeagueConfig(Section):
     opponent, a draw counting half: current main agents for a main exploiter, all frozen copies for
     the others."""
     games: CountOrNone = 100
-    """Matches against all these opponents together needed for that win rate."""
+    """Matches against all these opponents together before `win_rate` applies."""
     reset: Annotated[
         Share, Only(needs="population.matchmaker league, and population.league.league_exploiters")
     ] = 0.25

@@ -72,7 +72,7 @@ class EnvConfig(Section):
         return dict(self.options) | named  # no option of a game has such a name
 
 
-MOST_THREADS = at_most(1024, "as no update is faster with more")
+MOST_THREADS = at_most(1024, "since no update is faster with more")
 """Maximum threads of a learner process; libraries fail to start many more and only log it."""
 
 
@@ -173,9 +173,9 @@ class SupervisionConfig(Section):
     exceed the longest turn and the longest update. Time in which the coordinator was stopped, or
     the process waited for a processor, does not count."""
     actor_silence: PositiveFloat | None = None
-    """The same for actors, if turns and updates differ in speed. None: `silence_limit`."""
+    """The silence limit of actors, if turns and updates differ in speed. None: `silence_limit`."""
     learner_silence: PositiveFloat | None = None
-    """The same for learners. None: `silence_limit`."""
+    """The silence limit of learners. None: `silence_limit`."""
 
     def limit_for(self, role: str) -> tuple[float, str]:
         """Return the limit of silence of a process in seconds, and its key."""
@@ -215,7 +215,7 @@ class RunConfig(Section):
     evaluate_seconds: Annotated[
         PositiveFloat | None, Only(needs="run.evaluate_episodes or checkpoint.evaluate_episodes")
     ] = 60.0
-    """Seconds that evaluations may take; episodes finished by then count. None: no limit."""
+    """Maximum seconds of evaluations; episodes finished by then count. None: no limit."""
     callbacks: tuple[str, ...] = ()
     """Your own callbacks, as `module:Class`, each called without arguments. They receive the events
     of a run, may end it and may change hyperparameters; see docs/callbacks.md."""

@@ -49,12 +49,12 @@ Count = Annotated[PositiveInt, MOST]
 """A count whose sums fit 64 bits."""
 CountOrNone = Annotated[NonNegativeInt, MOST]
 """The same, or 0."""
-LARGEST = at_most(2**31 - 1, "as what is of that size is counted by 32 bits")
+LARGEST = at_most(2**31 - 1, "since such sizes have 32 bits")
 Size = Annotated[PositiveInt, LARGEST]
 """A size of arrays, networks or numbers of processes."""
 SizeOrNone = Annotated[NonNegativeInt, LARGEST]
 """The same, or 0."""
-WIDEST = at_most(10**8, "as no memory has room for more")
+WIDEST = at_most(10**8, "since no machine has memory for more")
 Width = Annotated[PositiveInt, WIDEST]
 """Units of a layer, and factors of a width."""
 WidthOrNone = Annotated[NonNegativeInt, WIDEST]
@@ -155,13 +155,11 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_numbers_of_truth(cls, data: Any) -> Any:
-        """Refuse bools for numbers; they would count as 1 and 0."""
+        """Refuse booleans for numbers; they would count as 1 and 0."""
         for name, value in data.items() if isinstance(data, Mapping) else ():
             info = cls.model_fields.get(name)
             if info is not None and _is_truth(value) and _means_numbers(info.annotation):
-                raise ValueError(
-                    f"{name} is {value!r}: numbers are meant, and true and false are none"
-                )
+                raise ValueError(f"{name} is {value!r}: give numbers, not true or false")
         return data
 
     def __getstate__(self) -> dict[Any, Any]:
