@@ -80,7 +80,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("train --env.options.nonsense 3", "env.options.nonsense: treasure_hunt has no such"),
         ("train --env.options.height 2", "env.options: treasure_hunt refuses them"),
         ("train --policies.bob.n_steps 2", "policies.bob: treasure_hunt has no such policy; it"),
-        ("train --learners.devices cuda:99", "learners.devices 'cuda:99' is not there: this"),
+        ("train --learners.devices cuda:99", "learners.devices 'cuda:99' does not exist: this"),
         (
             "train --policies.agent_1.device cuda:99",
             "policy.device 'cuda:99' does not exist: this machine",
