@@ -65,7 +65,7 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--meta-solver", "nahs"], 'no meta-solver "nahs"; did you mean "nash"?'),
         (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
-        (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "take --oracle dqn"),
+        (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "use --oracle dqn"),
         (["tic_tac_toe", "--oracle", "ppo"], "tic_tac_toe has only rules for exact oracles"),
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
         (["nowhere:Game"], "among those installed"),

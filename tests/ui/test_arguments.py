@@ -205,7 +205,7 @@ def test_a_word_too_many_is_told():
     with pytest.raises(ConfigError, match="unexpected '2'"):
         parse_flags(["--seed", "1", "2"], Config)
     assert config_of("--policy.network.hidden", "64", "32", "--seed", "1", "tag").game == "tag"
-    with pytest.raises(ConfigError, match=r"what is '4' for.*--NAME \[A,B\] of a list"):
+    with pytest.raises(ConfigError, match=r"unexpected '4'.*lists --NAME \[A,B\]"):
         config_of("tag", "--env.options.sizes", "3", "4")
     assert config_of("--env.options.sizes", "[3, 4]").env.options == {"sizes": [3, 4]}
 

@@ -33,7 +33,7 @@ from ui.made_runs import a_run
         ("train --resume run --seeds 2", "--seeds is for new runs; --resume continues"),
         ("train --seeds 2 --run.directory run", "run already contains runs; continue with"),
         ("train tresure_hunt --seeds 2", "Did you mean treasure_hunt?"),
-        ("train --resume seeds --seed 4", "--seed and --run.directory cannot change for seeds"),
+        ("train --resume seeds --seed 4", "--seed and --run.directory cannot change when seeds"),
         ("train --resume damaged", "seeds.json is damaged"),
     ],
 )

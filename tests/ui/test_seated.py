@@ -349,7 +349,7 @@ def test_why_a_game_draws_nothing_is_told(tmp_path):
     lake = a_run(tmp_path / "lake", game="gymnasium:FrozenLake-v1", env={"options": options})
     played = game_of(None, {}, {"agent_0": str(lake)})
     with pytest.raises(
-        ConfigError, match=r"no pictures with env\.options\.render_mode ansi; leave"
+        ConfigError, match=r"cannot be drawn with env\.options\.render_mode ansi: it"
     ):
         write(played, iter([Moment(0, {}, {}, None)]), tmp_path / "x.gif", 8, Console())
 

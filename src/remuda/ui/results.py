@@ -296,7 +296,7 @@ def _why_missed(summary: RunSummary) -> str:
 
 
 def busy_share(records: Sequence[Record], since: float = 0.0) -> float | None:
-    """Return the mean number of policies in training at a time, from `since` seconds on."""
+    """Return the mean number of busy learners at a time, from `since` seconds on."""
     seconds = [0.0, *(record.seconds for record in records)]
     shares = []
     for record, (start, end) in zip(records, pairwise(seconds), strict=True):

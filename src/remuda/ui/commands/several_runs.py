@@ -1,4 +1,4 @@
-"""The commands for several runs: `remuda runs`, `compare`, `analyse`, ...."""
+"""The commands for several runs: `remuda runs`, `compare`, `analyse` and others."""
 
 from __future__ import annotations
 
