@@ -16,7 +16,7 @@ from recording import Results, options_of
 
 from remuda.actor.actor import Actor
 from remuda.actor.fixed_seats import FixedSeats
-from remuda.actor.frames import _push, _push_floats
+from remuda.actor.frames import _push
 from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.envs.checks import TurnChecks
@@ -93,12 +93,11 @@ def time_pass(actor: Actor) -> float:
         observations = np.zeros((streams, size), space.dtype)
         stacked = np.zeros((streams, size), np.float32)
         acts = np.ones(streams, np.bool_)
-        passes = (_push, _push_floats)
         taken = [[], []]
         for _ in range(200):
-            for i, one in enumerate(passes):
+            for i, checks in enumerate((False, True)):
                 begin = time.perf_counter()
-                one(stacked, observations, acts, np.zeros(streams, np.bool_), size)
+                _push(stacked, observations, acts, np.zeros(streams, np.bool_), size, checks)
                 taken[i].append(time.perf_counter() - begin)
         more += float(np.median(taken[1]) - np.median(taken[0]))
     return more

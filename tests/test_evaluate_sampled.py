@@ -21,8 +21,7 @@ from remuda.loggers.common import evaluated
 from remuda.result import is_reported
 from remuda.ui import status
 from remuda.ui.cli import run as command
-from remuda.ui.comparison import compare, print_comparison
-from remuda.ui.comparison_page import page_of
+from remuda.ui.comparison import compare, page_of, print_comparison
 from remuda.ui.ending import draw_picture
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report

@@ -13,9 +13,9 @@ from remuda.evolution.grow import grow, network_family
 from remuda.evolution.weights import WeightLayout
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
-from remuda.policies.networks.encoder import Image
 from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.networks.heads import Heads
+from remuda.policies.networks.images import Image
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.spec import PolicySpec

@@ -10,8 +10,8 @@ from remuda.errors import ContractError
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic
-from remuda.policies.networks.encoder import Image
 from remuda.policies.networks.encoders import Convolutions
+from remuda.policies.networks.images import Image
 from remuda.policies.stack import ParameterStack
 from remuda.rng import torch_rng
 

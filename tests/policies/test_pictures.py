@@ -11,7 +11,7 @@ from remuda.config import load_config
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.compatibility import space_notes
-from remuda.policies.networks.encoders import guess_layout
+from remuda.policies.networks.images import guess_layout
 from remuda.policies.networks.layers import scaled
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack

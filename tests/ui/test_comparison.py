@@ -9,9 +9,13 @@ from PIL import Image
 import remuda
 from remuda.config import by_leaf
 from remuda.ui.cli import run as command
-from remuda.ui.comparison import MEAN, Score, compare
-from remuda.ui.comparison_page import POINTS, band_of, curve_of, draw_curves, page_of
+from remuda.ui.comparison import MEAN, Score, compare, page_of
+from remuda.ui.learning_curves import POINTS, band_of, curve_of, draw_curves
 from ui.made_runs import a_run
+
+
+def curves_of(found):
+    return draw_curves([(group.name, group.runs) for group in found.groups], found.policies)
 
 
 @pytest.fixture
@@ -101,7 +105,7 @@ def test_a_curve_is_of_one_policy_or_of_the_mean_of_all(six):
 
 
 def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
-    (tmp_path / "picture.png").write_bytes(draw_curves(compare(sorted(six.glob("0*")))))
+    (tmp_path / "picture.png").write_bytes(curves_of(compare(sorted(six.glob("0*")))))
     with Image.open(tmp_path / "picture.png") as image:
         assert image.width > 1000
         pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
@@ -112,7 +116,7 @@ def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
 @pytest.mark.parametrize("lines", [0, 1, 2])
 def test_short_runs_can_be_compared(tmp_path, lines):
     runs = [a_run(tmp_path / str(seed), seed, lines=lines) for seed in range(2)]
-    assert draw_curves(compare(runs))
+    assert curves_of(compare(runs))
     assert "10.5 ± 0.50" in page_of(compare(runs))
 
 
@@ -128,7 +132,7 @@ def test_the_page_escapes_everything_that_comes_from_a_run(tmp_path):
     assert "<i>" not in html
     assert "<b>" not in html
     assert html.count("&lt;script&gt;") >= 4  # game, group, policy, how it ended
-    assert draw_curves(compare([run, other]))
+    assert curves_of(compare([run, other]))
 
 
 def test_the_command_compares(six, tmp_path, monkeypatch, capsys):

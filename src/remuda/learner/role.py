@@ -67,7 +67,7 @@ class LearnerRole:
         from remuda.population.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
-        warm_up(self, self._stacks(births))
+        warm_up(lambda **changes: replace(self, **changes).group(), self._stacks(births))
         return self.group()
 
     def group(self) -> LearnerGroup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from remuda.scoreboard import Learn, Scoreboard
 from remuda.types import Floats
 
 if TYPE_CHECKING:
-    from remuda.learner.role import LearnerRole
+    from remuda.learner.group import LearnerGroup
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,15 @@ SEGMENTS = 8  # segments written for the warm-up
 MOST_PARTS = 16  # most minibatches of an epoch
 
 
-def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], str]]) -> None:
+def warm_up(
+    make_group: Callable[..., LearnerGroup],
+    stacks: Sequence[tuple[tuple[PolicySpec, ...], str]],
+) -> None:
     """Train one or two policies of each stack on made-up steps in their own memory.
 
     Compiled functions are specialised by dtypes, dimensions, and contiguity, not by sizes. So two
-    small updates, of both policies and of only the second, compile everything.
+    small updates, of both policies and of only the second, compile everything. `make_group` builds
+    the learners of a role; its keywords replace attributes of the role.
     """
     distinct = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -48,8 +52,7 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
         length = small[0].config.experience.segment_length
         experience = _experience(small)
         scoreboard = Scoreboard(names)
-        learners = replace(
-            role,
+        learners = make_group(
             specs=small,
             devices=(device,) * len(small),
             experience=dict(zip(names, experience, strict=True)),
@@ -63,7 +66,7 @@ def warm_up(role: LearnerRole, stacks: Sequence[tuple[tuple[PolicySpec, ...], st
             shares={},
             initial=None,
             changes=None,
-        ).group()
+        )
         for learner in learners.learners:
             if isinstance(learner, RolloutLearner):
                 learner.train_whole()  # both policies in one piece, however long it takes

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from remuda.config import Config, PolicyConfig, explain
 from remuda.errors import ConfigError, ContractError
 from remuda.observation_parts import Part, parts_of
+from remuda.policies.networks.images import Guess, Image, ImagePart, guess_layout
 from remuda.population.roster import Roster
 from remuda.types import AgentSpec
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import torch
 
     from remuda.policies.actions import Actions
-    from remuda.policies.networks.encoder import Image
-    from remuda.policies.networks.encoders import Guess, ImagePart
     from remuda.policies.networks.layers import Scale
     from remuda.policies.networks.network import Network
     from remuda.policies.selectors import ActionSelector
@@ -53,11 +52,19 @@ class PolicySpec:
     @property
     def memory(self) -> int:
         """Return the size of the network's recurrent state; 0: not recurrent."""
-        if not self.config.network.module:
-            return self.config.network.recurrent
-        from remuda.policies.networks.encoders import memory_of
+        network = self.config.network
+        if not network.module:
+            return network.recurrent
+        from remuda.policies.networks.lifted import lifted
 
-        return memory_of(self)
+        found = lifted(network.module, network.options, self.module_shape)
+        return found.memory or network.recurrent
+
+    @property
+    def module_shape(self) -> tuple[int, ...]:
+        """Return the input shape of a user's module; stacked frames come first."""
+        frames = (self.config.n_frames,) if self.config.n_frames > 1 else ()
+        return (*frames, *self.observation)
 
     @property
     def specification(self) -> tuple[object, ...]:
@@ -123,9 +130,6 @@ class PolicySpec:
     @property
     def pictures(self) -> tuple[ImagePart, ...]:
         """Return the image parts: three axes, or two axes of pixels; if none, all with two axes."""
-        from remuda.policies.networks.encoder import Image
-        from remuda.policies.networks.encoders import ImagePart
-
         parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
         flat = [part for part in parts if len(part.shape) == 2]
         found = [p for p in parts if len(p.shape) == 3 or (len(p.shape) == 2 and p.is_pixels)]
@@ -151,8 +155,6 @@ class PolicySpec:
 
     def layout_of(self, part: Part) -> Guess:
         """Return the configured layout of an image, else the environment's, else a guess."""
-        from remuda.policies.networks.encoders import Guess, guess_layout
-
         layout = self.layout if self.config.network.layout == "auto" else self.config.network.layout
         if len(part.shape) == 2:
             return Guess("chw", True)

@@ -17,9 +17,9 @@ from remuda.config import by_leaf, load_config
 from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.result import Result
-from remuda.ui.html import with_pictures
-from remuda.ui.numbers import NOTHING, with_error
-from remuda.ui.summary import PolicySummary, RunSummary, find_runs, read_run
+from remuda.ui.html import render, with_pictures
+from remuda.ui.numbers import NOTHING, clock, number, with_error
+from remuda.ui.summary import MEAN, PolicySummary, RunSummary, find_runs, read_run
 from remuda.ui.tables import table_of
 
 ASIDE = {
@@ -140,7 +140,6 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
 
 
 FEW = 4  # above this many policies, only their mean is shown
-MEAN = "mean"  # the name of the mean over all policies
 
 
 @dataclass(frozen=True)
@@ -254,7 +253,7 @@ class Comparison:
         Raises:
             RunDirectoryError: the directory is a run, or cannot be written.
         """
-        from remuda.ui.comparison_page import draw_curves, page_of  # matplotlib is slow to import
+        from remuda.ui.learning_curves import draw_curves  # matplotlib is slow to import
 
         directory = Path(directory)
         if (directory / "config.yaml").exists():
@@ -263,7 +262,10 @@ class Comparison:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(f"cannot make {directory}: {error.strerror}") from None
-        write_file(directory / "learning.png", draw_curves(self))
+        write_file(
+            directory / "learning.png",
+            draw_curves([(g.name, g.runs) for g in self.groups], self.policies),
+        )
         page = directory / "report.html"
         write_file(page, with_pictures(page_of(self), directory).encode())
         return page
@@ -346,3 +348,37 @@ def rows_of(comparison: Comparison) -> Iterator[tuple[str, str, tuple[str, ...]]
 def _counted(score: Score, group: RunGroup) -> str:
     of = "" if score.runs == len(group.runs) else f" (of {score.runs})"
     return score.words + of
+
+
+def page_of(comparison: Comparison) -> str:
+    """Return the whole page as HTML; its picture is a file in the same directory."""
+    from remuda.ui.charts import palette
+
+    games = dict.fromkeys(str(run.ending["game"]) for g in comparison.groups for run in g.runs)
+    colours = palette(len(comparison.groups))
+    unused = iter(colours)
+    return render(
+        "comparison.html",
+        title=", ".join(games),
+        groups=len(comparison.groups),
+        way=way_words(comparison),
+        returns=[
+            (next(unused) if name else "", name, [policy, *cells])
+            for name, policy, cells in rows_of(comparison)
+        ],
+        warnings=same_seeds(comparison),
+        runs=[
+            (colour, run.files.path, _cells(run, way_words(comparison)))
+            for group, colour in zip(comparison.groups, colours, strict=True)
+            for run in group.runs
+        ],
+    )
+
+
+def _cells(run: RunSummary, common_way: str) -> list[Any]:
+    ending = run.ending
+    known = [p.evaluated_return for p in run.policies if p.evaluated_return is not None]
+    way = f", {run.way}" if run.way != common_way else ""
+    evaluated = number(sum(known) / len(known)) + way if known else NOTHING
+    turns, seconds = f"{ending['turns']:,}", clock(ending["seconds"])
+    return [ending["seed"], turns, seconds, evaluated, ending["ended"]]

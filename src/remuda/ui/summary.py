@@ -22,6 +22,7 @@ from remuda.errors import RemudaError, RunDirectoryError
 from remuda.evaluation import WAYS, way_of
 from remuda.ui.numbers import NOTHING, number, with_error
 
+MEAN = "mean"  # the name of the mean over all policies
 END = 0.1  # the training return is averaged over this last share of the turns
 
 

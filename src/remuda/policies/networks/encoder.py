@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,17 +30,6 @@ def unroll(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = N
         features, state = step(steps[:, :, t], state)
         found.append(features)
     return torch.stack(found, 2).flatten(1, 2)
-
-
-@dataclass(frozen=True)
-class Image:
-    """The layout of an image observation."""
-
-    channels: int
-    height: int
-    width: int
-    channels_last: bool = False
-    frames: int = 1  # stacked observations
 
 
 class Encoder(ABC):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.convolution import as_groups, by_torch, convolve
-from remuda.policies.networks.encoder import Encoder, Image, Weights
+from remuda.policies.networks.encoder import Encoder, Weights
+from remuda.policies.networks.images import Image, ImagePart
 from remuda.policies.networks.lifted import lifted
 from remuda.policies.networks.products import suits
 
@@ -70,45 +71,6 @@ class Convolutions(Encoder):
         return x.reshape(batch, policies, -1).transpose(0, 1)
 
 
-COLOURS = (1, 3, 4)  # channels of grey images, and of colour without and with transparency
-CLEAR = 8  # minimum side of a colour image whose layout is certain
-APART = 1.5  # minimum ratio of the two layouts' aspect ratios for a guess
-
-
-class Guess(NamedTuple):
-    """A layout guessed from a shape."""
-
-    layout: str  # `hwc` or `chw`; empty: ambiguous
-    is_sure: bool  # whether no other layout is plausible
-
-
-def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
-    """Guess height and width of a three-axis image: the two most similar axes."""
-    first, middle, last = (max(side, 1) for side in shape)
-    if is_pixels and (first in COLOURS) != (last in COLOURS):
-        return Guess("hwc" if last in COLOURS else "chw", True)
-    if (first == middle) != (middle == last):
-        layout = "hwc" if first == middle else "chw"
-    else:
-        hwc, chw = (max(pair) / min(pair) for pair in ((first, middle), (middle, last)))
-        if max(hwc, chw) < APART * min(hwc, chw):
-            return Guess("", False)
-        layout = "hwc" if hwc < chw else "chw"
-    channels, side = (last, first) if layout == "hwc" else (first, last)
-    return Guess(layout, channels in COLOURS and min(side, middle) >= CLEAR)
-
-
-class ImagePart(NamedTuple):
-    """An image among the numbers of an observation."""
-
-    start: int  # its first number in one observation
-    image: Image
-
-    @property
-    def end(self) -> int:
-        return self.start + self.image.channels * self.image.height * self.image.width
-
-
 class PictureEncoder(Encoder):
     """Convolutions of each image in an observation; other values come first in the features."""
 
@@ -163,7 +125,7 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
     network = spec.config.network
     if network.module:
         # A copy per caller: callers may use it in different threads.
-        found = copy.deepcopy(lifted(network.module, network.options, _shape_of(spec)))
+        found = copy.deepcopy(lifted(network.module, network.options, spec.module_shape))
         if found.memory:
             _check_recurrent(spec)
         return found
@@ -183,18 +145,6 @@ def _convolutions(spec: PolicySpec) -> Encoder:
     if len(pictures) == 1 and pictures[0].end - pictures[0].start == size:
         return Convolutions(layers, activation, pictures[0].image)
     return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames)
-
-
-def memory_of(spec: PolicySpec) -> int:
-    """Return the recurrent state size of a policy's module; raise errors as `encoder_for`."""
-    network = spec.config.network
-    return lifted(network.module, network.options, _shape_of(spec)).memory or network.recurrent
-
-
-def _shape_of(spec: PolicySpec) -> tuple[int, ...]:
-    """Return the input shape of a user's module; stacked frames come first."""
-    frames = (spec.config.n_frames,) if spec.config.n_frames > 1 else ()
-    return (*frames, *spec.observation)
 
 
 def _check_recurrent(spec: PolicySpec) -> None:
