@@ -166,9 +166,9 @@ def test_a_single_run_or_directory_may_be_compared(six):
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (3, "needs a list of runs; this is 3"),
-        (None, "needs a list of runs; this is None"),
-        ({"a": "run"}, "needs a list of runs; this is {'a'"),
+        (3, "give a list of runs; this is 3"),
+        (None, "give a list of runs; this is None"),
+        ({"a": "run"}, "give a list of runs; this is {'a'"),
         ([3], "a run is a directory or .* this is 3"),
         ([], "name the runs"),
     ],

@@ -58,7 +58,7 @@ def _paths(runs: Any) -> Iterator[Path]:
     if _path_of(runs) is not None:
         runs = (runs,)
     if isinstance(runs, Mapping) or not isinstance(runs, Iterable):
-        raise UsageError(f"compare needs a list of runs; this is {runs!r}")
+        raise UsageError(f"compare: give a list of runs; this is {runs!r}")
     for run in runs:
         path = _path_of(run)
         if path is None:
