@@ -142,7 +142,7 @@ def test_a_run_without_matches_is_told(tmp_path, league):
     with pytest.raises(RunDirectoryError, match="has no ledger yet: no match has finished"):
         young.ledger()
     (young.path / "ledger.bin").write_bytes(b"other")
-    with pytest.raises(RunDirectoryError, match="no ledger of matches"):
+    with pytest.raises(RunDirectoryError, match="is not a ledger of matches"):
         young.payoffs()
 
 

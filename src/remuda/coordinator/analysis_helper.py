@@ -44,13 +44,13 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
     """Compute all numbers of an analysis during a run."""
     whole = payoffs.completed()
     count = len(live)
-    apart = ~np.eye(count, dtype=np.bool_)
-    known = (payoffs.met >= MET) & apart
+    distinct = ~np.eye(count, dtype=np.bool_)
+    known = (payoffs.met >= MET) & distinct
     with np.errstate(invalid="ignore"):
         earned: Numbers = np.where(known, whole.matrix, 0.0).sum(1) / known.sum(1)
     mixed = np.full(count, np.nan)
     kept = gapless(known, live)
-    unmet = float((~known & apart).sum() / max(apart.sum(), 1))
+    unmet = float((~known & distinct).sum() / max(distinct.sum(), 1))
     if len(kept) < 2:
         return AnalysisNumbers(analysed=0, unmet=unmet), earned, mixed
     part = whole.part(kept.tolist())
@@ -108,8 +108,8 @@ def _diversity(payoffs: Payoffs) -> float | None:
     """Return the noise-corrected expected cardinality; None if noise may explain it."""
     if payoffs.missing.any():
         return None
-    apart = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
-    scale = float(apart.std()) or 1.0
+    off_diagonal = payoffs.matrix[~np.eye(len(payoffs.names), dtype=np.bool_)]
+    scale = float(off_diagonal.std()) or 1.0
     rng = np.random.default_rng(0)
     found = response_diversity(payoffs, rng, scale=scale, draws=DIVERSITY_DRAWS)
     return found.corrected if found.null_share <= CHANCE else None

@@ -236,8 +236,8 @@ class Coordinator:
             record = board.between(logged if is_logged else recent[0], now, whole=bool(words))
             recent.append(now)
             self._report_bad_numbers(record)
-            wished = self._events is not None and self._events.wants_checkpoint
-            if now.time >= due or words or wished:
+            requested = self._events is not None and self._events.wants_checkpoint
+            if now.time >= due or words or requested:
                 number = self._checkpoint(record, words)
                 if now.time >= due or number is None:
                     due = now.time + (min(RETRY, every) if number is None else every)

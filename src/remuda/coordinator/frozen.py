@@ -39,11 +39,11 @@ class FrozenTexts:
         # Copied before the texts' data is read: later changes are found by the next poll.
         identity, numbers = table.occupants.identity[first:].copy(), table.numbers[first:].copy()
         there = table.occupants.there[first:]
-        other = (identity != self._identity).any(1)
-        who = (there != self._has_text) | (there & other)
-        counted = np.flatnonzero(there & ~who & (numbers != self._numbers).any(1))
+        is_new = (identity != self._identity).any(1)
+        changed = (there != self._has_text) | (there & is_new)
+        counted = np.flatnonzero(there & ~changed & (numbers != self._numbers).any(1))
         turn = np.searchsorted(counted, self._next)
-        new, counted = np.flatnonzero(who), np.roll(counted, -turn)
+        new, counted = np.flatnonzero(changed), np.roll(counted, -turn)
         places = np.concatenate([new, counted])[:most]
         if len(places) > len(new):
             self._next = int(places[-1]) + 1
@@ -61,5 +61,5 @@ class FrozenTexts:
         return len(self._texts)
 
     def text(self) -> str:
-        """Return all texts as the inside of a JSON object; empty if there are none."""
+        """Return all texts as members of a JSON object, without braces."""
         return ", ".join(self._texts.values())

@@ -287,13 +287,13 @@ class RunDirectory:
 
     def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
         """Return the policies that were saved together with these."""
-        there = tuple(name for name in among if self.has_weights(name))
-        if not there:
+        present = tuple(name for name in among if self.has_weights(name))
+        if not present:
             return ()
         # An interrupted save may have left policies that had retired.
-        last = max(there, key=lambda name: self._weights_of(name).stat().st_mtime_ns)
+        last = max(present, key=lambda name: self._weights_of(name).stat().st_mtime_ns)
         saved = self.load_weights(last)[1].get("policies")
-        return there if saved is None else tuple(saved.split("\n"))
+        return present if saved is None else tuple(saved.split("\n"))
 
     def keep_weights(self, policies: Collection[str]) -> None:
         """Remove the saved parameters of all other policies, which retired after a resume."""

@@ -241,7 +241,7 @@ def _best(
     tried: Numbers,
     rng: Generator,
 ) -> Numbers:
-    """Return the point with the greatest upper confidence bound, [1, D]."""
+    """Return the point with the highest upper confidence bound, [1, D]."""
 
     def best_of(points: Numbers) -> Numbers:
         there = to_units(numbers, from_units(numbers, points))

@@ -86,39 +86,41 @@ class Evolution:
 
     def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
         """Compare the policies that have played enough, and vacate the losers."""
-        random = self._stream(population.matches, "")
+        rng = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []
         # A policy that could not leave, since no match can be made without it, is compared again.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
         compared: dict[str, FitnessEstimates] = {}
         for kind in dict.fromkeys(self._kinds.values()):
-            alike = {name: worth for name, worth in judged.items() if self._kinds[name] == kind}
+            alike = {
+                name: estimates for name, estimates in judged.items() if self._kinds[name] == kind
+            }
             there = sum(self._kinds.get(m.ref.policy) == kind for m in population.learning)
             # Among few, the worst may be good and the best bad. Their games keep counting until
             # more policies have played enough.
             if len(alike) < max(2, math.ceil(QUORUM * there)):
                 continue
             compared |= alike
-            selected = self._select(alike, random)
+            selected = self._select(alike, rng)
             leaving = {policy for policy, _ in selected}
             for policy, parent in selected:
                 fitness = (alike[policy].value, alike[parent].value)
                 others = [name for name in alike if name != parent and name not in leaving]
                 config = self._config
                 crosses = self._explorers[kind].crosses or config.crossover_layers
-                second = self._second(others, alike, random) if crosses else None
+                second = self._second(others, alike, rng) if crosses else None
                 births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
                 self._planned[policy] = Plan(policy, parent, fitness, second, *births)
                 commands.append(Vacate(policy))
-        for name, worth in compared.items():
+        for name, estimates in compared.items():
             member = population[PolicyRef(name)]
             born, value, _ = self._before.get(name, (-1, None, []))
             if born == member.born and value is not None:
-                gain = worth.value - value
+                gain = estimates.value - value
                 explorer = self._explorers[self._kinds[name]]
                 explorer.note(member.hyperparameters, self._time(population), gain)
-            self._before[name] = (member.born, worth.value, member.numbers.tolist())
+            self._before[name] = (member.born, estimates.value, member.numbers.tolist())
         return commands
 
     def _second(
@@ -134,9 +136,9 @@ class Evolution:
         for member in population.learning:
             if member.ref.policy in self._kinds:
                 met = ledger.pairs[MET, member.place, : ledger.pairs.shape[1]]
-                worth = estimate_fitness(member, self._numbers_before(member), objectives, met)
-                if worth is not None and worth.games >= self._config.games:
-                    found[member.ref.policy] = worth
+                estimates = estimate_fitness(member, self._numbers_before(member), objectives, met)
+                if estimates is not None and estimates.games >= self._config.games:
+                    found[member.ref.policy] = estimates
         return found
 
     def _numbers_before(self, member: Member) -> list[float]:
@@ -144,14 +146,14 @@ class Evolution:
         return numbers if born == member.born else unjudged(member)
 
     def _birth(self, name: str, population: Population) -> Birth:
-        random = self._stream(population.matches, name)
+        rng = self._stream(population.matches, name)
         plan = self._planned.pop(name, None)
         if plan is None or not _is_there(population, plan.parent, plan.born):
             parent = self._best(name, population)
             if parent is None:
                 return Birth(name)
             plan = Plan(name, parent, None)
-        held = population[PolicyRef(plan.parent)]
+        parent_member = population[PolicyRef(plan.parent)]
         others = [member.hyperparameters for member in self._like(name, population)]
         second: PolicyRef | None = None
         if plan.second is not None and _is_there(population, plan.second, plan.second_born):
@@ -159,13 +161,13 @@ class Evolution:
         numbers = population[second].hyperparameters if second is not None else None
         time, config = self._time(population), self._config
         explorer = self._explorers[self._kinds[name]]
-        chosen = explorer.choose(held.hyperparameters, others, time, random, numbers)
+        chosen = explorer.choose(parent_member.hyperparameters, others, time, rng, numbers)
         # The newborn's gain is measured from its parent's fitness.
-        begins_at = plan.fitness[1] if plan.fitness is not None else None
-        self._before[name] = population.matches, begins_at, unjudged(held)
+        first_fitness = plan.fitness[1] if plan.fitness is not None else None
+        self._before[name] = population.matches, first_fitness, unjudged(parent_member)
         return Birth(
             name,
-            held.ref,
+            parent_member.ref,
             chosen,
             config.mutation,
             second,
@@ -182,8 +184,8 @@ class Evolution:
         """Return the candidate parent with the highest fitness."""
         values = {}
         for member in self._like(name, population):
-            worth = estimate_fitness(member, unjudged(member), self._config.objectives)
-            values[member.ref.policy] = worth.value if worth is not None else -math.inf
+            estimates = estimate_fitness(member, unjudged(member), self._config.objectives)
+            values[member.ref.policy] = estimates.value if estimates is not None else -math.inf
         return max(values, key=values.__getitem__) if values else None
 
     def _like(self, name: str, population: Population) -> list[Member]:

@@ -57,9 +57,9 @@ class Fitness:
         from scipy import special  # late: runs without evolution import this file too
 
         pair = [better, worse]
-        one, other = self.means[pair, objective].tolist()
+        better_mean, worse_mean = self.means[pair, objective].tolist()
         errors, freedoms = self.errors[pair, objective].tolist(), self.freedom[pair, objective]
-        difference = one - other
+        difference = better_mean - worse_mean
         scale = max(errors)
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
@@ -67,10 +67,12 @@ class Fitness:
         shared = 0.0 if self.together is None else float(self.together[better, worse, objective])
         at_most = sum(squares) + 2.0 * shared * math.sqrt(squares[0] * squares[1])
         ratio = difference / scale / math.sqrt(at_most)
-        doubt = sum(s**2 / freedom for s, freedom in zip(squares, freedoms.tolist(), strict=True))
-        if doubt == 0.0:
+        inverse_freedom = sum(
+            s**2 / freedom for s, freedom in zip(squares, freedoms.tolist(), strict=True)
+        )
+        if inverse_freedom == 0.0:
             return float(special.ndtr(-ratio))
-        return float(special.stdtr(sum(squares) ** 2 / doubt, -ratio))
+        return float(special.stdtr(sum(squares) ** 2 / inverse_freedom, -ratio))
 
 
 ROUNDING = 1e-7  # relative rounding error of returns, which are float32

@@ -71,29 +71,29 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
     units. With fewer hidden layers, the layer after the last one is initialised at random.
     """
     found = warm_start(weights, parent, fresh, child)
-    mine, theirs = child.tensors(found.weights), parent.shapes
+    tensors, parent_shapes = child.tensors(found.weights), parent.shapes
     drawn, taken = child.tensors(child.checked(fresh, "fresh weights")), found.taken
     exact = not found.fresh or set(found.fresh) <= {
         name for name in found.fresh if HIDDEN.match(_weight_of(name))
     }
-    for name, shape in theirs.items():
-        whole = name in mine and len(mine[name].shape) == len(shape)
-        exact &= whole and all(a >= b for a, b in zip(mine[name].shape, shape, strict=True))
+    for name, shape in parent_shapes.items():
+        whole = name in tensors and len(tensors[name].shape) == len(shape)
+        exact &= whole and all(a >= b for a, b in zip(tensors[name].shape, shape, strict=True))
     for name in found.overlapping:
         if name.rpartition(".")[2] in IN:
-            _silence(mine[name], theirs[name], child.blocks(name))
+            _silence(tensors[name], parent_shapes[name], child.blocks(name))
     for tower, (few, many) in _depths(parent, child).items():
         if few < many:
             # IQN's tower may be empty: its input would be the product with the embedding.
-            width = theirs[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
-            exact &= few > 0 or f"{GATES[0]}.weight" not in theirs
+            width = parent_shapes[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
+            exact &= few > 0 or f"{GATES[0]}.weight" not in parent_shapes
             for i in range(few, many):
-                kept = _pass_on(mine, f"{tower}{i}", width)
+                kept = _pass_on(tensors, f"{tower}{i}", width)
                 exact, width = exact and kept == width, kept
         elif few > many:
             for name in _read_by(tower, child):
-                taken -= int(np.prod(np.minimum(mine[name].shape, theirs[name])))
-                mine[name][...] = drawn[name]
+                taken -= int(np.prod(np.minimum(tensors[name].shape, parent_shapes[name])))
+                tensors[name][...] = drawn[name]
     return Grown(found.weights, taken, exact)
 
 

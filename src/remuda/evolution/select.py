@@ -41,11 +41,11 @@ def truncation(
     judged = np.flatnonzero(fitness.judged)
     order = np.argsort(-fitness.means[judged, 0], kind="stable")
     worst, best = _extremes(judged[order], fraction)
-    looked_at = len(judged) * (len(judged) - 1)
+    compared = len(judged) * (len(judged) - 1)
     found = []
     for policy in worst:
         parent = int(rng.choice(best))
-        found += _take_over(fitness, parent, policy, looked_at, confidence)
+        found += _take_over(fitness, parent, policy, compared, confidence)
     return found
 
 
@@ -60,8 +60,8 @@ def binary_tournament(
     order = rng.permutation(judged).tolist()
     pairs = list(pairwise(order))[::2]
     found = []
-    for one, other in pairs:
-        parent, policy = (one, other) if score[one] > score[other] else (other, one)
+    for first, second in pairs:
+        parent, policy = (first, second) if score[first] > score[second] else (second, first)
         found += _take_over(fitness, parent, policy, 2 * len(pairs), confidence)
     return found
 
@@ -78,17 +78,17 @@ def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> lis
     for i, policy in enumerate(judged.tolist()):
         rival = int(judged[(i + 1 + int(rng.integers(count - 1))) % count]) if count > 1 else -1
         if rival >= 0 and score[rival] > score[policy]:
-            chance = min(count * fitness.p_value(rival, policy), 1.0)
-            if chance <= 1.0 - confidence:
-                parents[policy] = rival, chance
+            p_value = min(count * fitness.p_value(rival, policy), 1.0)
+            if p_value <= 1.0 - confidence:
+                parents[policy] = rival, p_value
     found = []
-    for policy, (rival, chance) in parents.items():
+    for policy, (rival, p_value) in parents.items():
         # Scores increase along a chain, so the loop ends.
-        parent, doubt = rival, chance
+        parent, total = rival, p_value
         while parent in parents:
             parent, more = parents[parent]
-            doubt = min(doubt + more, 1.0 - confidence)
-        found.append(TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - doubt))
+            total = min(total + more, 1.0 - confidence)
+        found.append(TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - total))
     return found
 
 
@@ -106,7 +106,7 @@ def non_dominated(
     order = judged[order_by_crowding(fitness.means[judged])]
     worst, best = _extremes(order, fraction)
     objectives = range(fitness.means.shape[1])
-    looked_at = len(judged) * (len(judged) - 1) * len(objectives)
+    compared = len(judged) * (len(judged) - 1) * len(objectives)
     found = []
     for policy in worst:
         parents = []
@@ -114,12 +114,12 @@ def non_dominated(
             ahead = fitness.means[parent] - fitness.means[policy]
             if (ahead < 0.0).any() or not (ahead > 0.0).any():
                 continue
-            chance = looked_at * min(fitness.p_value(parent, policy, d) for d in objectives)
-            if min(chance, 1.0) <= 1.0 - confidence:
-                parents.append((parent, min(chance, 1.0)))
+            p_value = compared * min(fitness.p_value(parent, policy, d) for d in objectives)
+            if min(p_value, 1.0) <= 1.0 - confidence:
+                parents.append((parent, min(p_value, 1.0)))
         if parents:
-            parent, chance = parents[int(rng.integers(len(parents)))]
-            found.append(TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - chance))
+            parent, p_value = parents[int(rng.integers(len(parents)))]
+            found.append(TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - p_value))
     return found
 
 
@@ -146,7 +146,7 @@ def _take_over(
 ) -> list[TakeOver]:
     """Return the takeover, if the parent is better with the required confidence."""
     score = fitness.means[:, 0]
-    chance = min(looked_at * fitness.p_value(parent, policy), 1.0)
-    if score[parent] <= score[policy] or chance > 1.0 - confidence:
+    p_value = min(looked_at * fitness.p_value(parent, policy), 1.0)
+    if score[parent] <= score[policy] or p_value > 1.0 - confidence:
         return []
-    return [TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - chance)]
+    return [TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - p_value)]

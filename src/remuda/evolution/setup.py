@@ -49,8 +49,8 @@ def with_first_numbers(config: Config, specs: Sequence[PolicySpec]) -> tuple[Pol
         return tuple(specs)
     found = []
     for spec in specs:
-        random = make_rng(config.seed, "evolution", "first", spec.name)
-        drawn = {number.name: number.draw(random) for number in numbers_of(evolution)}
+        rng = make_rng(config.seed, "evolution", "first", spec.name)
+        drawn = {number.name: number.draw(rng) for number in numbers_of(evolution)}
         found.append(replace(spec, config=with_values(spec.config, drawn)))
     return tuple(found)
 
@@ -163,9 +163,9 @@ def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
     """Refuse policies whose network has no other policy's network to convert weights from."""
-    alone = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
+    single = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
     own = {spec.name: network_layout(spec) for spec in specs if spec.name in kinds}
-    odd = [name for name in alone if list(own.values()).count(own[name]) == 1]
+    odd = [name for name in single if list(own.values()).count(own[name]) == 1]
     if odd:
         raise ConfigError(
             f"population.evolution.networks any: no other policy's weights fit {odd[0]}, "
@@ -176,8 +176,8 @@ def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) 
 
 
 def _check_places(config: Config, roster: Roster) -> None:
-    begin = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
-    members = begin.members
+    initial = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
+    members = initial.members
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))
     least = len(roster.left) if sits_once(config.population, roster) else 1
     for member in members:

@@ -43,9 +43,9 @@ class SimilarRatings(Matchmaker):
         )
         live = learns[order]
         first = np.flatnonzero(live if live.any() else ~live)
-        one = int(first[rng.integers(len(first))])
+        player = int(first[rng.integers(len(first))])
         for _ in range(self._tries(population)):
-            group = self._draw_group(ratings[order], live, one, rng)
+            group = self._draw_group(ratings[order], live, player, rng)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
             if seating:
                 return seating

@@ -230,44 +230,44 @@ def count(
             continue
         if kept < 1.0:
             for i in range(places.shape[1]):
-                one = places[m, i]
-                first = one < recent.shape[1] and not math.isnan(returns[m, i])
+                row = places[m, i]
+                first = row < recent.shape[1] and not math.isnan(returns[m, i])
                 for j in range(i):
-                    same = places[m, j] == one and not math.isnan(returns[m, j])
+                    same = places[m, j] == row and not math.isnan(returns[m, j])
                     first = first and not same
                 if not first:
                     continue  # forget once per match, even if a policy has several seats
                 for what in (MET, WON):
-                    for other in range(recent.shape[2]):
-                        left = recent[what, one, other] * kept
-                        recent[what, one, other] = left if left > FORGOTTEN else 0.0
+                    for column in range(recent.shape[2]):
+                        left = recent[what, row, column] * kept
+                        recent[what, row, column] = left if left > FORGOTTEN else 0.0
         for i in range(places.shape[1]):
-            one = places[m, i]
+            row = places[m, i]
             if math.isnan(returns[m, i]):
                 continue
-            numbers[one, GAMES] += 1.0
-            numbers[one, REWARD] += returns[m, i]
-            numbers[one, SQUARES] += returns[m, i] ** 2
+            numbers[row, GAMES] += 1.0
+            numbers[row, REWARD] += returns[m, i]
+            numbers[row, SQUARES] += returns[m, i] ** 2
             for j in range(places.shape[1]):
                 if i == j or math.isnan(returns[m, j]):
                     continue
-                other = places[m, j]
+                column = places[m, j]
                 won = 0.0
                 if returns[m, i] > returns[m, j]:
                     won = 1.0
                 elif returns[m, i] == returns[m, j]:
                     won = 0.5
-                if other != one:
-                    numbers[one, MEETINGS] += 1.0
-                    numbers[one, WINS] += won
-                if one < pairs.shape[1]:
-                    pairs[MET, one, other] += 1.0
-                    pairs[WON, one, other] += won
-                    pairs[EARNED, one, other] += returns[m, i]
-                    pairs[CONCEDED, one, other] += returns[m, j]
-                if one < recent.shape[1]:
-                    recent[MET, one, other] += 1.0
-                    recent[WON, one, other] += won
+                if column != row:
+                    numbers[row, MEETINGS] += 1.0
+                    numbers[row, WINS] += won
+                if row < pairs.shape[1]:
+                    pairs[MET, row, column] += 1.0
+                    pairs[WON, row, column] += won
+                    pairs[EARNED, row, column] += returns[m, i]
+                    pairs[CONCEDED, row, column] += returns[m, j]
+                if row < recent.shape[1]:
+                    recent[MET, row, column] += 1.0
+                    recent[WON, row, column] += won
 
 
 FILLED_AT_ONCE = 1 << 14

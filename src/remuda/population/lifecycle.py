@@ -112,9 +112,9 @@ class Lifecycle:
 
     def _empty(self) -> tuple[str, ...]:
         """Return the slots of live policies without a current, leaving or expected policy."""
-        taken = {member.place for member in self._population.learning}
-        taken |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
-        return tuple(name for i, name in enumerate(self._table.policies) if i not in taken)
+        used = {member.place for member in self._population.learning}
+        used |= {*self._leaving, *self._table.births.expected, *self._followers.clearing}
+        return tuple(name for i, name in enumerate(self._table.policies) if i not in used)
 
     def _order(self, birth: Birth, acting: ActingPolicies) -> None:
         name, population, table = birth.policy, self._population, self._table
@@ -129,9 +129,9 @@ class Lifecycle:
             hyperparameters |= population[birth.parent].hyperparameters
         hyperparameters |= birth.hyperparameters
         generation = table.births.ordered(place) + 1
-        begins = newborn_data(birth, table, population, acting, generation)
+        data = newborn_data(birth, table, population, acting, generation)
         born = table.word(MATCHES)
-        newborn = Member(PolicyRef(name), None, begins.parent, born, hyperparameters)
+        newborn = Member(PolicyRef(name), None, data.parent, born, hyperparameters)
         acting.clear(name)
         mean = self.mean_rating()
         if birth.parent is not None:
@@ -140,12 +140,12 @@ class Lifecycle:
             newborn.rate(mean, FRESH[UNCERTAINTY])
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
-        digest = table.prepare(place, newborn, begins)
+        digest = table.prepare(place, newborn, data)
         # Recorded before it is ordered: if this actor dies in between, its successor records and
         # orders the same generation again. In reverse order the ledger would lack a birth.
-        record = self._record(BIRTH, newborn.ref, digest, begins.parent)
+        record = self._record(BIRTH, newborn.ref, digest, data.parent)
         record["returns"][:, 0] = generation
-        steps = begins.training.numbers[STEPS] if begins.training is not None else 0.0
+        steps = data.training.numbers[STEPS] if data.training is not None else 0.0
         table.records.add(np.concatenate((record, self._numbers(newborn, birth, steps))))
         table.births.count(place)
         acting.wake(name)
@@ -154,8 +154,8 @@ class Lifecycle:
         name = birth.policy
         start = f"the director commands the birth of {name}"
         if name not in self._empty():
-            there = ", ".join(self._empty()) or "none"
-            raise RemudaError(f"{start}, which is not an empty slot; there are: {there}")
+            empty = ", ".join(self._empty()) or "none"
+            raise RemudaError(f"{start}, which is not an empty slot; there are: {empty}")
         known = names_of([self._table.specified.get(name, {})])
         for key in birth.hyperparameters:
             if key not in known:

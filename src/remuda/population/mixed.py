@@ -59,12 +59,12 @@ class Mixed(Matchmaker):
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so there is no match to deal")
-        those, number = self._whose_turn(learning)
+        learners, number = self._whose_turn(learning)
         turn, place = divmod(number, self.num_seats)
-        learner = those[turn % len(those)]
+        learner = learners[turn % len(learners)]
         if learner.seats is not None:
             own = sorted(learner.seats)
-            place = own[(turn // len(those) * self.num_seats + place) % len(own)]
+            place = own[(turn // len(learners) * self.num_seats + place) % len(own)]
         sums = self._sums_of(learner)
         drawn = bisect_right(sums, rng.random() * sums[-1])
         part = self.parts[self._names[min(drawn, len(sums) - 1)]]

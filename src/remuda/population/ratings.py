@@ -63,12 +63,12 @@ def sides_there(
     `sizes` [sides], the number of seats that took part, by that number.
     """
     sizes[:] = 0
-    first, alone = -1, True
+    first, single = -1, True
     for i in range(sides.size):
         if not math.isnan(returns[i]):
             sizes[sides[i]] += 1
             first = places[i] if first < 0 else first
-            alone &= places[i] == first
+            single &= places[i] == first
     for i in range(sides.size):
         side_of[i] = -1
         if not math.isnan(returns[i]):
@@ -80,7 +80,7 @@ def sides_there(
         if sizes[side] > 0:
             sizes[count] = sizes[side]
             count += 1
-    return count, alone
+    return count, single
 
 
 @njit(inline="always")
@@ -169,8 +169,8 @@ def rate_all(
     for m in range(len(over)):
         if not over[m]:
             continue
-        count, alone = sides_there(places[m], returns[m], sides, side_of, sizes)
-        if alone or count < 2:
+        count, single = sides_there(places[m], returns[m], sides, side_of, sizes)
+        if single or count < 2:
             continue
         mean[:] = mu[:] = variance[:] = 0.0
         for i in range(seats):

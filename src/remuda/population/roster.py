@@ -101,14 +101,20 @@ def copies_of(population: PopulationConfig) -> int:
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
     population = config.population
-    asked = population.league.policies if population.matchmaker == "league" else population.policies
-    if population.teams and asked is None:
-        asked = tuple(name for team in population.teams.values() for name in team.policies)
-    if asked is None:
+    configured = (
+        population.league.policies if population.matchmaker == "league" else population.policies
+    )
+    if population.teams and configured is None:
+        configured = tuple(name for team in population.teams.values() for name in team.policies)
+    if configured is None:
         if population.matchmaker in ("self_play", "mixed"):
             return ("policy",)
         return tuple(agent.name for agent in agents if agent.name not in config.seats_taken)
-    names = tuple(f"policy_{i}" for i in range(asked)) if isinstance(asked, int) else asked
+    names = (
+        tuple(f"policy_{i}" for i in range(configured))
+        if isinstance(configured, int)
+        else configured
+    )
     if not names:
         raise ConfigError(f"{_names_key(config)} is empty; give a number or names")
     for name in names:
