@@ -98,8 +98,8 @@ def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
     for _ in range(STEPS):
         alphas.append(alpha)
         masses.append(_masses(_log_rates(array, alpha, population), array))
-        alike = len(masses) > 1 and np.allclose(masses[-1], masses[-2], RELATIVE, ABSOLUTE)
-        if alike and population * alpha * least >= (least > 0.0):
+        settled = len(masses) > 1 and np.allclose(masses[-1], masses[-2], RELATIVE, ABSOLUTE)
+        if settled and population * alpha * least >= (least > 0.0):
             return Sweep(np.array(alphas), np.array(masses), True, population)
         alpha *= 2.0
     return Sweep(np.array(alphas), np.array(masses), False, population)
@@ -211,8 +211,8 @@ def _gaps(array: Numbers) -> tuple[float, float]:
         sizes = [np.abs(array - array.T)]
         greatest = float(sizes[0].max())
     found = np.concatenate([size.reshape(-1) for size in sizes])
-    seen = found[found > ROUNDING * greatest]
-    return (float(seen.min()) if len(seen) else 0.0), greatest
+    relevant = found[found > ROUNDING * greatest]
+    return (float(relevant.min()) if len(relevant) else 0.0), greatest
 
 
 def _checked(payoffs: npt.ArrayLike, population: int) -> Numbers:

@@ -92,13 +92,13 @@ def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
     for role, size in enumerate(shape):
         # [n_role, ...]: the loss in each cell from playing another strategy.
         instead = np.moveaxis(payoffs[role], role, 0)
-        for other in range(size):
-            lost = payoffs[role] - np.expand_dims(instead[other], role)
+        for alternative in range(size):
+            lost = payoffs[role] - np.expand_dims(instead[alternative], role)
             if coarse:
                 found.append(lost)
                 continue
             for recommended in range(size):
-                if recommended != other:
+                if recommended != alternative:
                     only = np.zeros(shape)
                     np.moveaxis(only, role, 0)[recommended] = np.moveaxis(lost, role, 0)[
                         recommended

@@ -31,7 +31,7 @@ from remuda.types import Array, Bools, Floats, Numbers
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-MOST_STATES = 50_000  # largest OpenSpiel game that is traversed: takes some seconds
+MOST_STATES = 50_000  # limit for traversing an OpenSpiel game: takes some seconds
 
 
 @dataclass(frozen=True)

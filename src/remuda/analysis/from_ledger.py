@@ -1,4 +1,4 @@
-"""Payoffs from a ledger of matches of any length: read in chunks in a single pass."""
+"""Payoffs from a ledger of matches of any length, read in chunks."""
 
 from __future__ import annotations
 
@@ -176,9 +176,9 @@ def check_sides(sides: Sequence[int], seats: int) -> Integers:
 
 def _number_of_matches(places: Integers, sides: Integers) -> int:
     """Return the number of matches [M, seats] with selected members on two different sides."""
-    there = places >= 0
-    lowest = np.where(there, sides, sides.max() + 1).min(1)
-    highest = np.where(there, sides, sides.min() - 1).max(1)
+    present = places >= 0
+    lowest = np.where(present, sides, sides.max() + 1).min(1)
+    highest = np.where(present, sides, sides.min() - 1).max(1)
     return int((lowest < highest).sum())
 
 

@@ -54,7 +54,7 @@ class AllEquilibria(Summary):
     values: Numbers  # [E, 2] payoffs
     regrets: Numbers  # [E, 2] computed from the payoffs
     components: Integers  # [E] by equilibrium, the number of its connected component
-    infinite: bool  # two share one role's mixture: mixtures between their others are equilibria too
+    infinite: bool  # two equilibria share a role's mixture; all between them are equilibria
 
     def __len__(self) -> int:
         """Return E."""

@@ -68,7 +68,9 @@ def average(firsts: Sequence[Strategy], seconds: Sequence[Strategy]) -> tuple[St
     A player's second decision is weighted by its probability of passing first.
     """
     first, second = (
-        strategy_of(player, mixture(tree(), player, [policy(player, one) for one in strategies]))
+        strategy_of(
+            player, mixture(tree(), player, [policy(player, strategy) for strategy in strategies])
+        )
         for player, strategies in enumerate((firsts, seconds))
     )
     return first, second
@@ -87,5 +89,5 @@ def summary(first: Strategy, second: Strategy) -> Mapping[str, float]:
 
 def _places(player: int) -> list[tuple[int, int]]:
     """Return each information set's index in a strategy: card and decision."""
-    known = [cast(Known, one.key) for one in tree().information_sets[player]]
+    known = [cast(Known, each.key) for each in tree().information_sets[player]]
     return [(card, BEFORE[player].index(done)) for card, done in known]

@@ -68,12 +68,12 @@ def _follow(
         if row < 0:
             return LOST, entering
         tableau[row] /= tableau[row, entering]
-        for other in range(size):
-            factor = tableau[other, entering]
-            if other != row and factor != 0.0:
+        for below in range(size):
+            factor = tableau[below, entering]
+            if below != row and factor != 0.0:
                 for k in range(2 * size + 1):
-                    tableau[other, k] -= factor * tableau[row, k]
-                tableau[other, entering] = 0.0
+                    tableau[below, k] -= factor * tableau[row, k]
+                tableau[below, entering] = 0.0
         leaving = basis[row]
         basis[row] = entering
         if leaving % size == label:

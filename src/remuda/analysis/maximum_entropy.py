@@ -94,7 +94,7 @@ def find_face(
 def _reach(
     inner: sparse.csr_array, zero: Bools, of_p: Bools, of_rows: Bools
 ) -> tuple[Numbers, bool] | None:
-    """Return a distribution with as many positive entries as possible, and if more may exist.
+    """Return a distribution with the most positive entries, and whether more may exist.
 
     `inner`: [K, n] rows of G; `zero`: [K] which expectations must be zero; `of_p`: [n] which
     probabilities count; `of_rows`: [K] which expectations count.

@@ -69,16 +69,16 @@ class Order:
         sums = (matrix.sum(1) - np.diag(matrix)) / (count - 1)
         order = np.argsort(-sums, kind="stable")
         ahead, behind = np.triu_indices(count, 1)
-        asked = ahead < self.top
-        better, worse = order[ahead[asked]], order[behind[asked]]
-        one, other = np.triu_indices(count, 1)
+        selected = ahead < self.top
+        better, worse = order[ahead[selected]], order[behind[selected]]
+        first, second = np.triu_indices(count, 1)
         # The weight of the payoff of each policy of a pair: 1 for the better, -1 for the worse one.
-        there = (one == better[:, None]).astype(np.float64) - (one == worse[:, None])
-        back = (other == better[:, None]).astype(np.float64) - (other == worse[:, None])
+        first_weight = (first == better[:, None]).astype(np.float64) - (first == worse[:, None])
+        second_weight = (second == better[:, None]).astype(np.float64) - (second == worse[:, None])
         variances = (
-            there**2 * covariances[0, 0]
-            + 2.0 * there * back * covariances[0, 1]
-            + back**2 * covariances[1, 1]
+            first_weight**2 * covariances[0, 0]
+            + 2.0 * first_weight * second_weight * covariances[0, 1]
+            + second_weight**2 * covariances[1, 1]
         ) / (count - 1) ** 2
         return Compared(sums[better] - sums[worse], variances, better, worse)
 
@@ -93,24 +93,24 @@ class ResponseGraph:
 
     def answers(self, draws: Numbers) -> Integers:
         """Return 1 if the first policy of a pair beats the second: [S, N * (N - 1) / 2]."""
-        one, other = np.triu_indices(draws.shape[-1], 1)
-        better: Integers = (draws[:, one, other] > draws[:, other, one]).astype(np.int64)
+        first, second = np.triu_indices(draws.shape[-1], 1)
+        better: Integers = (draws[:, first, second] > draws[:, second, first]).astype(np.int64)
         return better
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Compare every pair."""
-        one, other = np.triu_indices(len(matrix), 1)
-        more = matrix[one, other] - matrix[other, one]
+        row, column = np.triu_indices(len(matrix), 1)
+        more = matrix[row, column] - matrix[column, row]
         variances = covariances[0, 0] - 2.0 * covariances[0, 1] + covariances[1, 1]
-        first = more >= 0.0
-        better, worse = np.where(first, one, other), np.where(first, other, one)
+        ahead = more >= 0.0
+        better, worse = np.where(ahead, row, column), np.where(ahead, column, row)
         return Compared(np.abs(more), variances, better, worse)
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
         """Return how many others each policy beats, as text."""
-        one, other = np.triu_indices(len(names), 1)
+        first, second = np.triu_indices(len(names), 1)
         wins = np.zeros(len(names), np.int64)
-        np.add.at(wins, np.where(answer == 1, one, other), 1)
+        np.add.at(wins, np.where(answer == 1, first, second), 1)
         order = np.argsort(-wins, kind="stable")
         return ", ".join(f"{names[place]} beats {wins[place]}" for place in order)
 
@@ -206,8 +206,8 @@ def _shares(variances: Numbers, apart: Numbers) -> Numbers:
             (variances @ (1.0 / shares)[:, :, None])[:, :, 0] if whole else variances / shares
         )
         clear = apart / np.sqrt(variance)
-        begin = matches if number else -2.0 * np.log(clear.min(1, keepdims=True))
-        matches = _until_sure(clear, begin)
+        start = matches if number else -2.0 * np.log(clear.min(1, keepdims=True))
+        matches = _until_sure(clear, start)
         clear *= np.exp(0.5 * matches)
         wanted = np.log(clear / variance) - 0.5 * clear**2
         wanted -= wanted.max(1, keepdims=True)

@@ -147,8 +147,8 @@ class Payoffs:
         pooled: Numbers = (known * weights).sum(axes) / weights.sum()
         # All matches of each pair may have ended equally by chance: then the differences between
         # pairs estimate the variance of a match.
-        alike = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
-        return np.where(alike.any(), self._between, pooled)
+        constant = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
+        return np.where(constant.any(), self._between, pooled)
 
     @property
     def _between(self) -> Numbers:
@@ -206,8 +206,8 @@ class Payoffs:
             return False
         sums = self.means.sum(0)[self.counts > 0]
         scale = float(np.nanmax(np.abs(self.means))) + 1e-12
-        together = self.covariances.sum((0, 1))[self.own_freedom > 0.0]
-        spread = np.abs(together) / scale / scale  # the square of a scale may overflow
+        of_sums = self.covariances.sum((0, 1))[self.own_freedom > 0.0]
+        spread = np.abs(of_sums) / scale / scale  # the square of a scale may overflow
         return bool(np.ptp(sums) <= 1e-6 * scale and (spread <= 1e-6).all())
 
     def sample(self, number: int, rng: np.random.Generator) -> Numbers:
@@ -292,8 +292,8 @@ class Payoffs:
                 f"these met only in one order of seats: {self._names_of(one_way)}; leave "
                 "out `--roles`"
             )
-        itself = np.eye(len(self.names), dtype=np.bool_)
-        counts, units, meetings = self._counts_of_both(both, itself)
+        diagonal = np.eye(len(self.names), dtype=np.bool_)
+        counts, units, meetings = self._counts_of_both(both, diagonal)
         errors = self.errors**2
         own = (self.means[0] + self.means[1].T) / 2.0
         # The variance of the mean of both roles, scaled to one of `counts` matches.
@@ -302,8 +302,10 @@ class Payoffs:
         variance = (errors[0] + errors[1].T) / 4.0 * counts
         covariance = (shared + shared.T) / 4.0 * counts
         # In self-play a policy receives both returns of a match.
-        alone = (moderated[0, 0] + moderated[1, 1] + 2.0 * moderated[0, 1]) / 4.0
-        variance, covariance = (np.where(itself, alone, each) for each in (variance, covariance))
+        of_self_play = (moderated[0, 0] + moderated[1, 1] + 2.0 * moderated[0, 1]) / 4.0
+        variance, covariance = (
+            np.where(diagonal, of_self_play, each) for each in (variance, covariance)
+        )
         covariances = np.stack(
             [np.stack([variance, covariance]), np.stack([covariance, variance.T])]
         )
@@ -389,11 +391,11 @@ def from_sums(
     `sums`: [8, N, N] as of `add_up`; [6, N, N]: each match has two seats and weight 1. `matches`:
     their total number; None: unknown, unless each match is one meeting.
     """
-    count, one, other, one_squared, other_squared, product = sums[:6]
+    count, row_sum, column_sum, one_squared, other_squared, product = sums[:6]
     played = np.where(count > 0, count, np.nan)
     units, meetings = (sums[6] / played, sums[7]) if len(sums) > 6 else (np.ones_like(count), count)
     units = np.where(count > 0, units, 1.0)
-    means = np.stack([one, other]) / played
+    means = np.stack([row_sum, column_sum]) / played
     freedom = np.where(count - units > 1e-9 * count, count - units, np.nan)
     squares = np.array([[one_squared, product], [product, other_squared]])
     centered = squares - count * np.einsum("i...,j...->ij...", means, means)

@@ -51,10 +51,8 @@ class PolicyBehaviour:
         )
         if len(self.names) > 2:
             apart = np.where(np.eye(len(self.names), dtype=np.bool_), np.nan, away.distances)
-            one, other = np.unravel_index(int(np.nanargmin(apart)), apart.shape)
-            words += (
-                f"; {self.names[one]} and {self.names[other]} are closest, {apart[one, other]:.2f}"
-            )
+            a, b = np.unravel_index(int(np.nanargmin(apart)), apart.shape)
+            words += f"; {self.names[a]} and {self.names[b]} are closest, {apart[a, b]:.2f}"
         return words + "."
 
 

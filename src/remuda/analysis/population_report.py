@@ -100,14 +100,16 @@ class Analysis:
         low, high = self.equilibrium.values[1:, 0]
         scale = 1e-9 * float(np.nanmax(np.abs(self.payoffs.matrix)))
         value, low, high = (0.0 if abs(each) < scale else each for each in (value, low, high))
-        worth = f"its value is {figures(value)} per match"
+        value_text = f"its value is {figures(value)} per match"
         if low != high:
-            worth += f" ({figures(low)} to {figures(high)})"
+            value_text += f" ({figures(low)} to {figures(high)})"
         if len(played) == 1:
             name = self.payoffs.names[played[0]]
             stays = float(self.equilibrium.in_support[0][played[0]])
-            return f"The equilibrium plays only {name} (in {stays:.0%} of payoff draws); {worth}."
-        return f"The equilibrium mixes {len(played)} of {len(mixture)} policies; {worth}."
+            return (
+                f"The equilibrium plays only {name} (in {stays:.0%} of payoff draws); {value_text}."
+            )
+        return f"The equilibrium mixes {len(played)} of {len(mixture)} policies; {value_text}."
 
     def _exploitability_in_words(self) -> str:
         found = self.exploitability
@@ -177,9 +179,9 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
     Different roles are pooled: each policy plays both equally often.
     """
     if len({frozenset(names) for names in payoffs.strategies}) > 1:
-        one, *_, other = (", ".join(names[:5]) for names in payoffs.strategies)
+        first, *_, last = (", ".join(names[:5]) for names in payoffs.strategies)
         raise UsageError(
-            f"the roles have different policies, {one} and {other}; an analysis needs the "
+            f"the roles have different policies, {first} and {last}; an analysis needs the "
             "same policies in rows and columns"
         )
     if len(payoffs.names) < 2:

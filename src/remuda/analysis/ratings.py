@@ -215,14 +215,16 @@ def plackett_luce(
     - `tau`: added to uncertainties, in squares, before each match, since skills change. At least
       `remuda.population.ratings.TAU`, the value in runs.
     """
-    who, what = np.asarray(places, np.int64), np.asarray(returns, np.float64)
-    of_seat = _check_matches(who, what, len(names), sides)
-    if (who < 0).any():
+    place_array, return_array = np.asarray(places, np.int64), np.asarray(returns, np.float64)
+    of_seat = _check_matches(place_array, return_array, len(names), sides)
+    if (place_array < 0).any():
         raise UsageError("places: a seat is empty (-1); leave out such matches")
     if every is not None and every < 1:
         raise UsageError(f"every: it must be at least 1 match; this is {every}")
-    marks = np.unique([*range(every or len(who), len(who), every or 1), len(who)])
-    return _history([([], who, what)], marks, tuple(names), of_seat, tau)
+    marks = np.unique(
+        [*range(every or len(place_array), len(place_array), every or 1), len(place_array)]
+    )
+    return _history([([], place_array, return_array)], marks, tuple(names), of_seat, tau)
 
 
 def ledger_history(
@@ -270,12 +272,12 @@ def _history(
             numbers[born, UNCERTAINTY] = FRESH[UNCERTAINTY]
             numbers[born, RATING] = numbers[parent, RATING] if parent >= 0 else FRESH[RATING]
         inside = marks[(marks > over) & (marks <= over + len(places))] - over
-        begin = 0
+        start = 0
         for end in inside.tolist():
-            _rate(places[begin:end], returns[begin:end], sides, tau**2 - TAU**2, numbers)
+            _rate(places[start:end], returns[start:end], sides, tau**2 - TAU**2, numbers)
             noted.append(numbers.copy())
-            begin = end
-        _rate(places[begin:], returns[begin:], sides, tau**2 - TAU**2, numbers)
+            start = end
+        _rate(places[start:], returns[start:], sides, tau**2 - TAU**2, numbers)
         over += len(places)
     found = np.array(noted) if noted else numbers[None]
     played = np.rint(found[:, :, GAMES]).astype(np.int64)
@@ -290,8 +292,8 @@ def _rate(
     over, sizes = np.ones(1, np.bool_), np.zeros(sides.max() + 1, np.int64)
     side_of = np.zeros(len(sides), np.int64)
     for m in range(len(places)):
-        count, alone = sides_there(places[m], returns[m], sides, side_of, sizes)
-        if alone or count < 2:
+        count, single_side = sides_there(places[m], returns[m], sides, side_of, sizes)
+        if single_side or count < 2:
             continue
         for i in range(len(sides)):
             place, again = places[m, i], side_of[i] < 0
@@ -308,8 +310,8 @@ def _check_sides(sides: Sequence[int], seats: int) -> Integers:
     """Return [seats] the numbers of sides, from 0 without gaps."""
     of_seat = check_sides(sides, seats)
     # Seats without a side play for themselves: each becomes its own side.
-    alone = of_seat < 0
-    of_seat[alone] = of_seat.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    no_side = of_seat < 0
+    of_seat[no_side] = of_seat.max(initial=0) + 1 + np.arange(int(no_side.sum()))
     found: Integers = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
     return found
 

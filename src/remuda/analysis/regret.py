@@ -45,9 +45,9 @@ def against(payoffs: Numbers, mixtures: Sequence[Numbers], role: int) -> Numbers
     `payoffs`: [R, n_1, ..., n_R]; `mixtures`: by role, [n_r].
     """
     found: Numbers = payoffs[role]
-    for other in reversed(range(len(mixtures))):
-        if other != role:
-            found = np.moveaxis(found, other, -1) @ mixtures[other]
+    for axis in reversed(range(len(mixtures))):
+        if axis != role:
+            found = np.moveaxis(found, axis, -1) @ mixtures[axis]
     return found
 
 

@@ -36,8 +36,8 @@ def balanced(returns: Numbers) -> Numbers:
     scaled up, so that sums over seats have the same variance per match as the sum of the seats' own
     means. Seats that never took part are removed. Returns without NaN are unchanged.
     """
-    there = ~np.isnan(returns)
-    counts = there.sum(0)
+    present = ~np.isnan(returns)
+    counts = present.sum(0)
     if (counts == len(returns)).all():
         return returns
     kept, counts = returns[:, counts > 0], counts[counts > 0]

@@ -43,8 +43,8 @@ def draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[
         raise UsageError(f"samples: an uncertainty needs at least 2 draws; this is {samples}")
     whole = with_own(payoffs)
     at_once = max(1, PIECE // whole.means.size)
-    for begin in range(0, samples, at_once):
-        now = min(at_once, samples - begin)
+    for start in range(0, samples, at_once):
+        now = min(at_once, samples - start)
         if whole.symmetric:
             for row in symmetric_draws(whole, now, rng):
                 yield np.stack([row, row.T])

@@ -104,9 +104,9 @@ class Society:
         means = [earned.value for earned in self.earned]
         best, worst = int(np.nanargmax(means)), int(np.nanargmin(means))
         if best == worst:
-            alone = len(known(np.array(means))) == 1
-            who = self.agents[best] if alone else "Each agent"
-            return f"{who} has a return of {_words(self.earned[best])} per episode."
+            single = len(known(np.array(means))) == 1
+            name = self.agents[best] if single else "Each agent"
+            return f"{name} has a return of {_words(self.earned[best])} per episode."
         sure = self._share_by_chance(best, worst) <= CHANCE
         return (
             f"{self.agents[best]} has the highest return, {_words(self.earned[best])} per "
@@ -175,8 +175,8 @@ def society(
         np.asarray(lengths, np.int64),
         social_outcomes(values, lengths=lengths, took_part=present),
         {
-            name: _mean(np.asarray(words, np.float64))
-            for name, words in (episode_metrics or {}).items()
+            name: _mean(np.asarray(values_of, np.float64))
+            for name, values_of in (episode_metrics or {}).items()
         },
     )
 

@@ -31,10 +31,10 @@ class MatrixGame:
         `payoffs`: by player, [n_1, ..., n_R]; a single matrix [n_1, n_2] is the first player's in a
         zero-sum game.
         """
-        found = [np.asarray(one, np.float64) for one in payoffs]
+        found = [np.asarray(each, np.float64) for each in payoffs]
         if len(found) == 1 and found[0].ndim == 2:
             found.append(-found[0])
-        shapes = {one.shape for one in found}
+        shapes = {each.shape for each in found}
         if len(shapes) != 1 or found[0].ndim != len(found) or 0 in found[0].shape:
             raise UsageError(
                 f"{name}: payoffs of {len(found)} players are {sorted(shapes)}; each must be an "
@@ -66,7 +66,7 @@ class MatrixGame:
         return ()
 
     def returns(self, state: tuple[int, ...]) -> Sequence[float]:
-        return [float(one[state]) for one in self.payoffs]
+        return [float(each[state]) for each in self.payoffs]
 
 
 class KuhnState(NamedTuple):

@@ -139,13 +139,13 @@ def induct_backward(
         player, best = players[node], -1
         for edge in range(first[node], first[node + 1]):
             if player < 0:
-                for other in range(values.shape[1]):
-                    values[node, other] += chance[edge] * values[children[edge], other]
+                for role in range(values.shape[1]):
+                    values[node, role] += chance[edge] * values[children[edge], role]
             elif best < 0 or values[children[edge], player] > values[children[best], player]:
                 best = edge
         if best >= 0:
-            for other in range(values.shape[1]):
-                values[node, other] = values[children[best], other]
+            for role in range(values.shape[1]):
+                values[node, role] = values[children[best], role]
             chosen[sets[node]] = actions[best]
     return values, chosen
 

@@ -205,13 +205,13 @@ class Tree:
             raise UsageError(
                 f"{self.name} has {self.num_players} players; these are policies of {len(policies)}"
             )
-        together = np.ones(self.legal.shape)
+        all_policies = np.ones(self.legal.shape)
         for player, policy in enumerate(policies):
             if player != free:
                 part = slice(self.offsets[player], self.offsets[player + 1])
-                together[part] = self.check_policy(player, policy)
+                all_policies[part] = self.check_policy(player, policy)
         found, chosen = self.chance.copy(), self.by_players
-        found[chosen] = together[self.sets[self.sources[chosen]], self.actions[chosen]]
+        found[chosen] = all_policies[self.sets[self.sources[chosen]], self.actions[chosen]]
         return found
 
     def reach(self, probabilities: Numbers) -> Numbers:
@@ -223,7 +223,7 @@ class Tree:
 def uniform(tree: Tree) -> tuple[Numbers, ...]:
     """Return the uniform policy of each player."""
     legal = [tree.legal_of(player) for player in range(tree.num_players)]
-    return tuple(one / one.sum(1, keepdims=True) for one in legal)
+    return tuple(each / each.sum(1, keepdims=True) for each in legal)
 
 
 def mixture(

@@ -136,11 +136,11 @@ def nash(
 def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
     """Return 95% intervals of the value of a zero-sum game: [2, R].
 
-    Quantiles over draws do not give them. Each role's best response to a draw's noise moves the
-    value further than its true error, so quantiles cover the truth in only 84% of cases. To first
-    order, noise moves the value by the change of the payoffs of the optimal mixtures (Mills 1956,
-    "Marginal values of matrix games and linear programs", theorem 1). So the value is as uncertain
-    as these payoffs.
+    Quantiles over draws are not valid intervals. Each role's best response to a draw's noise moves
+    the value further than its true error, so quantiles cover the truth in only 84% of cases. To
+    first order, noise moves the value by the change of the payoffs of the optimal mixtures (Mills
+    1956, "Marginal values of matrix games and linear programs", theorem 1). So the value is as
+    uncertain as these payoffs.
 
     `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] its payoffs in each
     draw.
@@ -215,19 +215,19 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | N
         return None
     welfare = listed.values.sum(1)
     if symmetric:
-        alike = np.abs(listed.rows - listed.columns).max(1) <= USED
-        welfare = np.where(alike, welfare, -np.inf)
+        equal = np.abs(listed.rows - listed.columns).max(1) <= USED
+        welfare = np.where(equal, welfare, -np.inf)
     best = int((welfare >= welfare.max() - 1e-9 * (1.0 + abs(welfare.max()))).argmax())
     mixtures = listed.rows[best], listed.columns[best]
     chosen = "; this one has the largest welfare"
-    alone = len(listed) == 1 and not listed.infinite
+    unique = len(listed) == 1 and not listed.infinite
     return Solution(
         mixtures,
         None,
         listed.values[best],
         listed.regrets[best],
         listed.note
-        + ("" if alone else chosen + (" among those with equal mixtures" if symmetric else "")),
+        + ("" if unique else chosen + (" among those with equal mixtures" if symmetric else "")),
     )
 
 

@@ -3,7 +3,7 @@
 The metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of common-pool
 resource appropriation", from recorded episodes of N agents. Each has a jackknife standard error
 over episodes (Efron and Stein 1981, "The jackknife estimate of variance"), since ratios have no
-other simple one.
+simple formula.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def social_outcomes(
     r, turns = _by_turn(rewards, lengths, "rewards")
     returns = r.sum(1)
     if took_part is not None:
-        there = np.asarray(took_part, np.bool_)
-        if there.shape != returns.shape:
-            raise UsageError(f"took_part is {there.shape}; it must be {returns.shape}")
-        r, returns = np.where(there[:, None], r, 0.0), np.where(there, returns, np.nan)
+        present = np.asarray(took_part, np.bool_)
+        if present.shape != returns.shape:
+            raise UsageError(f"took_part is {present.shape}; it must be {returns.shape}")
+        r, returns = np.where(present[:, None], r, 0.0), np.where(present, returns, np.nan)
     return SocialOutcomes(
         efficiency(returns, turns),
         equality(returns, least),
@@ -125,10 +125,10 @@ def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
     """
     r = _returns(returns) - _least(least)
-    there = ~np.isnan(r)
-    ever = there.any(0)
-    r, there = np.where(there, r, 0.0)[:, ever], there[:, ever]
-    counts = there.sum(0)
+    present = ~np.isnan(r)
+    ever = present.any(0)
+    r, present = np.where(present, r, 0.0)[:, ever], present[:, ever]
+    counts = present.sum(0)
     means = r.sum(0) / counts
     if _below_nothing(means):
         return Measure(np.nan, np.nan, np.nan, len(r))
@@ -136,7 +136,7 @@ def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     if len(r) < 2:
         return Measure(float(whole), np.nan, np.nan, len(r))
     # Without one episode an average may be slightly below zero: clip it.
-    left = counts - there
+    left = counts - present
     sums = np.where(left > 0, r.sum(0) - r, np.nan)  # NaN for agents with no episode left
     without = np.maximum(sums / np.maximum(left, 1), 0.0)
     return _jackknife(float(whole), _one_less_gini(without))

@@ -1,7 +1,7 @@
 """Double oracle with exact best responses, in games small enough to traverse.
 
 McMahan et al. 2003, "Planning in the presence of cost functions controlled by an adversary", for
-matrix games; for games as trees, mixtures become behavioural policies (Lanctot et al. 2017).
+matrix games. In extensive-form games, mixtures become behavioural policies (Lanctot et al. 2017).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Populations:
         returns = self.tree.returns[self._over]
         missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
         for cell in missing:
-            reaches = [own[one] for own, one in zip(self._reaches, cell, strict=True)]
+            reaches = [own[index] for own, index in zip(self._reaches, cell, strict=True)]
             place: tuple[slice | int, ...] = (slice(None), *cell)
             self.payoffs[place] = profile_returns(self._chance, reaches, returns)
 
@@ -93,7 +93,7 @@ class Populations:
         found = []
         for player, shares in enumerate(mixtures):
             kept = np.flatnonzero(shares > 0.0)
-            own = [self.policies[player][one] for one in kept.tolist()]
+            own = [self.policies[player][index] for index in kept.tolist()]
             found.append(mixture(self.tree, player, own, shares[kept]))
         return tuple(found)
 
@@ -149,10 +149,10 @@ def run_exact(
     def solver(payoffs: Numbers) -> MetaStrategy:
         return solve(setup.meta_solver, payoffs)
 
-    asked = {"iterations": iterations, "enough": enough}
+    limits = {"iterations": iterations, "enough": enough}
     opened: AbstractContextManager[Record | None] = nullcontext()
     if directory is not None:
-        opened = open_record(directory, resume, setup.description() | asked)
+        opened = open_record(directory, resume, setup.description() | limits)
     with opened as record:
         only_new = setup.meta_solver in OF_SETS
         loop = _Loop(Populations(tree), solver, record, on_iteration, stopped, only_new)
@@ -165,7 +165,7 @@ def run_exact(
         ended,
         "" if directory is None else str(directory),
         loop.populations.played(loop.found[-1].mixtures),
-        {"options": dict(setup.options), **asked},
+        {"options": dict(setup.options), **limits},
     )
 
 

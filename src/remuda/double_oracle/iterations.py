@@ -51,7 +51,7 @@ class Iteration:
     mixtures: Mixtures  # by player, [n_r]
     gains: Numbers  # [R] of each player's best response to the others' mixtures
     payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
-    is_exact: bool = True  # whether best responses are exact; if trained, gains are lower bounds
+    is_exact: bool = True  # whether gains are of exact best responses; otherwise lower bounds
     margin: float = 0.0  # half of the 95% interval of the sum of the gains, if they are measured
     seconds: float = 0.0  # since the start, over all sessions
 

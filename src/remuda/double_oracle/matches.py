@@ -93,11 +93,13 @@ def play_pairs(
     limits: Limits | None = None,
 ) -> list[dict[str, Any]]:
     """Play several policies of player 0 against one policy of player 1, in parallel."""
-    number, other = column
-    alone = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, other),))
-    lineups = [Lineup(0, who) for who in rows.values()]
+    number, opponent = column
+    target = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, opponent),))
+    lineups = [Lineup(0, player) for player in rows.values()]
     found = []
-    for row, returns in zip(rows, play_lineups(alone, lineups, matches, seed, limits), strict=True):
+    for row, returns in zip(
+        rows, play_lineups(target, lineups, matches, seed, limits), strict=True
+    ):
         met = returns[~np.isnan(returns).any(1)]  # drop matches in which a player took no part
         if len(returns) and not len(met):
             raise UsageError(
@@ -106,7 +108,7 @@ def play_pairs(
                 "solve; play a game in which both act, or ask for more matches"
             )
         sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
-        found.append({"pair": [row, number], "sums": [float(one) for one in sums]})
+        found.append({"pair": [row, number], "sums": [float(value) for value in sums]})
     return found
 
 
@@ -149,15 +151,15 @@ def gains_of(
     spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
     gains, error, choices = np.zeros(2), 0.0, 1
     for player in range(2):
-        other, old = mixtures[1 - player], len(mixtures[player])
-        earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(other)] @ other
+        opponent, old = mixtures[1 - player], len(mixtures[player])
+        earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(opponent)] @ opponent
         choices *= max(len(earned), 1)
         if not len(earned) or earned.max() <= values[player]:
             continue
         best = int(earned.argmax())
-        own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(other)]
+        own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(opponent)]
         gains[player] = earned[best] - values[player]
-        error += float(own_noise @ other**2) + float(spread[player])
+        error += float(own_noise @ opponent**2) + float(spread[player])
     fewest = int(sums.matches(counts).min())
     wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
     return gains, wide * float(np.sqrt(error))

@@ -1,9 +1,9 @@
 """Meta-solvers: functions from the payoffs of policies to mixtures.
 
-The strategies of a meta-game are the policies of each player's population, and its payoffs are
-theirs (Lanctot et al. 2017, "A unified game-theoretic approach to multiagent reinforcement
-learning", section 3). A meta-solver returns a mixture for each player, and the targets of the next
-best responses: usually these mixtures.
+The strategies of a meta-game are the policies of each player's population (Lanctot et al. 2017, "A
+unified game-theoretic approach to multiagent reinforcement learning", section 3). A meta-solver
+returns a mixture for each player, and the targets of the next best responses: usually these
+mixtures.
 """
 
 from __future__ import annotations
@@ -173,14 +173,14 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Re
     """
     ahead = payoffs >= payoffs.mean(0)
     found = []
-    for player, other in ((0, 1), (1, 0)):
+    for player, opponent in ((0, 1), (1, 0)):
         beaten = np.moveaxis(ahead[player], player, 0)
         for policy in np.flatnonzero(mixtures[player] > SUPPORT):
-            shares = np.where(beaten[policy], mixtures[other], 0.0)
+            shares = np.where(beaten[policy], mixtures[opponent], 0.0)
             if shares.sum() <= 1e-12:
-                shares = mixtures[other]
+                shares = mixtures[opponent]
             both = [mixtures[0], mixtures[1]]
-            both[other] = to_distribution(shares)
+            both[opponent] = to_distribution(shares)
             found.append(ResponseTarget(player, (both[0], both[1])))
     return tuple(found)
 
@@ -192,7 +192,8 @@ def to_beat(
 
     It is the payoff of the player's own mixture against the target; for the solvers of `OF_SETS`,
     that of the player's best policy. Against a Nash mixture these are equal. A rectified target
-    contains only what one policy beats, so that policy scores more than the mixture.
+    contains only opponents that one policy beats or draws with, so that policy scores more than the
+    mixture.
 
     `payoffs`: [2, n, m].
     """
@@ -255,9 +256,9 @@ def _replicate(
         for profile in range(len(profiles)):
             for player in range(players):
                 product = payoffs[player, profile]
-                for other in range(players):
-                    if other != player:
-                        product *= mixtures[other, profiles[profile, other]]
+                for opponent in range(players):
+                    if opponent != player:
+                        product *= mixtures[opponent, profiles[profile, opponent]]
                 values[player, profiles[profile, player]] += product
         for player in range(players):
             count = counts[player]

@@ -145,9 +145,9 @@ def choose(
         for i in range(settings.candidates):
             player = replace(players[candidate_name(number, i)], agent=agent)
             ways += [way for _, way in ways_to_act(player)]
-        lineups = [Lineup(each.player, who) for who in ways]
+        lineups = [Lineup(each.player, response) for response in ways]
         played = play_lineups(each.target, lineups, settings.trials, seed)
-        earned = [mean_of(one[:, each.player]) for one in played]
+        earned = [mean_of(returns[:, each.player]) for returns in played]
         best = int(np.nan_to_num(earned, nan=-np.inf).argmax())
         found.append(Response(each.player, ways[best], earned[best]))
     return found

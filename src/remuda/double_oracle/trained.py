@@ -152,8 +152,8 @@ class _Loop:
                 if ended or self._stopped() or not self._respond(number, strategy):
                     return ended or INTERRUPTED
             for player, name, file in self._trained[number].added:
-                who = Target.load(self._record.directory / file).players[0][player]
-                self._policies[player].append((name, who))
+                policy = Target.load(self._record.directory / file).players[0][player]
+                self._policies[player].append((name, policy))
             number += 1
 
     def _is_done(self, number: int) -> bool:
@@ -172,7 +172,7 @@ class _Loop:
             mixture(
                 walked.tree,
                 player,
-                [policy_of(walked, player, who) for _, who in own[: len(shares)]],
+                [policy_of(walked, player, policy) for _, policy in own[: len(shares)]],
                 shares,
             )
             for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
@@ -321,10 +321,10 @@ class _Loop:
         return True
 
     def _target(self, player: int, shares: Numbers, file: Path) -> SeatedTarget:
-        others = self._policies[1 - player]
+        opponents = self._policies[1 - player]
         own = self._policies[player][0][1]
         game, options = self._setup.game, self._setup.options
-        found = seated_target(game, options, player, others, shares, own, file)
+        found = seated_target(game, options, player, opponents, shares, own, file)
         found.target.save(file)
         return found
 

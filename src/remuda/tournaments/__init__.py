@@ -1,1 +1,1 @@
-"""Tournaments: all entrants against all others in every seat, with recorded matches."""
+"""Tournaments: all against all in every seat, with recorded matches."""

@@ -103,11 +103,11 @@ class OpenTournament:
 
     def _play_here(self, numbers: Integers, limits: Limits, wanted: int, copies: int) -> str:
         seed_libraries(self.setup.seed, "tournament")
-        cut, begun, done = "", time.monotonic(), self.results.done
+        cut, start, done = "", time.monotonic(), self.results.done
 
         def stopped() -> bool:
             nonlocal cut
-            if not cut and limits.reached(time.monotonic() - begun):
+            if not cut and limits.reached(time.monotonic() - start):
                 cut = "interrupted" if limits.interrupted() else "the time was up"
             return bool(cut)
 

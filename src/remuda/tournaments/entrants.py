@@ -38,8 +38,8 @@ class Participant:
 
     def summary(self) -> list[dict[str, object]]:
         """Return the distinct members as plain data, in order."""
-        found = {id(who): who for seat in self.members for who in seat}
-        return [_summary(who) for who in found.values()]
+        found = {id(member): member for seat in self.members for member in seat}
+        return [_summary(member) for member in found.values()]
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def of_entrants(
         for agent in dealt:
             check_fits(game, name, entrant, agent)
     return tuple(
-        Participant(name, tuple((who,) if agent in dealt else () for agent in agents))
-        for name, who in entrants.items()
+        Participant(name, tuple((each,) if agent in dealt else () for agent in agents))
+        for name, each in entrants.items()
     )
 
 

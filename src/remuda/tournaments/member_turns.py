@@ -42,8 +42,8 @@ class MemberTurns:
             members[seat, : len(each)] = each
         self._lengths = lengths
         sets = [set(each) for each in seats]
-        together = [sum(bool(first & second) for second in sets) for first in sets]
-        self._apart = all(lengths[s] >= together[s] or together[s] == 1 for s in range(count))
+        num_sharing = [sum(bool(first & second) for second in sets) for first in sets]
+        self._apart = all(lengths[s] >= num_sharing[s] or num_sharing[s] == 1 for s in range(count))
         allowed: Bools = np.zeros((count, count, *[members.shape[1]] * 2), np.bool_)
         for s in range(count):
             for t in range(count):

@@ -147,20 +147,23 @@ class RecordedResults(MatchResults):
         super().add(numbers, versions, returns, truncated)
         records = np.zeros(len(numbers), record_type(self._seats))
         records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
-        who = self._schedule.entrants_of(numbers)
+        entrants = self._schedule.entrants_of(numbers)
         # A reserved seat's scripted policy is recorded as such, and is not an opponent.
-        records["policy"], records["version"] = who, np.where(who < self._entrants, -1, SCRIPTED)
+        records["policy"], records["version"] = (
+            entrants,
+            np.where(entrants < self._entrants, -1, SCRIPTED),
+        )
         records["oldest"] = records["newest"] = versions
         records["returns"] = returns
         self._kept.append(records)
 
     def flush(self, now: bool = True) -> None:
         """Append records not yet written; `now`: without delay."""
-        begun = time.monotonic()
-        if not self._kept or not (now or begun - self._flushed >= FLUSHED_EVERY):
+        started = time.monotonic()
+        if not self._kept or not (now or started - self._flushed >= FLUSHED_EVERY):
             return
         records, self._kept = np.concatenate(self._kept), []
-        self._flushed = begun
+        self._flushed = started
         try:
             self._ledger.append(records)
         except OSError as error:
@@ -195,11 +198,11 @@ class RecordedResults(MatchResults):
         """Read the finished matches from the ledger, if there is one."""
         path, header = self._path / LEDGER, header_of(self._names, self._seats)
         with suppress(FileNotFoundError), open_stream(path) as file:
-            begin = file.read(len(header))
-            if begin != header and header.startswith(begin):  # killed while writing the header
+            start = file.read(len(header))
+            if start != header and header.startswith(start):  # killed while writing the header
                 self._ledger.rewind(0)
                 return
-            if begin != header:
+            if start != header:
                 raise RunDirectoryError(f"{path} is damaged; start over in another directory")
             records = read_records(path)[1]
             numbers = records["number"]

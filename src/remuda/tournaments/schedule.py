@@ -49,18 +49,18 @@ class Schedule:
                     self.cells[row, column, place] = numbers[seating]
         self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
         members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
-        for taker, who in taken.items():
-            members_of.append([(who,) if seat == taker else () for seat in range(num_seats)])
+        for taker, policy in taken.items():
+            members_of.append([(policy,) if seat == taker else () for seat in range(num_seats)])
         self._take_members(members_of)
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
         """Number all policies that play; these indices are called *places*."""
         places: dict[int, int] = {}
         players: list[Entrant] = []
-        for who in (who for each in members_of for seat in each for who in seat):
-            if id(who) not in places:
-                places[id(who)] = len(players)
-                players.append(who)
+        for policy in (policy for each in members_of for seat in each for policy in seat):
+            if id(policy) not in places:
+                places[id(policy)] = len(players)
+                players.append(policy)
         self.players: tuple[Entrant, ...] = tuple(players)
         """The policy at each index."""
         seats = np.arange(self._seats)
@@ -77,11 +77,11 @@ class Schedule:
         """The turns of each kind; None: each seat has one member."""
         found: dict[tuple[tuple[int, ...], ...], int] = {}
         for number in np.flatnonzero((self._lengths[self.seatings, seats] > 1).any(1)).tolist():
-            alike = self._members_alike(self.seatings[number])
-            if alike not in found:
-                found[alike] = len(self._turns)
-                self._turns.append(MemberTurns(alike))
-            self._kinds[number] = found[alike]
+            restrictions = self._members_alike(self.seatings[number])
+            if restrictions not in found:
+                found[restrictions] = len(self._turns)
+                self._turns.append(MemberTurns(restrictions))
+            self._kinds[number] = found[restrictions]
 
     def _members_alike(self, entrants: Integers) -> tuple[tuple[int, ...], ...]:
         """Return the members that may play each seat, numbered by first appearance."""

@@ -197,26 +197,26 @@ def _policy_groups(
     rest: np.random.Generator,
 ) -> tuple[list[StreamArrays], list[TournamentGroup]]:
     """Return the kinds of seats, and the trained policies by kind, layout and exploration."""
-    alike = kinds_of(env.agents)
+    kind_of = kinds_of(env.agents)
     kinds: list[StreamArrays] = []
     groups: list[TournamentGroup] = []
-    for first in dict.fromkeys(alike):
-        agents = tuple(agent for agent, kind in enumerate(alike) if kind == first)
+    for first in dict.fromkeys(kind_of):
+        agents = tuple(agent for agent, kind in enumerate(kind_of) if kind == first)
         found = sorted({place for agent in agents for place in schedule.may_sit(agent)})
-        trained = {p: who for p in found if isinstance(who := schedule.players[p], Player)}
-        specs = [who.spec for who in trained.values()] or [stand_in(env.agents[first])]
+        trained = {p: player for p in found if isinstance(player := schedule.players[p], Player)}
+        specs = [player.spec for player in trained.values()] or [stand_in(env.agents[first])]
         kind = StreamArrays(env, agents, specs[0].actions, specs[0].masked)
         kinds.append(kind)
-        together: dict[tuple[Any, ...], list[int]] = {}
-        for place, who in trained.items():
-            samples, rate = who.spec.config.entry.samples, who.snapshot.epsilon
+        by_layout: dict[tuple[Any, ...], list[int]] = {}
+        for place, player in trained.items():
+            samples, rate = player.spec.config.entry.samples, player.snapshot.epsilon
             explores = rate > 0.0 if samples else rate
-            key = (network_layout(who.spec), repr(who.spec.actions), samples, explores)
-            together.setdefault(key, []).append(place)
+            key = (network_layout(player.spec), repr(player.spec.actions), samples, explores)
+            by_layout.setdefault(key, []).append(place)
         streams = np.concatenate(
             [np.arange(agent * env.num_envs, (agent + 1) * env.num_envs) for agent in agents]
         )
-        for places in together.values():
+        for places in by_layout.values():
             rng = _RandomOfKind(keys, turns, rest, streams)
             groups.append(_group(kind, places, trained, rng, len(schedule.players)))
     return kinds, groups

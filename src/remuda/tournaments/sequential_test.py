@@ -4,7 +4,7 @@ Stopping at the first convincing look stops too often by luck. So the total erro
 divided among the looks in advance. An answer counts only if its error probability is within that
 look's share. The probability of stopping at a wrong answer is then at most their sum (the union
 bound; Lan and DeMets 1983, "Discrete sequential boundaries", spend it by a function of the
-information). Neither the policies' true difference nor the number of looks must be known.
+information). Neither the policies' true difference nor the number of looks has to be known.
 
 The error probability at a look assumes a normal distribution. It is valid if sums of that many
 matches are almost normal, and too small if large rare returns have not occurred yet.
@@ -28,7 +28,6 @@ def share_of(look: int) -> float:
 
     It is e / ((k + e - 1) (k + e)), whose sum over k telescopes. Shares of 6 / (pi k)^2 would give
     the 20th look only a fifth of this.
-    the 20th look a fifth of this.
     """
     return EVEN / ((look + EVEN - 1) * (look + EVEN))
 

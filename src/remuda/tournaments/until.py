@@ -85,12 +85,12 @@ def play_until(
     more = {"until": " ".join(until.lower().split())}
     with open_tournament(setup, 0, directory, asked, more, processes) as opened:
         rounds = _Rounds(opened, question, wanted, directory, most)
-        begun, cut = time.monotonic(), ""
+        start, cut = time.monotonic(), ""
         while not cut:
             planned = opened.results.left_of(rounds.planned())
             done = opened.results.done
             limits.watch(done, most)
-            elapsed = time.monotonic() - begun
+            elapsed = time.monotonic() - start
             if limits.reached(elapsed):
                 cut = _why(limits, elapsed)
                 break
@@ -104,8 +104,8 @@ def play_until(
                     on_look(look)
                 if look.reached:
                     break
-            if not rounds.plan(lambda: limits.reached(time.monotonic() - begun)):
-                cut = _why(limits, time.monotonic() - begun)
+            if not rounds.plan(lambda: limits.reached(time.monotonic() - start)):
+                cut = _why(limits, time.monotonic() - start)
         found = rounds.look() if rounds.may_look() else None
         return opened.played(most, cut), found
 
@@ -127,8 +127,8 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
         )
     count = len(setup.participants)
     first = _first_of_each(dealt) * count * (count - 1) // 2
-    begun = directory is not None and (directory / ROUNDS).exists()
-    if first > most and not begun:
+    started = directory is not None and (directory / ROUNDS).exists()
+    if first > most and not started:
         raise UsageError(
             f"--matches is {most:,}; {count} entrants need {first:,} before a first answer"
         )

@@ -74,9 +74,9 @@ class Workers:
         """Start more processes, up to `count` in total."""
         pickles = pickles_in([self._setup.game, self._setup.options])
         for part in range(len(self._processes), count):
-            ours, theirs = Pipe()
-            self._connections.append(ours)
-            args = (theirs, WorkerShare(self._setup, self._episodes, part, pickles))
+            local, remote = Pipe()
+            self._connections.append(local)
+            args = (remote, WorkerShare(self._setup, self._episodes, part, pickles))
             try:
                 started = forkserver.start(
                     work, args, name=f"tournament-{part}", lifeline=self._lifeline
@@ -88,7 +88,7 @@ class Workers:
                     "--processes"
                 ) from None
             self._processes.append(started)
-            theirs.close()
+            remote.close()
 
     @property
     def pids(self) -> list[int]:
@@ -103,7 +103,7 @@ class Workers:
         for part, connection in enumerate(self._connections):
             self._send(connection, (numbers[part::count], copies))
         busy = list(self._connections)
-        begun, cut, done = time.monotonic(), "", results.done
+        start, cut, done = time.monotonic(), "", results.done
         missing = len(numbers)
         while busy:
             for ready in wait(busy, GLANCE):
@@ -116,7 +116,7 @@ class Workers:
                 missing -= len(message[0])
             results.flush(now=False)
             limits.watch(done + len(numbers) - missing, wanted)
-            if not cut and limits.reached(time.monotonic() - begun):
+            if not cut and limits.reached(time.monotonic() - start):
                 cut = "interrupted" if limits.interrupted() else "the time was up"
                 for connection in self._connections:
                     self._send(connection, None)
