@@ -66,4 +66,4 @@ def test_a_run_is_opened_from_another_directory(tmp_path, given):
     assert given == "own" or "more 10.0" in told
     if given != "own":
         (away / "my_game.py").write_text(MODULE)
-        assert "when the run was begun it was" in python(opened, away)
+        assert "when the run started it was" in python(opened, away)

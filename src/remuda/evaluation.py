@@ -78,8 +78,8 @@ class Evaluation:
 
     @property
     def _took_part(self) -> npt.NDArray[np.bool_]:
-        there: npt.NDArray[np.bool_] = ~np.isnan(self.filled_returns)
-        return there
+        took_part: npt.NDArray[np.bool_] = ~np.isnan(self.filled_returns)
+        return took_part
 
     def episodes(self, agent: int) -> int:
         """Return the number of episodes in which an agent took part."""

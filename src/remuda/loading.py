@@ -99,11 +99,11 @@ def _searching(find: Callable[[], T]) -> T:
 def _warn_of_other_file(module: str) -> None:
     """Warn once if a module's file differs from that at the start of its run."""
     name = module.partition(".")[0]
-    here, before = getattr(sys.modules.get(name), "__file__", None), _files.get(name)
-    if here is None or before is None or name in _warned or os.path.abspath(here) == before:
+    file, before = getattr(sys.modules.get(name), "__file__", None), _files.get(name)
+    if file is None or before is None or name in _warned or os.path.abspath(file) == before:
         return
     _warned.add(name)
-    log.warning("the module %s is %s here; when the run was begun it was %s", name, here, before)
+    log.warning("the module %s is %s here; when the run started it was %s", name, file, before)
 
 
 def is_pickled(name: str) -> bool:
@@ -202,7 +202,7 @@ def pickle_of(name: str) -> bytes:
     """Return the pickle of that name, or raise a `MissingCodeError`."""
     if name not in PICKLES:
         raise MissingCodeError(
-            f"the code of {name} is not there: code of a script or a notebook is saved in its "
+            f"the code of {name} is missing: code of a script or a notebook is saved in its "
             f"run's directory as {file_name(name)}; open that run, or give the class or "
             "function itself to remuda.train"
         )
@@ -214,7 +214,9 @@ def load_object(name: str, data: bytes) -> Any:
     if name in OBJECTS:
         return OBJECTS[name]
     if _digest_in(name) != _digest(data):
-        raise MissingCodeError(f"{file_name(name)}, the code of {name}, is damaged or another's")
+        raise MissingCodeError(
+            f"{file_name(name)}, the code of {name}, is damaged or does not match"
+        )
     python, code = pickle.loads(data)
     if python != PYTHON:
         raise MissingCodeError(
@@ -292,7 +294,7 @@ def _pickle(thing: object, what: str) -> bytes:
         why = " ".join(str(error).split())
         raise UsageError(
             f"{what} {label_of(thing)} cannot be sent to other processes: {why}; define it in a "
-            "module, and let it make there what cannot be sent"
+            "module, and create there what cannot be sent"
         ) from error
     finally:
         if by_value is not None:
@@ -321,8 +323,8 @@ def _is_importable(module: str) -> bool:
     found = None
     for finder in sys.meta_path:  # `importlib.util.find_spec` would return the imported module
         found = found or finder.find_spec(module, where)
-    here = getattr(sys.modules[module], "__file__", None)
-    return found is not None and (found.origin, found.has_location) == (here, here is not None)
+    file = getattr(sys.modules[module], "__file__", None)
+    return found is not None and (found.origin, found.has_location) == (file, file is not None)
 
 
 def _digest(data: bytes) -> str:

@@ -124,7 +124,7 @@ def _check_ledger(run: RunDirectory, config: Config) -> None:
             f"{run.path} has no ledger of matches: each of its agents keeps one policy; "
             "a run with population.matchmaker has a ledger"
         )
-    raise RunDirectoryError(f"{run.path} has no ledger of matches yet: none is over")
+    raise RunDirectoryError(f"{run.path} has no ledger yet: no match has finished")
 
 
 def _names_of(names: Sequence[str], policies: Array, versions: Array) -> Array:

@@ -66,8 +66,8 @@ def gone_on_with(
     section = tree.get("run", {})
     if not isinstance(section, Mapping):
         raise UsageError(
-            f"run is {section!r}; it is a section, as in run={{'turns': 100_000}}, and left out "
-            "where nothing of it changes"
+            f"run is {section!r}; it is a section, as in run={{'turns': 100_000}}, or left out "
+            "if nothing in it changes"
         )
     named = section.get("directory")
     same = named is None or (

@@ -56,11 +56,11 @@ def with_fixed_trace(config: Config) -> Config:
 
 def prepare(config: Config) -> Prepared:
     """Inspect the environment and the policies of a run."""
-    here = os.getcwd()
+    directory = os.getcwd()
     try:
         return _with_copy_size(config)
     finally:
-        os.chdir(here)  # the environment may have changed it
+        os.chdir(directory)  # the environment may have changed it
 
 
 def _with_copy_size(config: Config) -> Prepared:
@@ -122,16 +122,16 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
         if parts <= most:
             continue
         own = config.policies.get(spec.name, {}).get("ppo", {})
-        whose = f"policies.{spec.name}" if "minibatches" in own else "policy"
+        section = f"policies.{spec.name}" if "minibatches" in own else "policy"
         what = (
             f"{most:,} sequences of {min(steps, length):,} steps"
             if spec.memory
             else (f"{most:,} steps")
         )
         unless = ", unless episodes are shorter" if spec.memory else ""
-        found[whose] = (
-            f"{whose}.ppo.minibatches is {parts:,}, and an update has {what} at most{unless}: an "
-            f"epoch has no more parts; lower it, or raise {whose}.ppo.rollout_length or "
+        found[section] = (
+            f"{section}.ppo.minibatches is {parts:,}, and an update has {what} at most{unless}: an "
+            f"epoch has no more minibatches; lower it, or raise {section}.ppo.rollout_length or "
             "env.num_envs"
         )
     return list(found.values())

@@ -162,7 +162,7 @@ class Requests:
             return f"{policy or 'all policies'}: {found}"
         if what == "weights":
             return self._show_weights(request.get("policy"), path)
-        raise UsageError(f"a run does stop, checkpoint, list, set or weights; not {what!r}")
+        raise UsageError(f"`do` is {what!r}; allowed are stop, checkpoint, list, set and weights")
 
     def _show_weights(self, policy: Any, path: Path) -> dict[str, int]:
         """Write a policy's current weights next to a request; return their version."""
@@ -288,6 +288,6 @@ def _take_back(asked: Path) -> None:
 
 def _over(directory: Path) -> UsageError:
     return UsageError(
-        f"{directory} takes no requests: it has not begun to play yet, has trained to its end, was "
-        "stopped, or has restarted; if it is live, try again"
+        f"{directory} takes no requests: it has not started to play yet, has trained to its end, "
+        "was stopped, or has restarted; if it is live, try again"
     )

@@ -112,7 +112,7 @@ def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest)
     if not config.exact:
         return ""
     if not (before.saves_replay and config.saves_replay):
-        why = "their first steps are not there (checkpoint.replay)"
+        why = "the first steps of the old ones are not saved (checkpoint.replay)"
     elif not found.exact:
         why = f"the schedule was {before.schedule}"
     elif run.checkpoints.read(found.number, ACTOR)["world"] is None:
@@ -124,8 +124,7 @@ def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest)
     else:
         return ""
     return (
-        f"this run continues with new episodes, since {why}: it does not repeat a run without "
-        "interruption"
+        f"this run continues with new episodes, since {why}: it differs from an uninterrupted run"
     )
 
 

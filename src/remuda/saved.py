@@ -30,7 +30,7 @@ CHECKPOINT = "checkpoint-"
 """Prefix of a checkpoint's number in a version: `RUN:policy@checkpoint-7`."""
 HOW = (
     "name it RUN:policy, with @VERSION (of a frozen copy or a checkpoint), @best, @final or "
-    f"@{CHECKPOINT}N behind it for weights other than the newest saved ones, or @{LIVE} for "
+    f"@{CHECKPOINT}N appended for weights other than the newest saved ones, or @{LIVE} for "
     "those that a run plays with now"
 )
 SAVED = f"leave out @{LIVE} for the newest weights that it saved"
@@ -114,8 +114,10 @@ class SavedPolicies:
         read = numbers[-1] if number is None else number
         population = self.files.checkpoints.read(read, COORDINATOR)["population"]
         found, count = frozen_copies(population), len(self._imported)
-        there = population["identity"][len(population["identity"]) - count :, POLICY] != NO_POLICY
-        members = [m for m, is_there in zip(self._imported, there, strict=True) if is_there]
+        is_present = (
+            population["identity"][len(population["identity"]) - count :, POLICY] != NO_POLICY
+        )
+        members = [m for m, present in zip(self._imported, is_present, strict=True) if present]
         return [*found, *((member.origin.name, member.snapshot) for member in members)]
 
     def frozen(self) -> tuple[str, ...]:
@@ -167,9 +169,9 @@ class SavedPolicies:
             if version in copies:
                 return self.find(f"{name}@{version}", number)
             kept |= copies
-        there = ", ".join(map(str, sorted(kept)))
+        known = ", ".join(map(str, sorted(kept)))
         raise UsageError(
-            f"{self.files.path} keeps no version {version} of {name}; it keeps {there}"
+            f"{self.files.path} keeps no version {version} of {name}; it keeps {known}"
         )
 
     def live(self, name: str) -> Saved:

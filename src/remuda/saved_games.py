@@ -90,7 +90,7 @@ def other_games(
         if different:
             notes.append(
                 f"{run} learned with {', '.join(different)}; all play {first.game} as in the first "
-                "run; where another is meant, name its run first"
+                "run; to play another game, name its run first"
             )
     return tuple(notes)
 
@@ -120,6 +120,6 @@ def check_not_both(words: Iterable[str], game: Game) -> None:
     for word in words:
         if word in game.scripted and is_of_run(word):
             raise ConfigError(
-                f"{word} is a run, and a scripted policy of {game.name}: say ./{word} for the run, "
-                "or rename it for the other"
+                f"{word} is a run, and a scripted policy of {game.name}: write ./{word} for the "
+                "run, or rename it to use the scripted policy"
             )

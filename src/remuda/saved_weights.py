@@ -116,8 +116,8 @@ def find_checkpoint(
             raise CheckpointError(f"{run.path} has no best checkpoint: it has none at all")
         return numbers[-1] if best is None else int(best["checkpoint"])
     if checkpoint not in numbers:
-        there = ", ".join(str(number) for number in numbers) or "none"
-        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}; it has {there}")
+        known = ", ".join(str(number) for number in numbers) or "none"
+        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}; it has {known}")
     return int(checkpoint)
 
 
@@ -145,9 +145,9 @@ def _plays(config: Config, population: State, place: int, policies: int) -> bool
     places, copies = [place], copies_of(config.population)
     if config.population.has_stand_ins:  # the last of its copies
         places.append(policies + (place + 1) * copies - 1)
-    there = population["identity"][:, POLICY] != NO_POLICY
-    there &= population["leaving"] == 0
-    return bool(there[places].any())
+    is_present = population["identity"][:, POLICY] != NO_POLICY
+    is_present &= population["leaving"] == 0
+    return bool(is_present[places].any())
 
 
 def _count(metadata: Mapping[str, str], name: str) -> int:

@@ -156,8 +156,8 @@ def put_back(policy: Policy, model: Any) -> bool:
     same = config.network.activation == "relu" and not config.network.recurrent
     if config.algorithm != "iqn" or not same or set(weights) != NAMES:
         log.warning(
-            "%s has not the layers of a PyTorchIQN (algorithm iqn, relu, two hidden layers, not "
-            "noisy, not recurrent), and the model is unchanged",
+            "%s does not have the layers of a PyTorchIQN (algorithm iqn, relu, two hidden layers, "
+            "not noisy, not recurrent), and the model is unchanged",
             policy.name,
         )
         return False

@@ -162,9 +162,9 @@ class _Launch:
                     view.say(f"{error.what}; it continues in one process (run.fallback)")
                     config = _fall_back(config, len(layout.copies), view)
                     devices = [spec.config.device for spec in prepared.specs]
-                    alone = make_layout(config, len(devices), own_devices=devices)
+                    layout = make_layout(config, len(devices), own_devices=devices)
                     # config.yaml is unchanged: a resume may be able to start more.
-                    assembly = self._assemble(config, alone, resumed)
+                    assembly = self._assemble(config, layout, resumed)
                     self.events.attach(assembly)
                     return self._train(config, assembly, resumed)
 

@@ -71,7 +71,7 @@ def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str
     values = {config.policy_of(name).priority for name in learning}
     why = ""
     if config.exact:
-        why = f"in the schedule {config.schedule} all that is due is trained after each turn"
+        why = f"in the schedule {config.schedule} all due updates are made after each turn"
     elif len(values) == 1:
         why = "every policy has the same"
     if why:
@@ -106,7 +106,7 @@ def _unread_by_policies(
             usual = at_key(usual_policy(policy.algorithm), key)
             changed = not resumed and at_key(policy, key) != usual
             if changed or wrote(prefix + key):
-                yield f"{prefix}{key} has no effect: {policy.algorithm} has no use for it"
+                yield f"{prefix}{key} has no effect: {policy.algorithm} does not use it"
     if not IN_CLUSTER.reads(config):  # a condition of the whole tree, though it is about policies
         nodes = {"policy.": config.policy.node if not resumed else ""}
         for name, own in config.policies.items():

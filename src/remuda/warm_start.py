@@ -224,8 +224,8 @@ def _imported(
     before: Sequence[Origin],
     is_greedy: bool,
 ) -> Imported:
-    there, snapshot = taken.player.spec, taken.player.snapshot
-    different = {spec.name: list(differences(there, spec)) for spec in specs}
+    theirs, snapshot = taken.player.spec, taken.player.snapshot
+    different = {spec.name: list(differences(theirs, spec)) for spec in specs}
     like = next((name for name, differs in different.items() if not differs), None)
     if like is None:
         nearest = min(different, key=lambda name: len(different[name]))
@@ -235,7 +235,7 @@ def _imported(
         )
     path = saved.files.path.absolute()
     own = taken.name.rpartition("@")[0] if taken.is_frozen else taken.name
-    rate = snapshot.epsilon if taken.is_frozen else there.config.last_epsilon
+    rate = snapshot.epsilon if taken.is_frozen else theirs.config.last_epsilon
     origin = Origin(
         _name_of(path, own, before),
         snapshot.version,

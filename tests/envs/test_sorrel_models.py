@@ -128,7 +128,7 @@ def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):
         schedule="sequential",
         run={"turns": 50, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
     )
-    assert "agent_1 has not the layers of a PyTorchIQN" in caplog.text
+    assert "agent_1 does not have the layers of a PyTorchIQN" in caplog.text
     for agent, weight in zip(env.agents, before, strict=True):
         assert torch.equal(agent.model.qnetwork_local.head1.weight, weight)
 

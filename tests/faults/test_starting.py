@@ -160,7 +160,7 @@ def test_a_run_falls_back_to_one_process_where_it_is_told_to(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ({"time_budget": 0.1}, "policy.time_budget goes by the clock"),
+        ({"time_budget": 0.1}, "policy.time_budget depends on the clock"),
         ({"experience": {"replay_ratio": None}}, "policy.experience.replay_ratio is None"),
     ],
 )

@@ -169,5 +169,5 @@ def test_an_on_policy_update_leaves_out_the_epochs_that_would_take_too_long():
 
 def test_a_time_budget_is_refused_where_runs_repeat_themselves():
     tree = overlay(TREE, {"policies": {"agent_1": {"time_budget": 0.1}}})
-    with pytest.raises(ConfigError, match="time_budget goes by the clock"):
+    with pytest.raises(ConfigError, match="time_budget depends on the clock"):
         load_config(tree)

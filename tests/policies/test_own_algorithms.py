@@ -71,11 +71,11 @@ def test_settings_that_it_does_not_read_are_told():
     assert unused_settings(load_config({"game": "tag", "policy": tree})) == [
         f"policy.batch_size has no effect: it is for iqn and dqn, not {VANILLA}; use "
         "policy.ppo.rollout_length and policy.ppo.minibatches",
-        f"policy.ppo.clip has no effect: {VANILLA} has no use for it",
+        f"policy.ppo.clip has no effect: {VANILLA} does not use it",
     ]
     tree = {"policies": {"agent_0": {"algorithm": SOFT, "dqn": {"double": False}}}}
     assert unused_settings(load_config({"game": "tag"} | tree)) == [
-        f"policies.agent_0.dqn.double has no effect: {SOFT} has no use for it"
+        f"policies.agent_0.dqn.double has no effect: {SOFT} does not use it"
     ]
 
 

@@ -62,7 +62,7 @@ def test_each_learner_process_runs_as_nice_as_its_priority_asks(tmp_path):
         ({"policy": {"priority": 3.0}}, "policy.priority has no effect: every policy has the same"),
         (
             {"schedule": "lockstep", "policies": {"agent_1": {"priority": 3.0}}},
-            "policies.agent_1.priority has no effect: in the schedule lockstep all that is due",
+            "policies.agent_1.priority has no effect: in the schedule lockstep all due updates",
         ),
     ],
 )

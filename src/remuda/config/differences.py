@@ -102,12 +102,12 @@ def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return the leaves that are equal in both trees."""
     found: dict[str, Any] = {}
     for key in one.keys() & other.keys():
-        value, there = one[key], other[key]
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            below = _shared(value, there)
+        value, other_value = one[key], other[key]
+        if isinstance(value, Mapping) and isinstance(other_value, Mapping):
+            below = _shared(value, other_value)
             found |= {key: below} if below else {}
-        elif _plain_value(value) == _plain_value(there):
-            found[key] = there
+        elif _plain_value(value) == _plain_value(other_value):
+            found[key] = other_value
     return found
 
 

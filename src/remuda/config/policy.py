@@ -342,7 +342,7 @@ class PolicyConfig(Section):
         if experience.capacity < share:
             raise ValueError(
                 f"experience.capacity is {experience.capacity}, less than the {share:.0f} steps "
-                "that pay for one batch; with experience.on_full 'wait' the actor and "
+                "collected per batch; with experience.on_full 'wait' the actor and "
                 "the learner would wait for each other"
             )
 
