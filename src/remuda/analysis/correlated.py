@@ -52,8 +52,8 @@ class Correlated:
 def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Correlated:
     """Return the correlated equilibrium with the largest entropy, or one with the largest welfare.
 
-    If no distribution of largest entropy is found with a regret below 1e-9 of the payoff range, the
-    solution has the largest welfare, and its note says so.
+    If the search for the largest entropy does not reach a regret below 1e-9 of the payoff range,
+    the solution has the largest welfare, and its note says so.
 
     `payoffs`: [R, n_1, ..., n_R]; `coarse`: roles deviate before they learn their strategy.
     """

@@ -95,7 +95,7 @@ def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
     """Enumerate the vertices of {p >= 0, limits p <= 1} except 0, and return their number.
 
     Vertices may repeat. `limits`: [K, N] above 0. `found` [most, N] and `labels` [most] are filled
-    in; a label has bit i set for p_i = 0, and bit N + k for a tight row k.
+    in. A label has bit i set for p_i = 0, and bit N + k for a tight row k.
     """
     rows, count = limits.shape
     total = 0

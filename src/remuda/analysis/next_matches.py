@@ -174,7 +174,7 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
     The sum of these probabilities must equal `WRONG`, with the smallest sum of matches. At this
     optimum the derivatives by all n_c are equal. So n_c is the square root of sum_d l_d s_dc, with
     multipliers l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d). For one comparison that is the
-    allocation of Neyman (1934); for large numbers it is that of Glynn and Juneja 2004, "A large
+    allocation of Neyman (1934). For large numbers it is that of Glynn and Juneja 2004, "A large
     deviations perspective on ordinal optimization". Small steps find the multipliers.
 
     `draws`: [S, N, N] the row's payoffs; `covariances`: [2, 2, C] of one match of each pair.

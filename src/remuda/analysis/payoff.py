@@ -34,7 +34,7 @@ class Payoffs:
     """The payoffs of an empirical game: each role's mean return, for each strategy profile.
 
     Role r chooses one of n_r strategies; a cell is one strategy for each role. A game is symmetric
-    if two roles have the same strategies and are interchangeable: then `means[1]` is `means[0]`
+    if two roles have the same strategies and are interchangeable. Then `means[1]` is `means[0]`
     transposed, and a match of two different strategies counts in both of their cells.
 
     Attributes:

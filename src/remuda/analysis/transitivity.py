@@ -116,8 +116,8 @@ def split_intervals(
 ) -> SplitIntervals:
     """Split a game into skill and cycles without the contribution of noise.
 
-    Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm: a share of
-    2 / n to the gradient, the rest to the curl. So a game with few matches looks cyclic. These
+    Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm. A share of
+    2 / n goes to the gradient, the rest to the curl. So a game with few matches looks cyclic. These
     amounts are subtracted. Draws contain the noise of the matches and their own; both are
     subtracted from them.
     """

@@ -79,8 +79,8 @@ def respond(
     """Best-respond for one player: return the values of nodes [N] and the action of each set [I].
 
     Stages are processed from last to first. The values of the player's actions are summed over all
-    nodes of an information set, weighted by the probability with which the others and chance reach
-    each node. The sums determine the set's best action, and the values of its nodes. Ties go to the
+    nodes of an information set. Each node is weighted by the probability that the others and chance
+    reach it. The sums determine the set's best action, and the values of its nodes. Ties go to the
     first action.
 
     - `order`: [N] nodes by stage, from last to first; within a stage, children before parents.
