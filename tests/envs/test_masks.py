@@ -54,7 +54,7 @@ class TellsAfterSteps(Tells):
 
 def test_a_mask_that_nobody_asks_for_is_refused():
     """Red before: it was left aside, and illegal actions were played."""
-    said = r"agent_0 in copy 0, turn 1 .*`info` holds an `action_mask`, and held none .*reset"
+    said = r"agent_0 in copy 0, turn 1 .*`info` holds an `action_mask`, but held none .*reset"
     with pytest.raises(ContractError, match=said):
         play(actor_of(GymnasiumEnv(lambda: TellsAfterSteps({0}))))
     play(actor_of(GymnasiumEnv(lambda: TellsAfterSteps(range(9)))))
@@ -144,7 +144,7 @@ def test_an_agent_that_joins_later_is_asked_what_it_may_do():
 
 
 def test_a_mask_after_a_reset_without_any_is_refused():
-    said = r"bob in copy 0, turn 1 .*`info` holds an `action_mask`, and held none"
+    said = r"bob in copy 0, turn 1 .*`info` holds an `action_mask`, but held none"
     with pytest.raises(ContractError, match=said):
         play(actor_of(ParallelCopies(lambda: Late(first=False))))
 

@@ -103,7 +103,7 @@ def test_a_game_without_pictures_is_read(capsys):
         ),
         (
             "train tag --env.options.num_envs 3 --run.turns 9",
-            "no option of a game; to train it is env.num",
+            "not an option of a game; set env.num",
         ),
         ("games nothing", "there is no game called 'nothing'"),
     ],
