@@ -47,7 +47,7 @@ def test_measures_that_no_run_tells_are_left_out():
     report = SocietyReport(("x", "y"), (one, one), ({}, {}), ("greedy", "greedy"))
     shown = screen(lambda console: print_societies(report, console), 200)
     assert "nan" not in shown
-    assert "g: 1.50 on the mean" in shown
+    assert "g: 1.50 on average" in shown
     assert "\nf: " not in shown
     assert "f" not in report.common
 

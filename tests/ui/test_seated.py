@@ -408,7 +408,7 @@ def test_without_a_game_or_a_run_treasure_hunt_is_played(tmp_path, monkeypatch, 
     for who, said in (
         (
             "nosuch:player_0",
-            "agent_0=nosuch:player_0: there is no run nosuch (a policy of one is RUN:policy",
+            "agent_0=nosuch:player_0: there is no run nosuch (a policy of a run is RUN:policy",
         ),
         ("sweep", "sweep is no run directory but contains runs: name one of them"),
         ("chase_and_flee", "treasure_hunt is played: treasure_hunt has no scripted policy"),

@@ -28,7 +28,7 @@ from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of
 from remuda.ui.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
-NUMBERS = 58  # maximum width of the number columns in characters
+NUMBERS = 61  # maximum width of the number columns in characters
 
 
 @dataclass(frozen=True)
