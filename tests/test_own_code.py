@@ -162,7 +162,7 @@ def test_what_is_sent_to_a_process_holds_the_code(of_a_cell, forget):
 def test_a_run_whose_code_is_gone_is_told(of_a_cell, forget, tmp_path):
     forget()
     (tmp_path / "config.yaml").write_text((of_a_cell / "config.yaml").read_text())
-    said = r"yaml: policy\.algorithm pickled:Own-\w+: the code of .* is not there: .* code-\w+\.pkl"
+    said = r"yaml: policy\.algorithm pickled:Own-\w+: the code of .* is missing: .* code-\w+\.pkl"
     with pytest.raises(ConfigError, match=said):
         remuda.load(tmp_path)
 

@@ -52,9 +52,7 @@ def test_a_class_of_the_script_is_pickled_by_value(fresh):
     game = pickle.loads(pickle.dumps(find_game(name)))  # as it is sent to a process
     fresh()
     assert game.make(2).num_agents == 3
-    with pytest.raises(
-        MissingCodeError, match=r"the code of pickled:Typed-\w+ is not there: .*pkl"
-    ):
+    with pytest.raises(MissingCodeError, match=r"the code of pickled:Typed-\w+ is missing: .*pkl"):
         find_game(name)
 
 
@@ -110,7 +108,7 @@ def test_it_is_read_beside_the_configuration(fresh, tmp_path):
     loading.read_beside(tmp_path / "config.yaml", {"game": name})
     assert make_env(name, 2).num_agents == 3
     loading.read_beside(tmp_path / "config.yaml", "pickled:Gone-12345678")
-    with pytest.raises(MissingCodeError, match=r"is not there: .*code-12345678\.pkl"):
+    with pytest.raises(MissingCodeError, match=r"is missing: .*code-12345678\.pkl"):
         find_game("pickled:Gone-12345678")
 
 

@@ -245,7 +245,7 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
             {"ppo": {"minibatches": 129}},
             [
                 "policy.ppo.minibatches is 129, and an update has 128 steps at most: an epoch has "
-                "no more parts; lower it, or raise policy.ppo.rollout_length or env.num_envs"
+                "no more minibatches; lower it, or raise policy.ppo.rollout_length or env.num_envs"
             ],
         ),
         # Segments of 32 steps are drawn whole, so there may be one more step than was asked for.

@@ -373,7 +373,9 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
     monkeypatch.chdir(tmp_path)
     a_run(tmp_path / "chase_and_flee", game="tag")
     seat, turn = ["--seat", "agent_0=chase_and_flee"], ["--turns", "1"]
-    said = "chase_and_flee is a run, and a scripted policy of tag: say ./chase_and_flee for the run"
+    said = (
+        "chase_and_flee is a run, and a scripted policy of tag: write ./chase_and_flee for the run"
+    )
     for game in ([], ["tag"]):  # red before where the game is named: who is written for it played
         assert run(["play", *game, *seat, *turn]) == 2
         assert said in capsys.readouterr().err

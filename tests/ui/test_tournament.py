@@ -206,7 +206,7 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
     monkeypatch.setitem(GAMES, game.name, replace(game, scripted=scripted))
     for named in (["rocks"], ["rocks", "random", "--game", game.name]):
         assert run(["tournament", *named, f"{runs / 'other'}:agent_0", "--episodes", "1"]) == 2
-        said = "rocks is a run, and a scripted policy of rock_paper_scissors: say ./rocks for"
+        said = "rocks is a run, and a scripted policy of rock_paper_scissors: write ./rocks for"
         assert said in capsys.readouterr().err
 
 
