@@ -63,5 +63,5 @@ def test_a_checkpoint_none_of_whose_policies_took_part_is_not_the_best():
     keeper.offer(3, {})
     assert keeper.compare(4, {"mean_return": None}, {})
     keeper.close(0.0)
-    assert "no agent that learns took part" in said[0]
+    assert "no learning agent took part" in said[0]
     assert "evaluate_seconds" not in said[0]

@@ -63,8 +63,8 @@ def test_a_name_that_is_too_long_for_the_disk_is_told(key, tmp_path, capsys):
 def test_all_seats_scripted_is_refused(tmp_path):
     tree = {"env": {"scripted": {"agent_0": "random", "agent_1": "random"}}}
     told = (
-        r"env.scripted takes all seats of rock_paper_scissors \(agent_0, agent_1\), and none is "
-        "left to policies that learn; leave env.scripted.agent_0 out, or let them play by "
+        r"env.scripted takes all seats of rock_paper_scissors \(agent_0, agent_1\), so there is "
+        "none for learning policies; leave env.scripted.agent_0 out, or play with "
         "`remuda play rock_paper_scissors`"
     )
     with pytest.raises(ConfigError, match=told):

@@ -121,7 +121,7 @@ def test_agents_of_any_name_are_trained_saved_and_resumed(schedules, tmp_path, m
 def test_names_of_policies_are_checked(name):
     tree = {"population": {"matchmaker": "random", "policies": ["good", name]}}
     config = load_config(tree)
-    with pytest.raises(ConfigError, match=r"population\.policies: .* is no name") as error:
+    with pytest.raises(ConfigError, match=r"population\.policies: .* is not a valid name") as error:
         policy_specs(config, Tape().agents)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300

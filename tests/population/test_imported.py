@@ -204,7 +204,9 @@ def test_a_run_whose_members_are_missing_is_not_gone_on_with(other, tmp_path):
     tree = tree_of(tmp_path / "run", other, "random")
     train(load_config(tree), PlainView())
     (tmp_path / "run" / "imported.safetensors").unlink()
-    with pytest.raises(remuda.RemudaError, match=r"imported\.safetensors is missing or of another"):
+    with pytest.raises(
+        remuda.RemudaError, match=r"imported\.safetensors is missing or from another"
+    ):
         train(load_config(overlay(tree, {"run": {"turns": 400}})), PlainView(), resume=True)
 
 

@@ -280,7 +280,7 @@ def test_wrong_teams_are_told():
 
 
 def test_a_seat_that_no_policy_may_take_is_refused():
-    with pytest.raises(ConfigError, match="no policy of the population may take seat 1"):
+    with pytest.raises(ConfigError, match="no policy in the population may take seat 1"):
         seatings(Random(2), people(3, seats=frozenset({0})), 1)
 
 

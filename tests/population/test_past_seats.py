@@ -259,7 +259,7 @@ def test_what_more_than_chance_sets_apart_stays_apart():
     [
         (
             {"matchmaker": "self_play", "policies": 3, "seats": {"policy_1": AGENTS[:2]}},
-            "self_play never deals policy_1, which population.seats.policy_1 keeps to agent_0, "
+            "self_play never deals policy_1, which population.seats.policy_1 restricts to agent_0, "
             r"agent_1 .* leave population.seats.policy_1 out",
         ),
         (

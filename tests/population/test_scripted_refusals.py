@@ -46,13 +46,16 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"scripted": {"policy_1": "random"}}},
-            "population.scripted.policy_1: a policy that learns is called policy_1",
+            "population.scripted.policy_1: a learning policy has the name policy_1",
         ),
         (
             {"population": {"scripted": {"born_0": "random"}, "births": {"places": 1}}},
-            "population.scripted.born_0: a policy that learns is called born_0",
+            "population.scripted.born_0: a learning policy has the name born_0",
         ),
-        ({"population": {"scripted": {"a@3": "random"}}}, "population.scripted: 'a@3' is no name"),
+        (
+            {"population": {"scripted": {"a@3": "random"}}},
+            "population.scripted: 'a@3' is not a valid name",
+        ),
         (
             {"population": {"matchmaker": "fixed"}},
             "population.scripted is for .* and fixed deals only to certain policies; use another",
@@ -71,7 +74,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"matchmaker": "self_play", "newest": 1.0}},
-            "population.newest is 1, so that self_play deals no seat to bot",
+            "population.newest is 1, so self_play deals no seat to bot",
         ),
         (
             {"population": {"matchmaker": "self_play", "snapshots": {"share": 0.0}}},
@@ -83,7 +86,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},
-            "population.seats leaves agent_1 to scripted policies alone; take --env.scripted",
+            "population.seats leaves agent_1 only to scripted policies; use --env.scripted",
         ),
         (
             {"population": {"seats": {"bto": ["agent_0"]}}},

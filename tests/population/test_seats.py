@@ -40,7 +40,7 @@ class InOrder(Matchmaker):
 @pytest.mark.parametrize("matchmaker", ["fixed", "population.test_seats:InOrder"])
 def test_a_seating_that_breaks_seats_is_refused(matchmaker):
     """`fixed` dealt the first policy the first seat, whatever population.seats said."""
-    said = f"{matchmaker} deals a the seat of agent_0, and population.seats.a keeps it to agent_1"
+    said = f"{matchmaker} deals a the seat of agent_0, and population.seats.a restricts it to"
     with pytest.raises(ConfigError, match=said):
         check(matchmaker=matchmaker, policies=("a", "b"), seats={"a": BOTH[1:], "b": BOTH[:1]})
 
@@ -79,7 +79,7 @@ def test_a_policy_too_many_for_fixed_is_refused_whatever_its_seats():
 
 
 def test_a_policy_without_a_seat_in_its_team_is_refused():
-    said = "teams never deals d, which population.seats.d keeps to agent_0"
+    said = "teams never deals d, which population.seats.d restricts to agent_0"
     with pytest.raises(ConfigError, match=said):
         teams("a", "b", "d", seats={"d": BOTH[:1]})
 
@@ -156,7 +156,7 @@ class Short(Turncoat):
         (
             "Turncoat",
             "the matchmaker population.test_seats:Turncoat deals b the seat of agent_0, and "
-            "population.seats.b keeps it to agent_1; let its `seat` ask Member.may_sit",
+            "population.seats.b restricts it to agent_1; let its `seat` ask Member.may_sit",
         ),
         (
             "Stranger",

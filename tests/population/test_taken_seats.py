@@ -245,7 +245,7 @@ def test_births_and_evolution_leave_it_alone(tmp_path):
 
 def test_a_director_may_not_retire_it(tmp_path):
     Script.commands = [Retire(PREY)]
-    with pytest.raises(RemudaError, match=r"prey retires, whose seat is reserved"):
+    with pytest.raises(RemudaError, match=r"prey retires, but its seat is reserved"):
         trained(tmp_path / "run", population={"director": "support:Script"})
 
 
@@ -263,15 +263,15 @@ def test_what_it_sees_is_checked_as_everything_is(tmp_path):
         ),
         (
             {"population": {"policies": ("prey", "one", "two")}},
-            "env.scripted.prey reserves the seat .*; give that another name in population.policies",
+            "env.scripted.prey reserves the seat .*; change it in population.policies",
         ),
         (
             {"population": {"scripted": {"prey": "random"}}},
-            "env.scripted.prey reserves the seat .*; give that another name in population.scripted",
+            "env.scripted.prey reserves the seat .*; change it in population.scripted",
         ),
         (
             {"env": {"scripted": dict.fromkeys(AGENTS, "random")}},
-            r"env.scripted takes all seats of hand_written:Chased \(.*\), and none is left",
+            r"env.scripted takes all seats of hand_written:Chased \(.*\), so there is none",
         ),
         (
             {"env": {"scripted": {"nobody": "random"}}},

@@ -1,1 +1,1 @@
-"""The role that watches: it starts the others, counts, shows, saves and stops."""
+"""The coordinator: starts and supervises the processes of a run, and writes its files."""

@@ -251,8 +251,8 @@ class BestKeeper:
                 return
             if measured["mean_return"] is None:
                 self._report_once(
-                    f"checkpoint {number} was not measured: no agent that learns took part in any "
-                    "episode; ask for more checkpoint.evaluate_episodes",
+                    f"checkpoint {number} was not measured: no learning agent took part in any "
+                    "episode; increase checkpoint.evaluate_episodes",
                     "",
                 )
                 return

@@ -217,7 +217,7 @@ def _records(make: Callable[..., R], kinds: Kinds, data: object) -> dict[str, R]
 
 @dataclass(frozen=True)
 class Share:
-    """A share of the actors' time, by activity."""
+    """An activity of the actors, whose share of their time is reported."""
 
     of: Play
     meaning: str
@@ -256,7 +256,7 @@ def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Recor
             found += 1
             yield record
     if faults and not found:
-        raise ValueError(f"no line of it is a record; line {faults[0][0]}: {faults[0][1]}")
+        raise ValueError(f"it has no valid record; line {faults[0][0]}: {faults[0][1]}")
     if damaged is not None:
         damaged += [number for number, _ in faults]
 

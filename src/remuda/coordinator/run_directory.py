@@ -158,7 +158,7 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write {file}: {error.strerror}; a run writes into its directory: make it "
-                "writable, or copy the run to where it is"
+                "writable, or copy the run elsewhere"
             ) from None
         until = time.monotonic() + PROBED
         while not _claimed(self._lock):
@@ -385,7 +385,7 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
         run.path.rename(aside)
     except OSError as error:
         raise RunDirectoryError(f"cannot move {run.path}: {error.strerror}") from None
-    say(f"{run.path} has no checkpoint to continue from: it starts again, and {aside} keeps it")
+    say(f"{run.path} has no checkpoint to continue from: it starts again; the old run is {aside}")
     return False
 
 

@@ -204,7 +204,7 @@ class ScoreboardReader:
         policy, learn = later.policy, later.learn
         with np.errstate(invalid="ignore"):  # the sums of a policy that diverged are infinite
             played, learned = policy - earlier.policy, learn - earlier.learn
-        # Of a learner that was restored in between, the two readings are of two histories.
+        # If a learner was restored in between, its two readings cannot be compared.
         known = learned[:, Learn.RESTORED] == 0.0
         learned[~known] = 0.0
         busy = learned[:, Learn.SECONDS_SAMPLE : Learn.SECONDS_PUBLISH + 1].sum(1) / seconds

@@ -1,1 +1,1 @@
-"""Operators of evolution: pure functions on numbers, fitness and weights."""
+"""Population based training (PBT): selection, hyperparameter search, operators on weights."""

@@ -200,8 +200,8 @@ def _check_objectives(
     objectives, select = population.evolution.objectives, population.evolution.select
     if len(objectives) > 1 and select != "non_dominated":
         raise ConfigError(
-            f"{key}.fitness names {len(objectives)} objectives, and {key}.select {select} judges "
-            f"by one; set {key}.select non_dominated, or name one"
+            f"{key}.fitness names {len(objectives)} objectives, but {key}.select {select} uses "
+            f"only one; set {key}.select non_dominated, or name one"
         )
     if len(set(objectives)) < len(objectives):
         raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")

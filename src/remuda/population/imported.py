@@ -64,8 +64,8 @@ class ImportedMembers:
         found = self._read()
         if count is not None and len(found) != count:
             raise RunDirectoryError(
-                f"{self.path} is missing or of another run: it holds {len(found)} members from "
-                f"other runs, and population.members_from names {count}"
+                f"{self.path} is missing or from another run: it has {len(found)} members from "
+                f"other runs, but population.members_from names {count}"
             )
         return found
 

@@ -188,8 +188,8 @@ class Lifecycle:
             return
         if ref.is_scripted and ref.policy in self._roster.takers:
             raise RemudaError(
-                f"the director commands that {ref} retires, whose seat is reserved "
-                f"(env.scripted.{ref}); let it command others"
+                f"the director commands that {ref} retires, but its seat is reserved "
+                f"(env.scripted.{ref}); it may only retire other members"
             )
         if not ref.is_frozen and not self._can_do_without(ref, matchmaker):
             return
@@ -268,7 +268,7 @@ class Lifecycle:
         self._log(FREEZE, member.ref, digest)
 
     def log_first(self) -> None:
-        """Record the hyperparameters of the initial policies, if policies may be born."""
+        """Record the hyperparameters of the initial policies, if others may replace them."""
         if len(self._stand_ins):
             first = [self._numbers(member) for member in self._population.learning]
             self._table.records.add(np.concatenate(first))

@@ -87,7 +87,7 @@ class Matchmaker(ABC):
 
         empty = population.view(("nobody", self.num_seats), find)
         if empty is not None:
-            raise ConfigError(f"no policy of the population may take seat {empty}")
+            raise ConfigError(f"no policy in the population may take seat {empty}")
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         """Return the mean number of seats per match on which each live policy learns.

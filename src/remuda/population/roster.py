@@ -34,9 +34,9 @@ class Roster:
         names = tuple(agent.name for agent in agents)
         if names and set(names) <= set(config.env.scripted):
             raise ConfigError(
-                f"env.scripted takes all seats of {config.game} ({', '.join(names)}), and none is "
-                f"left to policies that learn; leave env.scripted.{names[0]} out, or let them play "
-                f"by `remuda play {config.game}`"
+                f"env.scripted takes all seats of {config.game} ({', '.join(names)}), so there is "
+                f"none for learning policies; leave env.scripted.{names[0]} out, or play with "
+                f"`remuda play {config.game}`"
             )
         policies, later = policy_names(config, agents), unborn(config)
         return Roster(
@@ -133,8 +133,8 @@ def check_name(name: str, key: str) -> None:
     if not (plain and 0 < len(name) <= LONGEST and not set(name) & set("/@.")):
         shown = name if len(name) <= LONGEST else name[:LONGEST] + "…"
         raise ConfigError(
-            f"{key}: {shown!r} is no name; take 1 to {LONGEST} characters, none of them / @ . or "
-            "invisible, and no space or - in front"
+            f"{key}: {shown!r} is not a valid name; use 1 to {LONGEST} visible characters "
+            "without / @ . and without a space or - at the start"
         )
 
 

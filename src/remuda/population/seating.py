@@ -264,6 +264,6 @@ def check_seating(
                 mend = "name population.policies in the order of the agents"
             raise ConfigError(
                 f"the matchmaker {matchmaker} deals {ref} the seat of {agents[seat]}, and "
-                f"population.seats.{name} keeps it to {kept}; {mend}, leave "
-                f"population.seats.{name} out, or take another population.matchmaker"
+                f"population.seats.{name} restricts it to {kept}; {mend}, leave "
+                f"population.seats.{name} out, or use another population.matchmaker"
             )

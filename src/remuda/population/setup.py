@@ -160,9 +160,9 @@ def check_population(config: Config, roster: Roster) -> None:
         set(roster.unborn) - set(free) or len(free) < births.places + 2
     ):
         raise ConfigError(
-            "population.births.every replaces policies that may take every seat, and needs two of "
-            "them and free places; name fewer in population.seats, or let your own "
-            "population.director choose"
+            "population.births.every replaces policies that may take every seat, and needs two "
+            "such policies and unrestricted slots; restrict fewer policies in population.seats, or "
+            "use your own population.director"
         )
     _check_dealt(config, roster)
     members = _population(roster, roster.first)
@@ -178,9 +178,8 @@ def _check_scripted(config: Config, roster: Roster) -> None:
         for key, names in (("policies", roster.policies), ("scripted", population.scripted)):
             if agent in names:
                 raise ConfigError(
-                    f"env.scripted.{agent} reserves the seat of {agent} and is called {agent} in "
-                    "the population, and so is another member; give that another name in "
-                    f"population.{key}"
+                    f"env.scripted.{agent} reserves the seat of {agent} for a member with the name "
+                    f"{agent}, but another member has this name; change it in population.{key}"
                 )
     if not population.scripted:
         return
@@ -188,8 +187,8 @@ def _check_scripted(config: Config, roster: Roster) -> None:
         check_name(name, "population.scripted")
         if name in roster.policies:
             raise ConfigError(
-                f"population.scripted.{name}: a policy that learns is called {name}; call the "
-                f"scripted one otherwise, as in --population.scripted.{name[:32]}_bot "
+                f"population.scripted.{name}: a learning policy has the name {name}; give the "
+                f"scripted policy another name, as in --population.scripted.{name[:32]}_bot "
                 f"{population.scripted[name]}"
             )
     if len(roster.left) == 1:
@@ -202,9 +201,9 @@ def _check_scripted(config: Config, roster: Roster) -> None:
         if seat not in learning:
             agent = roster.agents[seat]
             raise ConfigError(
-                f"population.seats leaves {agent} to scripted policies alone; take "
-                f"--env.scripted.{agent} for one that takes it in every match, or name it in "
-                "population.seats of a policy that learns too, which takes it in other matches"
+                f"population.seats leaves {agent} only to scripted policies; use "
+                f"--env.scripted.{agent} if one should play it in every match, or add {agent} to "
+                "population.seats of a learning policy"
             )
     share = population.snapshots.share
     if share == 0.0 and ":" not in population.matchmaker:
@@ -215,7 +214,7 @@ def _check_scripted(config: Config, roster: Roster) -> None:
         )
     if population.matchmaker == "self_play" and share is None and population.newest == 1.0:
         raise ConfigError(
-            f"population.newest is 1, so that self_play deals no seat to "
+            f"population.newest is 1, so self_play deals no seat to "
             f"{', '.join(population.scripted)}; make it less, or leave population.scripted out"
         )
 
@@ -258,8 +257,8 @@ def _check_dealt(config: Config, roster: Roster) -> None:
     if not roster.is_free(never[0]):
         own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
         raise ConfigError(
-            f"{start} {never[0]}, which population.seats.{never[0]} keeps to {own} of "
-            f"{seats} seats; leave population.seats.{never[0]} out, or take another "
+            f"{start} {never[0]}, which population.seats.{never[0]} restricts to {own} of "
+            f"{seats} seats; leave population.seats.{never[0]} out, or use another "
             "population.matchmaker"
         )
     raise ConfigError(

@@ -336,7 +336,9 @@ class Table:
         for i, policy in enumerate(self.policies):
             held = found["identity"][[i, *self.places.copies_of(policy)], POLICY]
             fits = bool(((held == i) | (held == NO_POLICY)).all())
-            require(state, "identity", fits, f"the places of {policy} hold it or nothing")
+            require(
+                state, "identity", fits, f"the slots of {policy} must have its copies or be empty"
+            )
         return found
 
     def _proposed(self) -> int:
