@@ -234,8 +234,8 @@ class PPOConfig(Section):
     clip: PositiveFloat = 0.2
     """Clip range of the probability ratio around 1."""
     value_clip: Annotated[PositiveFloat | None, Only(instead="dqn.huber iqn.huber")] = None
-    """Maximum change of a value in one update, in the units in which values are learned. None: no
-    clip."""
+    """Clip range of a value's change in one update, in the units in which values are learned. None:
+    no clip."""
     value_cost: NonNegativeFloat = 0.5
     """Weight of the value loss."""
     entropy_cost: Annotated[NonNegativeFloat, Only(instead="exploration.end")] = 0.01
