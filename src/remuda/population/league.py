@@ -161,7 +161,7 @@ class Dealer(ABC):
         identity = self.table.occupants.identity
         places, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
         seated = fitting(state, "seated", self.seated, places)
-        require(state, "seated", bool(held[seated].all()), "there is a member in each place")
+        require(state, "seated", bool(held[seated].all()), "there is a member in each slot")
         self.seated[...] = seated
         self.learns[...] = fitting(state, "learns", self.learns)
         self._matches[...] = fitting(state, "matches", self._matches, COUNT)
