@@ -98,7 +98,7 @@ class ArrayGame(TurnArrays):
     def _world(self) -> Table:
         """Return all arrays of the state, each with its allowed range.
 
-        Random generators are included. They and flags have no range.
+        Random generators and flags are included, without a range.
         """
 
     def _check(self, state: State) -> None:
@@ -177,7 +177,7 @@ class GridGame(ArrayGame):
     ) -> tuple[Array, Array]:
         """Return a map of all copies with a frame, and without it, [num_envs, height, width].
 
-        The frame is as wide as an agent's view, so reading a view needs no bounds check: the view
+        The frame is as wide as the vision radius, so reading a view needs no bounds check: the view
         of an agent at (y, x) of the map starts at (y, x) of the framed map.
         """
         shape = (self.num_envs, height + 2 * radius, width + 2 * radius)

@@ -49,7 +49,7 @@ from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 SAFE, BURNING, RUINED = range(3)
 HOUSE, WORK, SIGNAL = range(3)  # the parts of an action
-OBSERVED = 11  # agents observe this many of a scenario's first fields
+OBSERVED = 11  # number of a scenario's fields, from the first, that agents observe
 FACTS = OBSERVED + 1
 """Numbers of an observation that describe the scenario: those fields, and the number of agents."""
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
@@ -119,7 +119,7 @@ class BucketBrigade(ArrayGame):
     """Copies of Bucket Brigade; see the rules at the top of this module.
 
     Its episode metrics are the reward of all agents per night, the share of agents that worked, the
-    ruined houses in the end, and the number of nights.
+    ruined houses at the end, and the number of nights.
     """
 
     episode_metrics = ("team_reward_per_night", "work_share", "ruined_houses", "nights")

@@ -82,7 +82,7 @@ def _ended_after(limit: float) -> Iterator[None]:
             return
         with lock:
             if can_end and not done.is_set():
-                # Ignored by default, and seldom used by others.
+                # SIGURG is ignored by default, and seldom used.
                 signal.pthread_kill(main.ident or 0, signal.SIGURG)
         if not done.wait(1.0):
             note(f"closing an environment has taken more than {limit:g} s")

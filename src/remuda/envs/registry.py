@@ -37,8 +37,7 @@ class Game:
     scripted: Mapping[str, str] = field(default_factory=dict)
     """Hand-written policies: each `module:callable`, a `ScriptedPolicy`."""
     reference: Mapping[str, float] = field(default_factory=dict)
-    """An agent's mean return if a scripted policy plays all seats, by policy, with the default
-    options."""
+    """An agent's mean return, with default options, if a scripted policy plays all seats."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """`module:NAME` of each option's allowed values."""
     pickle: bytes = field(default=b"", repr=False)  # the factory, if no process can import it
@@ -60,7 +59,7 @@ class Game:
     def policy(self, name: str) -> ScriptedPolicy:
         """Load a policy that does not learn: `random`, one of `scripted`, or `module:callable`.
 
-        It may also be the name of a pickle. A class is instantiated without arguments.
+        `name` may also be that of a pickle. A class is instantiated without arguments.
         """
         found = self._find_policy(name)
         if isinstance(found, type):

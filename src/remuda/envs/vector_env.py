@@ -23,8 +23,8 @@ class VectorEnv(ABC):
     1. The same seeds and actions give the same observations and results.
     2. Copies share nothing: nothing that happens in one changes another.
     3. `reset` restarts the copies in its mask and leaves the others unchanged. Afterwards each of
-       those copies has an active agent. If one has none, its episode has ended when it starts: it
-       lasts one turn, in which no agent acts, and is not counted.
+       those copies has an active agent, or its episode has already ended. Such an episode lasts one
+       turn, in which no agent acts, and is not counted.
     4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
     5. `act` takes effect at once: agents that observe after it observe its effect. Actions of
        agents that were not active when they observed are ignored.

@@ -193,7 +193,7 @@ def _report_to_supervisor(share: Share) -> None:
     status, pid = share.status, os.getpid()
     if status is not None:
         status.set_process(share.index, pid)
-        status.set_compiling(share.index, pid, False)  # loads the code of reporting
+        status.set_compiling(share.index, pid, False)  # loads the code that reporting needs
         tell_compiling(lambda compiling: status.set_compiling(share.index, pid, compiling))
 
 

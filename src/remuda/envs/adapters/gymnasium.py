@@ -48,7 +48,7 @@ class GymnasiumEnv(Copies):
     """Copies of one Gymnasium environment, stepped one after another.
 
     Observations that are not a Box are flattened by `gymnasium.spaces.flatten`. The agent is masked
-    if the observation holds an `action_mask`, or `info` does (or None) after the first reset.
+    if the observation holds an `action_mask`, or if `info` of the first reset has that key.
     """
 
     turn_groups = ((0,),)
