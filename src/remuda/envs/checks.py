@@ -115,7 +115,7 @@ def numbers_in(value: Any) -> Array | None:
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (AttributeError, TypeError, ValueError, RuntimeError):
         return None
-    if array.dtype.kind == "O" and all(isinstance(one, PLAIN) for one in array.flat):
+    if array.dtype.kind == "O" and all(isinstance(entry, PLAIN) for entry in array.flat):
         array = np.array(array.tolist())
     return array if array.dtype.kind in "biuf" else None
 

@@ -281,10 +281,10 @@ class VectorEnvContract:
 
     def test_rewards_before_an_agent_s_act_are_told(self) -> None:
         """14. `rewards_so_far` is maintained if agents get rewards while others act."""
-        one = self.make(1)
-        has_so_far = one.rewards_so_far is not None
-        is_simultaneous, num_agents = len(one.turn_groups) == 1, one.num_agents
-        one.close()
+        single = self.make(1)
+        has_so_far = single.rewards_so_far is not None
+        is_simultaneous, num_agents = len(single.turn_groups) == 1, single.num_agents
+        single.close()
         if has_so_far or is_simultaneous:
             return
         env = self.make(2 if num_agents != 2 else 3)  # copies and agents differ in number

@@ -74,10 +74,10 @@ def make_copies(
     """Make copies of a user's game."""
     if takes_num_envs(factory, options):
         return _make_together(factory, num_envs, options, name, wrapping)
-    one = OneByOne(factory, _with_pictures(factory, options) if num_envs == 1 else options, name)
-    adapter = _adapter_of(one.peek(), name, partial(_call, factory, options, name))
+    single = OneByOne(factory, _with_pictures(factory, options) if num_envs == 1 else options, name)
+    adapter = _adapter_of(single.peek(), name, partial(_call, factory, options, name))
     with naming_user_code():
-        return adapter(wrapping.around(one), num_envs, wrapping)
+        return adapter(wrapping.around(single), num_envs, wrapping)
 
 
 def _make_together(

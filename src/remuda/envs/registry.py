@@ -138,10 +138,10 @@ class Game:
             )
         if self.is_own:
             return own_games.make_copies(factory, num_envs, options, self.name, wrapping)
-        around = {"wrapping": wrapping} if wrapping != NOTHING else {}
+        extra = {"wrapping": wrapping} if wrapping != NOTHING else {}
         try:
             with naming_user_code(libraries=False):  # a user may have registered the environment
-                made: VectorEnv = factory(num_envs=num_envs, **around, **options)
+                made: VectorEnv = factory(num_envs=num_envs, **extra, **options)
         except RemudaError:
             raise
         except (TypeError, ValueError) as error:

@@ -84,19 +84,19 @@ class WorkerEnvs(VectorEnv):
         game = find_game(game) if isinstance(game, str) else game
         self.num_envs, self.first_copy = num_envs, first_copy
         options = dict(options)
-        one = game.make(1, **options)
-        self.agents, self.turn_groups = one.agents, one.turn_groups
-        self.episode_metrics = one.episode_metrics
-        self.can_observe_together = one.can_observe_together
-        self.may_return_at_once = one.may_return_at_once
-        self._options = one.options()
-        one.close()
+        single = game.make(1, **options)
+        self.agents, self.turn_groups = single.agents, single.turn_groups
+        self.episode_metrics = single.episode_metrics
+        self.can_observe_together = single.can_observe_together
+        self.may_return_at_once = single.may_return_at_once
+        self._options = single.options()
+        single.close()
         self._group_of = {agent: group for group in self.turn_groups for agent in group}
         self._next_group = dict(pairwise(self.turn_groups))
         workers = min(workers, num_envs)
         self._shared = shared = SharedArrays(self._layout(workers))
         self.active: Bools = shared["active"]
-        if one.rewards_so_far is not None:
+        if single.rewards_so_far is not None:
             self.rewards_so_far = shared["rewards"]
         metrics = dict(zip(self.episode_metrics, shared["episode_metrics"], strict=True))
         self._result = TurnResult(
