@@ -131,11 +131,11 @@ def play_setup_until(
     asked: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     most: int = MATCHES,
-    told: Callable[[Look], None] | None = None,
+    on_look: Callable[[Look], None] | None = None,
     processes: int | None = 1,
 ) -> Tournament:
     """Play until a question is answered; see `remuda.tournaments.until.play_until`."""
-    length = (directory, asked, limits, most, told)
+    length = (directory, asked, limits, most, on_look)
     found, look = play_until(setup, until, *length, processes=processes)
     return replace(_tournament(setup, found, 0, directory), until=look)
 

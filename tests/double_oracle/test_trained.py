@@ -11,6 +11,7 @@ from remuda.analysis.exploitability import nash_conv
 from remuda.double_oracle import trained
 from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
+from remuda.double_oracle.matches import gains_of
 from remuda.double_oracle.oracles import OracleSettings
 from remuda.double_oracle.record import Record, begin, read
 from remuda.double_oracle.trained import run_trained
@@ -93,16 +94,16 @@ def loop_of(tmp_path, pairs, solver="nash"):
     return found
 
 
+def gains_in(loop):
+    return gains_of(loop._sums, loop.counts, (np.ones(1), np.ones(1)))
+
+
 def test_a_bound_from_few_matches_has_a_wide_interval(tmp_path):
     few, many = [1.0, 1.0], [1.0, -1.0] * 1000
-    gains, margin = loop_of(tmp_path / "few", {(0, 0): [0.0, 1.0], (1, 0): few})._gains_of(
-        (np.ones(1), np.ones(1))
-    )
+    gains, margin = gains_in(loop_of(tmp_path / "few", {(0, 0): [0.0, 1.0], (1, 0): few}))
     assert gains.tolist() == [0.5, 0.0]
     assert margin > 2.0
-    gains, margin = loop_of(tmp_path / "many", {(0, 0): many, (1, 0): [1.0] * 2000})._gains_of(
-        (np.ones(1), np.ones(1))
-    )
+    gains, margin = gains_in(loop_of(tmp_path / "many", {(0, 0): many, (1, 0): [1.0] * 2000}))
     assert gains.tolist() == [1.0, 0.0]
     assert margin == pytest.approx(1.96 / np.sqrt(2000), rel=0.01)
 
@@ -113,7 +114,7 @@ def test_the_interval_is_that_of_all_among_which_the_best_was_chosen(tmp_path):
     for trial in range(60):
         pairs = {(i, 0): rng.choice([-1.0, 1.0], 400) for i in range(21)}
         loop = loop_of(tmp_path / str(trial), pairs, "rectified-nash")
-        gains, margin = loop._gains_of((np.ones(1), np.ones(1)))
+        gains, margin = gains_in(loop)
         false += gains.sum() > margin
     assert false <= 6  # a tenth; with the interval of one it is a fifth
 

@@ -190,7 +190,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "games": 9}},
-            "take 10 or more, or population.evolution.confidence 0",
+            "set it to 10 or more, or set population.evolution.confidence 0",
         ),
         (
             {"evolution": {"every": 9, "fitness": "height"}},
@@ -245,7 +245,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9}, "births": {"places": 1}},
-            "population.births.places is for .* and fixed deals only to certain policies",
+            "population.births.places is for matchmakers that deal seats to any policy, and fixed",
         ),
         (
             {

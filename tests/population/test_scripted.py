@@ -374,7 +374,9 @@ def test_a_successor_draws_other_numbers():
     """As its matches are others: the generator is named by the turn at which it begins."""
     world, drawn = World({"bot": "random"}), []
     for _ in range(2):
-        drawn.append(world.actor.seats.state()["scripted"]["bot"]["state"]["state"])
+        drawn.append(
+            world.actor.seats.state()["scripted"]["population.scripted.bot"]["state"]["state"]
+        )
         world.actor.work()
         world.begin()
     assert drawn[0] != drawn[1]

@@ -90,7 +90,7 @@ def test_of_several_files_each_goes_over_those_before_it(tmp_path):
         ("watch", "name the run to watch, as in `remuda watch RUN`; `remuda runs` lists runs"),
         ("status", "name the run to show, as in `remuda status RUN`; `remuda runs` lists"),
         ("report", "name the run to report on, as in `remuda report RUN`; `remuda runs` lists"),
-        ("analyse", "name what to analyse: a run, a tournament's directory or a .csv (`remuda ru"),
+        ("analyse", "name what to analyse: a run, a tournament's directory or a .csv; `remuda ru"),
         ("evaluate nowhere", "nowhere is no run directory"),
         ("watch nowhere", "nowhere is no run directory"),
         ("games 3 4", "unexpected '4'"),

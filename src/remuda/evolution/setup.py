@@ -133,9 +133,8 @@ def check_evolution(
     games, confidence = config.population.evolution.games, config.population.evolution.confidence
     if confidence > 0.0 and games < LEAST:
         raise ConfigError(
-            f"{key}.games is {games}, and {key}.confidence {confidence:g}: so few games may be "
-            f"equal by chance, so there is no error estimate; set it to {LEAST} or more, or set "
-            f"{key}.confidence 0"
+            f"{key}.games is {games}, and {key}.confidence {confidence:g}: so few games "
+            f"give no error estimate; set it to {LEAST} or more, or set {key}.confidence 0"
         )
     numbers = numbers_of(config.population.evolution)
     for spec in specs:
