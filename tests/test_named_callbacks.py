@@ -62,9 +62,9 @@ def test_one_that_fails_is_told_in_one_line_on_the_command_line(mine, capsys):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nothing", "run.callbacks: No module named 'nothing'; name yours as module:Class"),
-        ("nowhere:A", "run.callbacks: No module named 'nowhere'; name yours as module:Class"),
-        ("my_callbacks:A", "run.callbacks: module 'my_callbacks' has no attribute 'A'; name yours"),
+        ("nothing", "run.callbacks: No module named 'nothing'; name your own as module:Class"),
+        ("nowhere:A", "run.callbacks: No module named 'nowhere'; name your own as module:Class"),
+        ("my_callbacks:A", "run.callbacks: module 'my_callbacks' has no attribute 'A'; name your"),
         (
             "my_callbacks:Needs",
             "my_callbacks:Needs is called with nothing, and failed: TypeError: Needs.__init",

@@ -22,9 +22,9 @@ KEYS = [
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("", "is '': an empty path would be the current directory; name one"),
-        ("a\0b", r"is 'a\x00b': no path holds a NUL byte"),
-        (LONG, "aaa…: no path has more than 4,095 bytes"),
+        ("", "is '': the path is empty; write `.` for the current directory"),
+        ("a\0b", r"is 'a\x00b': a path cannot contain a NUL byte"),
+        (LONG, "aaa…: a path cannot have more than 4,095 bytes"),
     ],
 )
 def test_a_path_that_cannot_be_is_refused(key, tree, path, told):

@@ -78,7 +78,7 @@ def test_there_are_no_more_policies_than_can_be_named(key, most):
     load_config(nested(key, most))
     for value in (most + 1, 10**9, 2**63):
         said = refused(nested(key, value))
-        assert said.startswith(f"{key} is {value}: at most {most:,} are possible, ")
+        assert said.startswith(f"{key} is {value}: at most {most:,} is allowed, ")
         assert "a learner" in said
 
 
@@ -110,8 +110,7 @@ def test_no_whole_number_is_too_large_for_64_bits(number):
 
 def test_a_number_that_is_too_large_is_told_with_what_is_possible():
     assert refused({"policy": {"n_steps": 2**63}}) == (
-        f"policy.n_steps is {2**63}: at most 2,147,483,647 are possible, since such sizes have "
-        "32 bits"
+        f"policy.n_steps is {2**63}: at most 2,147,483,647 is allowed, since sizes have 32 bits"
     )
     said = refused({"policies": {"a": {"ppo": {"max_staleness": 2**63}}}})
     assert said.startswith(f"policies.a.ppo.max_staleness is {2**63}: at most 1,000,000,000,")

@@ -65,7 +65,7 @@ def load(path: str, key: str) -> Any:
     try:
         return attrgetter(name)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{key}: {error}; name yours as module:Class") from None
+        raise ConfigError(f"{key}: {error}; name your own as module:Class") from None
 
 
 def import_module(name: str) -> Any:

@@ -70,7 +70,7 @@ def test_agents_end_with_a_driver_that_is_killed(cluster):
 
 def test_fewer_nodes_than_are_asked_for(cluster):
     nodes = begun(cluster, nodes=3, start_limit=1)
-    with pytest.raises(RemudaError, match=r"2 of 3 nodes are there after 1 s .*local-0, local-1"):
+    with pytest.raises(RemudaError, match=r"2 of 3 nodes joined within 1 s .*local-0, local-1"):
         nodes.gather()
 
 

@@ -49,7 +49,7 @@ def test_a_policy_may_have_an_algorithm_of_its_own():
             "sarsa",
             "policy.algorithm 'sarsa' does not exist; there are iqn, dqn, ppo, or your own",
         ),
-        (f"{OWN}:Absent", "has no attribute 'Absent'; name yours as module:Class"),
+        (f"{OWN}:Absent", "has no attribute 'Absent'; name your own as module:Class"),
         ("no_such_module:A2C", "No module named 'no_such_module'"),
         (f"{OWN}:Stranger", "must be a subclass of remuda.RolloutAlgorithm or of"),
         (f"{OWN}:Unfinished", "the class has no losses"),

@@ -263,7 +263,7 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
         (
             "absent",
             ConfigError,
-            ": module 'policies.own_networks' has no attribute 'absent'; name yours",
+            ": module 'policies.own_networks' has no attribute 'absent'; name your own",
         ),
         ("shared", ConfigError, "is a module, which all policies would share; name its class"),
         ("drops", ConfigError, "1 is Dropout, but the features of an observation may not"),

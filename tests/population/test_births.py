@@ -197,7 +197,7 @@ FREE = "population.births.every replaces policies that may take every seat"
             FREE,
         ),
         ({"births": {"every": 5}, "seats": {"born_1": ["agent_0"]}}, FREE),
-        ({"director": "nothing"}, "name yours as module:Class"),
+        ({"director": "nothing"}, "name your own as module:Class"),
         ({"director": "population.test_births:Fussy"}, "is called without arguments"),
         ({"director": "builtins:object"}, "has no method step"),
         ({"policies": ("born_0", "b")}, "population.policies names born_0 twice"),

@@ -157,12 +157,12 @@ def test_numbers_stand_in_the_cells_with_standard_errors_of_as_many_digits() -> 
     value, error = found.payoffs.matrix[best, second], found.payoffs.errors[0][best, second]
     words = f"{value:.2f}\n±{error:.2f}".replace("-", "−")
     assert words in words_of(drawn(8)["payoffs"])
-    assert "± standard errors, of 1,680 matches" in drawn(8)["payoffs"].caption
+    assert "± standard errors. Based on 1,680 matches" in drawn(8)["payoffs"].caption
     many = drawn(60)["payoffs"]
     assert "Standard errors" in words_of(many)
     errors = analysed(60).payoffs.errors[0][~np.eye(60, dtype=bool)]
     assert f"standard errors {errors.min():.2g} to {errors.max():.2g}" in many.caption
-    assert "of 106,200 matches" in many.caption
+    assert "on 106,200 matches" in many.caption
 
 
 def test_planes_tell_the_cycles_and_who_beats_whom() -> None:
@@ -189,7 +189,7 @@ def test_what_says_nothing_is_not_drawn_and_says_why() -> None:
     pictures = {each.name: each for each in draw_pictures(analysed(2, 0.0))}
     assert pictures["structure"].caption == "Two policies cannot form a cycle."
     assert pictures["diversity"].caption.startswith("Two policies always form a line")
-    assert pictures["pareto"].caption.startswith("Two policies have one opponent each")
+    assert pictures["pareto"].caption.startswith("The front needs at least three")
     skill = drawn(8, 0.0)
     assert skill["structure"].figure is None
     assert "No cycle is certain" in skill["structure"].caption
@@ -222,7 +222,7 @@ def test_files_have_text_as_text_and_their_caption(tmp_path: Path) -> None:
     assert {path.name for path in written} == {f"{p.name}.{k}" for p in shown for k in FORMATS}
     svg = (tmp_path / "ranking.svg").read_text()
     assert re.search(r"<text[^>]*>policy_1</text>", svg)
-    assert "of 180 matches" in svg
+    assert "on 180 matches" in svg
     assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
     pdf = (tmp_path / "ranking.pdf").read_bytes()
     assert b"/FontFile2" in pdf, "letters are TrueType, embedded"
@@ -244,7 +244,7 @@ def test_a_page_shows_them_all_with_captions_and_sentences(tmp_path: Path) -> No
     for words in analysed(8, 0.0).in_words().values():
         assert words.replace("'", "&#39;") in page
     assert 'data-from="payoffs.png"' in page
-    assert "of 1,680 matches" in page
+    assert "on 1,680 matches" in page
     assert "Not drawn:<br>Cycles: No cycle is certain" in page
     assert 'data-from="structure.png"' not in page
 
@@ -267,7 +267,7 @@ def test_the_front_of_two_objectives_bounds_what_it_dominates() -> None:
     front = uncertain_front(
         two.points, two.covariances, np.random.default_rng(0), maximise=True, draws=50
     )
-    picture = pareto_picture(two, front, "of 9 matches")
+    picture = pareto_picture(two, front, "Based on 9 matches")
     assert "2 of 4 policies are on the Pareto front" in picture.caption
     axes = figure_of(picture).axes
     assert len(axes) == 1
@@ -279,7 +279,7 @@ def test_the_front_of_two_objectives_bounds_what_it_dominates() -> None:
 def test_three_objectives_have_a_panel_for_each_pair() -> None:
     points = OBJECTIVES.points
     front = uncertain_front(points, OBJECTIVES.covariances, np.random.default_rng(0), maximise=True)
-    picture = pareto_picture(OBJECTIVES, front, "of 9 matches")
+    picture = pareto_picture(OBJECTIVES, front, "Based on 9 matches")
     assert "3 of 4 policies are on the Pareto front" in picture.caption
     panels = figure_of(picture).axes
     told = [(axes.get_xlabel(), axes.get_ylabel()) for axes in panels]
@@ -339,7 +339,7 @@ def test_ratings_are_lines_and_copies_points_where_they_were_frozen(tmp_path: Pa
     best = found.history.names.index("a")
     assert np.array_equal(line.get_ydata()[5:], found.history.ratings[5:, best])
     assert {"a", "b"} <= set(words_of(picture))
-    assert picture.caption.endswith("of 399 matches.")
+    assert picture.caption.endswith("Based on 399 matches.")
 
 
 def test_ratings_of_a_policy_that_met_itself_alone_are_not_drawn(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_the_report_of_a_population_has_sentences_and_pictures(tmp_path: Path) -
         assert f'data-from="report_{name}.png"' in html
         assert (run / f"report_{name}.png").stat().st_size > 5000
     assert not [*run.glob("*.svg"), *run.glob("payoffs.*")], "those are for remuda analyse"
-    assert "of 300 matches" in html
+    assert "on 300 matches" in html
 
 
 def test_the_report_of_self_play_has_its_learning_curve_and_says_what_is_missing(

@@ -3,8 +3,9 @@
 A ranking comes from a score function of the payoffs: the mean payoff, the skills of Nash averaging
 (Balduzzi et al. 2018, "Re-evaluating evaluation"), or the masses of alpha-rank
 (`remuda.analysis.alpha_rank`). Its uncertainty comes from draws of the payoffs (`Payoffs.sample`):
-each draw is ranked, and the ranks are counted. Mean payoffs are first shrunk towards each other in
-proportion to their noise (`shrink`); otherwise ranks of nearly equal policies look too certain.
+each draw is ranked, and the ranks are counted. Mean payoffs are first shrunk towards their common
+mean in proportion to their noise (`shrink`); otherwise ranks of nearly equal policies look too
+certain.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
 Score = Callable[[Numbers], Numbers]  # from payoffs [n, ...], own strategies first, to scores [n]
-SAMPLES = 1000  # draws of the payoffs: intervals are accurate to two digits
-TIE = 1e-9  # scores that differ by less than this share of the largest are equal: rounding
+SAMPLES = 1000  # draws: the ends of 95% intervals are accurate to about 4% of their half-width
+TIE = 1e-9  # scores that differ by less, relative to the largest absolute score, are equal
 
 
 def mean_payoff(payoffs: Numbers) -> Numbers:
@@ -41,7 +42,7 @@ def mean_payoff(payoffs: Numbers) -> Numbers:
 
 
 def role_mean(payoffs: Numbers) -> Numbers:
-    """Return a role's mean payoff of each strategy over all strategies of the other roles: [n].
+    """Return each strategy's mean payoff to its role, over the other roles' strategies: [n].
 
     This is `mean_payoff` for roles with different strategies, where the diagonal is not self-play.
     """
@@ -94,7 +95,7 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
 def ranks(scores: npt.ArrayLike) -> Integers:
     """Return the rank of each score: [n], 1 is the best; equal scores share the better rank.
 
-    Scores are equal if they differ by less than `TIE` of the largest.
+    Scores are equal if they differ by less than `TIE` times the largest absolute score.
     """
     values = np.asarray(scores, np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
@@ -163,14 +164,14 @@ def rank_intervals(
 ) -> RankIntervals:
     """Rank the strategies of a role, with an interval of each rank.
 
-    Mean payoffs (`mean_payoff`, `role_mean`) are shrunk as one population (`shrink`); any other
-    score is computed from each draw. Score intervals treat each score separately.
+    Mean payoffs (`mean_payoff`, `role_mean`) are shrunk towards their common mean (`shrink`); any
+    other score is computed from each draw. Score intervals treat each score separately.
 
     `score`: a function from the role's payoffs [n, ...], its own strategies first, to scores [n].
     """
     check_level(level)
     if not 0 <= role < payoffs.num_roles:
-        raise UsageError(f"role: there are {payoffs.num_roles}, counted from 0; this is {role}")
+        raise UsageError(f"role must be from 0 to {payoffs.num_roles - 1}, not {role}")
     names = payoffs.strategies[role]
     scores = _scores(score, with_own(payoffs).means[role], role)
     drawn = np.array(
@@ -220,7 +221,8 @@ def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
 def agreement(*scores: npt.ArrayLike) -> Numbers:
     """Return Kendall's tau-b of every two of K rankings: [K, K], from -1 (reversed) to 1.
 
-    Pairs that are tied in a ranking count for neither (Kendall 1945). NaN if all are tied.
+    A pair tied in either ranking counts as neither concordant nor discordant (Kendall 1945). NaN if
+    all are tied.
 
     `scores`: for each ranking, [n] of the same strategies.
     """

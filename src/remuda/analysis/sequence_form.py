@@ -2,8 +2,8 @@
 
 A realization plan represents a player's policy by the player's probability of each of its action
 sequences. In these plans the payoff is bilinear and the constraints are linear. An equilibrium is
-therefore a linear program of the size of the tree: Koller, Megiddo and von Stengel 1996, "Efficient
-computation of equilibria for extensive two-person games".
+therefore the solution of a linear program whose size is linear in the tree's: Koller, Megiddo and
+von Stengel 1996, "Efficient computation of equilibria for extensive two-person games".
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Sequences:
 
     @property
     def count(self) -> int:
-        """S."""
+        """The number of sequences, S."""
         return int(self.numbers.max(initial=0)) + 1
 
     def constraints(self) -> sparse.csr_matrix:
@@ -132,8 +132,9 @@ def _sequences(tree: Tree, player: int) -> _Sequences:
 def _solve_program(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
     """Maximise the payoff of player 0's plan x against a best response.
 
-    With A the payoffs by sequences, the payoff against a best response is max q_0 with F^T q <= A^T
-    x (duality). The multipliers of these constraints are player 1's plan.
+    With A the payoffs by sequences and F player 1's constraint matrix, the payoff against a best
+    response is max q_0 with F^T q <= A^T x (duality). The multipliers of these constraints are
+    player 1's plan.
     """
     row, column = _sequences(tree, 0), _sequences(tree, 1)
     terminal = np.flatnonzero(tree.returns[:, 0])

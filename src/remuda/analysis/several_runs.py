@@ -1,9 +1,9 @@
 """Compare runs of one game, and summarise their common measures.
 
-Policies of different runs never met, so no payoffs between them are known. Runs are compared by
-measures of each run. Runs that differ by their seed are samples of one setting, and their spread
-shows how far a single run can be trusted (Agarwal et al. 2021, "Deep reinforcement learning at the
-edge of the statistical precipice").
+Policies of different runs never met, so no payoffs between them are known. Instead, each
+run is measured separately and the measures are compared. Runs that differ by their seed are samples
+of one setting, and their spread shows how far a single run can be trusted (Agarwal et al. 2021,
+"Deep reinforcement learning at the edge of the statistical precipice").
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from remuda.analysis.population_report import Analysis
 class RunSpread(Summary):
     """A measure over several runs."""
 
-    values: tuple[float, ...]  # [runs]; NaN for a run without it
-    mean: float  # over the runs that have it; NaN: no run has it
+    values: tuple[float, ...]  # [runs]; NaN for a run without the measure
+    mean: float  # over the runs with the measure; NaN: no run has it
     deviation: float  # standard deviation over runs; NaN with fewer than two
     interval: tuple[float, float]  # of the mean, by Student's t; NaN with fewer than two
     level: float = 0.95
@@ -35,7 +35,7 @@ class RunSpread(Summary):
 def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
     """Return the mean of a measure over runs, and its spread.
 
-    `values`: [runs]; NaN for a run without it.
+    `values`: [runs]; NaN for a run without the measure.
     """
     check_level(level)
     known = np.array([value for value in values if math.isfinite(value)])
@@ -108,7 +108,7 @@ class Several:
         }
 
     def in_words(self) -> dict[str, str]:
-        """Return one sentence for each part."""
+        """Return one sentence for each measure, and one about the runs."""
         words = {
             "runs": (
                 f"{len(self.labels)} runs; policies of different runs never met, so each run "
@@ -117,16 +117,16 @@ class Several:
         }
         for name, found in self.common.items():
             if math.isnan(found.mean):
-                words[name] = "No run has it."
+                words[name] = "Unknown: no run has this measure."
             elif math.isnan(found.deviation):
-                words[name] = f"{figures(found.mean)}, from the only run that has it."
+                words[name] = f"{figures(found.mean)}, from the only run with this measure."
             else:
                 low, high = found.interval
                 known = sum(math.isfinite(value) for value in found.values)
                 words[name] = (
                     f"{figures(found.mean)} on average over {known} runs "
-                    f"({figures(low, 2)} to {figures(high, 2)}); a single run differs by "
-                    f"{figures(found.deviation, 2)}."
+                    f"({found.level:.0%} interval {figures(low, 2)} to {figures(high, 2)}); the "
+                    f"standard deviation between runs is {figures(found.deviation, 2)}."
                 )
         return words
 

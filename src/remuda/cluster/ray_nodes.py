@@ -39,11 +39,11 @@ LOG = logging.getLogger(__name__)
 STEP = 0.05  # seconds between two checks while waiting
 # Seconds after which a lost node that Ray still lists may be used again; doubled each time.
 RETURN_AFTER = 5.0
-# Variables copied from the head. Ray would set this one to the reserved cores, and floating-point
-# sums depend on the number of threads.
+# Environment variables copied from the head node. Ray would set this one to the number of reserved
+# cores, and floating-point sums depend on the number of threads.
 SAME = ("OMP_NUM_THREADS",)
 GONE_AFTER = 20.0  # seconds without an answer after which Ray's control service counts as dead
-KILL_LIMIT = 5.0  # seconds that agents may take to end
+KILL_LIMIT = 5.0  # seconds that node processes may take to end
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Node:
 
 @dataclass
 class _Absent:
-    """A Ray node whose agent is dead, with the time when it may be used again."""
+    """A lost Ray node, whose process is dead, with the time when it may be used again."""
 
     times: int = 0
     until: float = field(default_factory=time.monotonic)
@@ -74,12 +74,12 @@ class _Absent:
 class RayNodes:
     """The nodes of a Ray cluster, or of one started on this machine.
 
-    1. A node has one agent: a Ray actor that reserves all free cores and GPUs there, so no other
-       Ray job shares the node. Ray never restarts it.
-    2. A node that Ray reports as dead is lost: an agent whose connection broke is killed before its
-       node is used again, under another number.
-    3. Only a thread waits for Ray's control service while the run continues. If the service dies,
-       the cluster is lost, and the run ends with a message.
+    1. A run has one process on each node: a Ray actor that reserves all free cores and GPUs there,
+       so no other Ray job shares the node. Ray never restarts it.
+    2. A node that Ray reports as dead is lost. Its process may only have lost its connection, so it
+       is killed. The node may then rejoin, with a new number.
+    3. Only a separate thread waits for Ray's control service, so it never blocks the run. If the
+       service dies, the cluster is lost, and the run ends with a message.
     4. Nodes are checked before use. A node is refused if its version of Python, Remuda or torch, or
        its source of Remuda or of modules that the configuration names, differs.
     """
@@ -144,9 +144,9 @@ class RayNodes:
             if time.monotonic() > end:
                 names = ", ".join(_name_of(entry) for entry in found)
                 raise RemudaError(
-                    f"{len(found)} of {wanted} nodes are there after {self._cluster.start_limit:g} "
-                    f"s (cluster.start_limit): {names}; start more with `ray start --address "
-                    f"{self._address}`, or lower cluster.nodes"
+                    f"only {len(found)} of {wanted} nodes joined within "
+                    f"{self._cluster.start_limit:g} s (cluster.start_limit): {names}; start more "
+                    f"with `ray start --address {self._address}`, or lower cluster.nodes"
                 )
             time.sleep(STEP)
 
@@ -203,7 +203,7 @@ class RayNodes:
         return found
 
     def _take(self, node: _Node, seconds: float) -> NodeInfo:
-        """Give a node its number once its description has arrived and fits."""
+        """Give a node its number once its description arrives and matches the head's code."""
         name = self._unique(_name_of(node.entry))
         try:
             snapshot = answer_of(self._ray, node.description, name, seconds)

@@ -180,7 +180,7 @@ class PublishConfig(Section):
     """Updates between two publications."""
 
 
-MOST_PARTS = at_most(10**6, "each with a gradient step")
+MOST_PARTS = at_most(10**6, "since each needs a gradient step")
 FEWEST, MOST = 4, 32  # the default range of minibatches per epoch; larger updates have more
 LARGEST = 1_300
 """Steps per default minibatch, while there are fewer than `MOST`. Not a round number or a power of

@@ -19,7 +19,7 @@ from remuda.config.sections import (
     at_most,
 )
 
-FEW = at_most(10_000, "each with a learner and the memory of its experience; give fewer")
+FEW = at_most(10_000, "since each needs a learner and memory for its experience")
 """The most policies: each needs a name, a learner and memory."""
 DEALT = Only(
     when=lambda config: config.population.dealt,

@@ -72,7 +72,7 @@ class EnvConfig(Section):
         return dict(self.options) | named  # no option of a game has such a name
 
 
-MOST_THREADS = at_most(1024, "since no update is faster with more")
+MOST_THREADS = at_most(1024, "since more threads do not speed up updates")
 """Maximum threads of a learner process; libraries fail to start many more and only log it."""
 
 

@@ -35,7 +35,7 @@ def at_most(most: int, why: str) -> AfterValidator:
 
     def check(value: int) -> int:
         if value > most:
-            raise PydanticCustomError("too_large", f"at most {most:,} are possible, {why}")
+            raise PydanticCustomError("too_large", f"at most {most:,} is allowed, {why}")
         return value
 
     return AfterValidator(check)
@@ -44,19 +44,19 @@ def at_most(most: int, why: str) -> AfterValidator:
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Finite = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
 """A finite number above 0."""
-MOST = at_most(10**15, "so that sums of it are exact")
+MOST = at_most(10**15, "so that sums stay exact")
 Count = Annotated[PositiveInt, MOST]
 """A count whose sums fit 64 bits."""
 CountOrNone = Annotated[NonNegativeInt, MOST]
 """The same, or 0."""
-LARGEST = at_most(2**31 - 1, "since such sizes have 32 bits")
+LARGEST = at_most(2**31 - 1, "since sizes have 32 bits")
 Size = Annotated[PositiveInt, LARGEST]
-"""A size of arrays, networks or numbers of processes."""
+"""The size of an array or network, or a number of processes."""
 SizeOrNone = Annotated[NonNegativeInt, LARGEST]
 """The same, or 0."""
-WIDEST = at_most(10**8, "since no machine has memory for more")
+WIDEST = at_most(10**8, "since more would not fit in memory in practice")
 Width = Annotated[PositiveInt, WIDEST]
-"""Units of a layer, and factors of a width."""
+"""A number of units, channels, frames or quantiles; a kernel size or a stride."""
 WidthOrNone = Annotated[NonNegativeInt, WIDEST]
 """The same, or 0."""
 
@@ -96,11 +96,11 @@ LONGEST_PATH = 4095  # maximum bytes of a path that the system opens
 def fault_of_path(text: str) -> str:
     """Return the reason why a text cannot be a path; empty if it can."""
     if not text:
-        return "an empty path would be the current directory; name one"
+        return "the path is empty; write `.` for the current directory"
     if "\0" in text:
-        return "no path holds a NUL byte"
+        return "a path cannot contain a NUL byte"
     if len(os.fsencode(text)) > LONGEST_PATH:
-        return f"no path has more than {LONGEST_PATH:,} bytes"
+        return f"a path cannot have more than {LONGEST_PATH:,} bytes"
     return ""
 
 
@@ -179,8 +179,8 @@ class Only:
     takes: Takes | None = None  # the data that the policy's algorithm takes; None for any
     section: AlgorithmSection | None = None  # the section of that algorithm; None for any
     when: Callable[[Any], bool] | None = None
-    """A test of the policy, or of the whole tree for fields that belong to no policy. None: `needs`
-    up to its semicolon is the test."""
+    """A test of the policy, or of the whole tree for fields that belong to no policy. If None, the
+    settings named in `needs`, before any semicolon, must be set."""
     needs: str = ""
     """The settings that the field needs, for messages: `KEY`, `KEY or KEY`, `KEY VALUE or VALUE`,
     or several of these with a comma between them."""
@@ -208,7 +208,10 @@ class Only:
         return self.takes in (None, entry.takes) and self.section in (None, entry.section)
 
     def words(self, algorithm: str, prefix: str) -> str:
-        """Explain why the field has no effect, and which keys have, with the prefix `prefix`."""
+        """Explain why the field has no effect, and which settings to use instead.
+
+        `prefix`: of these settings in the message.
+        """
         if self._asks and not self._suits(entry := find_algorithm(algorithm)):
             other = {f"{section}." for section in get_args(AlgorithmSection)} - {
                 f"{entry.section}."
@@ -240,7 +243,7 @@ def _has(section: Any, needs: str) -> bool:
 def conditions(
     model: type[BaseModel], prefix: str = "", outer: Only | None = None
 ) -> Iterator[tuple[str, Only]]:
-    """Yield all conditional leaves under a section, but not those of `policy` in the whole tree."""
+    """Yield the fields under a section that have a condition; skip the section `policy`."""
     for name, info in model.model_fields.items():
         own = next((part for part in info.metadata if isinstance(part, Only)), None)
         only = own.within(outer) if own is not None else outer
@@ -255,7 +258,10 @@ def conditions(
 def without_idle(
     section: Section, usual: Mapping[str, Any], idle: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return a section as plain data; settings without effect, and `idle`, have `usual` values."""
+    """Return a section as plain data, with unused settings reset.
+
+    Settings that have no effect, and those in `idle`, are reset to their values in `usual`.
+    """
     tree = section.model_dump(mode="json")
     unread = (key for key, only in conditions(type(section)) if not only.reads(section))
     for key in (*unread, *idle):
@@ -266,16 +272,16 @@ def without_idle(
 
 @dataclass(frozen=True)
 class Each:
-    """A mark for mappings from names to keys of a section."""
+    """A mark for fields that map names to partial sections, such as `policies`."""
 
     section: type[Section]
 
 
 def for_values(instead: str = "") -> Only:
-    """Mark fields that only IQN and DQN read, with PPO's alternative."""
+    """Mark fields for algorithms that learn from transitions (IQN, DQN), with PPO's alternative."""
     return Only("transitions", instead=instead)
 
 
 def for_ppo(instead: str = "") -> Only:
-    """Mark fields that only PPO reads, with the alternative of IQN and DQN."""
+    """Mark fields for algorithms that learn from rollouts (PPO), with the others' alternative."""
     return Only("rollouts", instead=instead)

@@ -32,16 +32,16 @@ from remuda.types import RoleStatus
 
 TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
-"""Limits of the time between lines of metrics: 1 / `LINES` of the time so far, at most `LONGEST`
-seconds."""
-WHOLE = 60.0  # seconds between two lines of metrics with all of many frozen copies
+"""A line of metrics is written each time the run is 1 / `LINES` longer, and at least every
+`LONGEST` seconds."""
+WHOLE = 60.0  # seconds between metrics lines that list every frozen copy; others omit most
 SHOWN_TICKS = 16  # number of ticks that the live view averages over
 RETRY = 2.0  # maximum seconds until a failed checkpoint is retried
 EVALUATION_LIMIT = 2.0  # seconds that a checkpoint's evaluation may continue after the run
 
 
 class RunEvents(Protocol):
-    """The receiver of a run's events between ticks, which may also end the run.
+    """The receiver of a run's events, called between ticks; it may end the run.
 
     Methods must not raise. While a method runs, nothing is logged, saved or restarted.
     """
@@ -55,7 +55,7 @@ class RunEvents(Protocol):
         """Return whether a checkpoint is requested now; reading it resets it."""
 
     def look(self, reading: Reading, seconds: float) -> None:
-        """Receive the counters of this tick, at `seconds` of the run."""
+        """Receive the counters of this tick, `seconds` of play after the start of the run."""
 
     def saved(self, number: int) -> None:
         """Receive the number of a written checkpoint."""
@@ -118,13 +118,13 @@ class Ending:
     record: Record
     earlier: float  # seconds of play in earlier sessions
     restarts: dict[str, int]  # number of restarts by process, without zeros
-    processors: dict[str, float]  # mean number of processors of each process, if known
+    processors: dict[str, float]  # mean number of CPU cores each process used, if known
     notes: tuple[str, ...] = ()
     unsaved: tuple[str, ...] = ()
 
 
 class Coordinator:
-    """The conductor of a run: it starts processes, writes metrics and checkpoints, ends the run."""
+    """A run's supervisor: it starts processes, writes metrics and checkpoints, and ends the run."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Coordinator:
         self._halted: set[str] = set()
 
     def run(self, config: RunConfig, every: float, signals: Signals) -> Ending:
-        """Run until an end is reached, with a checkpoint every `every` seconds."""
+        """Supervise the run until it ends, with a checkpoint every `every` seconds."""
         try:
 
             def stopped() -> bool:
@@ -260,7 +260,7 @@ class Coordinator:
             self._work(VALUES - RECORD * len(record.policies))
 
     def _let_work(self) -> tuple[bool, RoleDiedError | None]:
-        """Let the processes work for a tick; returns whether all is played, and any error."""
+        """Let the processes work for a tick; return whether all turns were played and any error."""
         died: RoleDiedError | None = None
         over = False
         try:
@@ -317,7 +317,7 @@ class Coordinator:
         return self._metrics.work.busy or self._status.work.busy
 
     def _work(self, values: int) -> None:
-        """Encode about `values` values, half of them for the status if it has work."""
+        """Encode about `values` values; if a status is being written, half of them are for it."""
         share = values // 2 if self._status.work.busy else values
         self._status.work.go_on(values - self._metrics.work.go_on(share))
 
@@ -356,7 +356,7 @@ def _restart_words(role: RoleStatus) -> str:
 
 
 def line_interval(config: RunConfig, seconds: float) -> float:
-    """Return the seconds between lines of metrics, at `seconds` of the run."""
+    """Return the seconds between lines of metrics, `seconds` after the start of the run."""
     if config.log_every == "auto":
         return min(max(seconds / LINES, TICK), LONGEST)
     return config.log_every

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy
     from remuda.envs.vector_env import VectorEnv
 
-TOGETHER = "env.observe_together"  # the key of this setting among the options of an environment
+TOGETHER = "env.observe_together"  # option key of `env.observe_together`
 RANDOM = "random"  # a scripted policy of every game: uniform over allowed actions
 
 
@@ -40,7 +40,8 @@ class Game:
     """An agent's mean return, with default options, if a scripted policy plays all seats."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """`module:NAME` of each option's allowed values."""
-    pickle: bytes = field(default=b"", repr=False)  # the factory, if no process can import it
+    pickle: bytes = field(default=b"", repr=False)
+    """The pickled factory, if a child process cannot import it."""
 
     @property
     def is_own(self) -> bool:
@@ -59,7 +60,8 @@ class Game:
     def policy(self, name: str) -> ScriptedPolicy:
         """Load a policy that does not learn: `random`, one of `scripted`, or `module:callable`.
 
-        `name` may also be that of a pickle. A class is instantiated without arguments.
+        `name` may also be one that `loading.name_object` returned. A class is instantiated without
+        arguments.
         """
         found = self._find_policy(name)
         if isinstance(found, type):
@@ -83,7 +85,7 @@ class Game:
         if name not in self.scripted and ":" not in name:
             raise ConfigError(
                 f"{self.name} has no scripted policy {name!r}; "
-                f"it has {', '.join([RANDOM, *self.scripted])}, and takes yours as module:callable"
+                f"it has {', '.join([RANDOM, *self.scripted])}; pass your own as module:callable"
             )
         if loading.is_pickled(name):
             return loading.load_named(name)
@@ -160,8 +162,8 @@ def is_known(name: str) -> bool:
 def find_game(name: str) -> Game:
     """Return the game of that name.
 
-    It is one of `GAMES`, a library's such as `gymnasium:CartPole-v1`, the user's `module:callable`,
-    or a name that `name_game` returned.
+    `name`: a key of `GAMES`, a library's game such as `gymnasium:CartPole-v1`, `module:callable`,
+    or a result of `name_game`.
     """
     if name in GAMES:
         return GAMES[name]
@@ -176,8 +178,8 @@ def find_game(name: str) -> Game:
     hint = f"Did you mean {near[0]}? " if near else ""
     raise UnknownGameError(
         f"there is no game called {name!r}: {hint}Known games are {', '.join(sorted(GAMES))}; "
-        "a game of a library is named gymnasium:CartPole-v1 (`remuda games --all`), and "
-        "yours module:Class"
+        "name a library's game like gymnasium:CartPole-v1 (`remuda games --all`), and your own "
+        "like my_module:MyGame"
     )
 
 

@@ -15,7 +15,7 @@ from remuda.types import Array, Bools, Floats, Integers
 
 
 class SequenceBatch(NamedTuple):
-    """Sequences of K policies: each is a segment of up to T steps; see `Batch` for single steps.
+    """Segments: K policies, G sequences each, up to T steps; see `Batch` for single steps.
 
     Training uses the steps that `valid` selects: all but the burn-in. Entries beyond `lengths` are
     padding.
@@ -23,7 +23,8 @@ class SequenceBatch(NamedTuple):
 
     inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, with the final one
     states: Floats  # [K, G, memory] the actor's state before the first step
-    # [K, G, T] actions; for several choices, the index of their combination, or 0 if branching
+    # [K, G, T] flat action index; a MultiDiscrete action is flattened, or is 0 here and stored in
+    # `choices_tm1` if values are per choice (branching)
     a_tm1: Integers
     choices_tm1: Integers  # [K, G, T, C] choices if branching, else [K, G, T, 0]
     r_t: Floats  # [K, G, T] discounted sum of the following rewards
@@ -143,7 +144,10 @@ def _gather(
     own: bool,
     check: bool,
 ) -> int:
-    """Copy this ring's picks, numbered from `base` on; count the overtaken ones, left in `todo`."""
+    """Copy the picks that belong to this ring, whose first segment has number `base`.
+
+    Return how many were overwritten during the copy; they stay True in `todo`.
+    """
     left = 0
     for b in range(picks.size):
         pick = picks[b] - base

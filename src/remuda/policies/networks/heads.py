@@ -20,7 +20,10 @@ from remuda.policies.stack import Parameters, Shapes
 
 
 class Heads(Network):
-    """Named linear heads for K policies on separate towers; the first head chooses actions."""
+    """Named linear heads for K policies, each on its own hidden layers (and encoder).
+
+    The first head chooses actions.
+    """
 
     def __init__(
         self,

@@ -122,7 +122,7 @@ def _caption(history: RatingHistory, live: int, coloured: int, drawn: int) -> st
         words += f"; colours mark the {coloured} best of {live} policies"
     if drawn:
         words += "; points are frozen copies, at the time of the freeze and with their final rating"
-    return f"{words}; of {int(history.matches[-1]):,} matches."
+    return f"{words}. Based on {int(history.matches[-1]):,} matches."
 
 
 def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int, str]) -> int:

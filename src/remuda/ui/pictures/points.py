@@ -48,8 +48,8 @@ class CyclicPlanes:
 
     found: Disc  # the planes at the mean payoffs
     errors: Numbers
-    """[planes, policies]: the root mean squared distance between draws of the payoffs, after
-    rotation."""
+    """[planes, policies]: root mean squared distance of a policy's drawn positions from its
+    position at the mean payoffs, after rotation."""
 
 
 def cyclic_planes(
@@ -95,8 +95,9 @@ def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     )
     caption = (
         "Cycles beyond skill: each policy beats those up to half a turn counterclockwise of it, "
-        f"more strongly when both are far out; cycles are {share:.0%} of the differences{arrows}"
-        f"{unnamed(named, len(payoffs.names))}; of {matches_in_words(payoffs)}."
+        f"more strongly when both are far out; cycles explain {share:.0%} of the payoff "
+        f"differences{arrows}{unnamed(named, len(payoffs.names))}. "
+        f"Based on {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
@@ -155,8 +156,8 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     named = _draw_map(axes, where, found)
     caption = (
         "Policies with similar payoffs against the same opponents are near each other; the picture "
-        f"shows {min(where.share, 1.0):.0%} of the differences"
-        f"{unnamed(named, count)}; of {matches_in_words(payoffs)}."
+        f"shows {min(where.share, 1.0):.0%} of the payoff differences; axes are in payoff "
+        f"per match{unnamed(named, count)}. Based on {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
@@ -182,7 +183,7 @@ def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
         (axes.xaxis, where.shares[0], "first"),
         (axes.yaxis, where.shares[1] if len(where.shares) > 1 else 0.0, "second"),
     ):
-        axis.set_label_text(f"{number} direction: {share:.0%} (payoff per match)")
+        axis.set_label_text(f"{number} direction: {share:.0%} of the differences")
     return name_points(axes, points, names, best_first(found))
 
 
@@ -195,7 +196,7 @@ def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
 
 
 FRONT_SAMPLES = 200  # draws of the payoffs, for the uncertainty of objectives
-SURE = 0.95  # minimum share of draws for the only policy on the front to count as best
+SURE = 0.95  # a policy alone on the front is called best if on it in this share of draws
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def objectives_of(
 ) -> Objectives:
     """Return each policy's mean and worst payoff and, unless zero-sum, its opponents' mean."""
     payoffs = found.payoffs
-    titles = ["mean payoff against all", "payoff against its worst opponent"]
+    titles = ["mean payoff against all", "payoff against its hardest opponent"]
     if not payoffs.is_zero_sum:
         titles.append("mean payoff of its opponents")
 
@@ -233,9 +234,7 @@ def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Pictur
     """Draw the Pareto front of an analysis."""
     name, heading = "pareto", "Pareto front"
     if len(found.payoffs.names) < 3:
-        return Picture(
-            name, heading, "Two policies have one opponent each, so there is no trade-off."
-        )
+        return Picture(name, heading, "The front needs at least three policies.")
     objectives = objectives_of(found, rng)
     front = uncertain_front(objectives.points, objectives.covariances, rng, maximise=True)
     first = np.flatnonzero(front.ranks == 0)
@@ -244,7 +243,7 @@ def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Pictur
         return Picture(
             name, heading, f"{best} is the best in all objectives, so there is no trade-off."
         )
-    return pareto_picture(objectives, front, f"of {matches_in_words(found.payoffs)}")
+    return pareto_picture(objectives, front, f"Based on {matches_in_words(found.payoffs)}")
 
 
 def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -> Picture:
@@ -268,7 +267,7 @@ def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -
     caption = (
         f"Right and up is better. {on_front} of {count} policies are on the Pareto front (orange): "
         "no other policy is as good in all objectives and better in one"
-        f"{errors}{unnamed(named, count)}; {source}."
+        f"{errors}{unnamed(named, count)}. {source}."
     )
     return Picture("pareto", "Pareto front", caption, figure)
 

@@ -42,15 +42,15 @@ def payoffs_picture(found: Analysis) -> Picture:
     """Draw the mean payoffs as a heat map ordered by rank, with their standard errors."""
     errors = found.payoffs.errors[0]
     if len(errors) <= NUMBERED:
-        spread = "± standard errors, " if (errors > 0.0).any() else ""
+        spread = "; ± standard errors" if (errors > 0.0).any() else ""
     else:
         known = errors[~np.eye(len(errors), dtype=np.bool_) & np.isfinite(errors)]
         low, middle, high = np.quantile(known, (0.0, 0.5, 1.0)) if known.size else (0.0, 0.0, 0.0)
-        spread = f"standard errors {figures(low, 2)} to {figures(high, 2)}, "
-        spread += f"the median {figures(middle, 2)}, "
+        spread = f"; standard errors {figures(low, 2)} to {figures(high, 2)}, "
+        spread += f"the median {figures(middle, 2)}"
     caption = (
-        "The mean payoff of the row in a match against the column, ordered by rank; "
-        f"{spread}of {matches_in_words(found.payoffs)}."
+        "The mean payoff of the row in a match against the column, ordered by rank"
+        f"{spread}. Based on {matches_in_words(found.payoffs)}."
     )
     figure = draw_payoffs(found.payoffs, best_first(found), " (rank order)")
     return Picture("payoffs", "Payoffs", caption, figure)
@@ -171,7 +171,7 @@ def ranking_picture(found: Analysis) -> Picture:
     _beside(axes, f"rank, {level:.0%}", ranks, high)
     caption = (
         f"The mean payoff of each policy against all others, and its rank, with {level:.0%} "
-        f"intervals; of {matches_in_words(found.payoffs)}."
+        f"intervals. Based on {matches_in_words(found.payoffs)}."
     )
     return Picture("ranking", "Ranking", caption, figure)
 
@@ -227,6 +227,6 @@ def equilibrium_picture(found: Analysis) -> Picture:
     rest = f"; the other {left_out} of {len(mass)} are hardly played" if left_out else ""
     caption = (
         f"The equilibrium, its interval over draws of the payoffs, and the share of draws in which "
-        f"each policy is played{rest}; of {matches_in_words(found.payoffs)}."
+        f"each policy is played{rest}. Based on {matches_in_words(found.payoffs)}."
     )
     return Picture(name, heading, caption, figure)
