@@ -40,7 +40,7 @@ class Result:
     restarts: Mapping[str, int]
     """Restarts of each role that was restarted."""
     processors: Mapping[str, float]
-    """Mean number of processors of each role, if known."""
+    """Mean number of CPU cores that each role used, if known."""
     notes: tuple[str, ...] = ()
     """Failures after training, why a resumed run is not exact, and advice: spaces that policies
     cannot use well, episodes too short for the experience, and notes of the environment.

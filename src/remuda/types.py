@@ -146,5 +146,5 @@ class RoleStatus:
     problem: str = ""  # reason of the last restart
     log: str = ""  # the path of its log, if any
     processor: float | None = None
-    """Mean number of processors while it ran, including an actor's workers; None if unknown."""
+    """Mean number of CPU cores it used while it ran, with an actor's workers; None if unknown."""
     node: str = ""  # its node; empty if the run has one node

@@ -84,7 +84,7 @@ def symmetric_draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) ->
 
 
 def shrink(estimates: Numbers, drawn: Numbers, rng: np.random.Generator) -> Numbers:
-    """Draw the quantities of one population, shrunk towards each other: [S, n].
+    """Draw the quantities of one population, shrunk towards their common mean: [S, n].
 
     Estimates of nearly equal policies spread more than the policies do, since noise adds to the
     spread. Draws around the estimates contain that noise twice, and make rankings look too certain.
