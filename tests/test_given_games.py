@@ -125,7 +125,7 @@ def test_its_configuration_is_used_again_where_its_code_lies_beside(of_a_cell, f
     assert remuda.load(tmp_path / "run").evaluate(episodes=1).returns.shape == (1, 1)
     (tmp_path / "alone.yaml").write_text((of_a_cell / "config.yaml").read_text())
     forget()
-    with pytest.raises(MissingCodeError, match=r"the code of pickled:Typed-\w+ is not there"):
+    with pytest.raises(MissingCodeError, match=r"the code of pickled:Typed-\w+ is missing"):
         remuda.train(config=tmp_path / "alone.yaml")
 
 
@@ -208,9 +208,9 @@ def test_a_game_that_breaks_in_evaluation_is_told_as_its_own(of_a_cell, tmp_path
 
 
 def test_an_environment_is_refused_and_its_class_is_asked_for():
-    with pytest.raises(remuda.UsageError, match=r"give the class Typed, or a function .*lambda: "):
+    with pytest.raises(remuda.UsageError, match=r"pass the class Typed, or a function .*lambda: "):
         remuda.train(typed()())
-    with pytest.raises(remuda.UsageError, match="give the class Typed"):
+    with pytest.raises(remuda.UsageError, match="pass the class Typed"):
         remuda.train(config={"game": typed()()})
 
 

@@ -93,8 +93,8 @@ def test_a_preset_of_which_nothing_is_left_is_refused(tmp_path, capsys):
     file = tmp_path / "all.yaml"
     file.write_text(config_text(load_config({"game": GAME})))
     assert run(["train", "--preset", "mpe", "--config", str(file)]) == 2
-    assert f"preset mpe changes nothing, since {file} says all" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="preset mpe changes nothing, since config says all"):
+    assert f"preset mpe changes nothing, since {file} sets all" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="preset mpe changes nothing, since config sets all"):
         remuda.train(preset="mpe", config=load_config({"game": GAME}))
 
 

@@ -119,7 +119,7 @@ def test_a_number_that_is_too_large_is_told_with_what_is_possible():
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5, the wrong"),
+        ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5, in the "),
         ({"discount": {"low": 0.9, "high": INF}}, "discount: the bounds are 0.9 to inf; both"),
         ({"discount": {"low": 0.9, "high": 5}}, "discount: a bound is not allowed: discount is 5"),
         ({"disco": {"low": 0.9, "high": 5}}, "disco cannot evolve; policies of iqn can evolve "),
@@ -190,12 +190,15 @@ def test_a_key_over_one_that_is_merged_stands_once(tmp_path):
         ({"policy": {"learning_rate": INF}}, "policy.learning_rate is inf: input should be a fini"),
         ({"policy": {"adam_epsilon": INF}}, "policy.adam_epsilon is inf: "),
         ({"policies": {"a": {"reward_scale": INF}}}, "policies.a.reward_scale is inf: "),
-        ({"learners": {"threads": 2**31 - 1}}, "learners.threads is 2147483647: at most 1,024 are"),
+        ({"learners": {"threads": 2**31 - 1}}, "learners.threads is 2147483647: at most 1,024 is"),
         ({"run": {"turns": True}}, "run.turns is True: give numbers, not"),
         ({"env": {"num_envs": True}}, "env.num_envs is True: give numbers, not"),
         ({"population": {"policies": True}}, "population.policies is True: give numbers, not"),
         ({"policy": {"discount": False}}, "policy.discount is False: give numbers, not"),
-        ({"policy": {"network": {"hidden": [True]}}}, "policy.network.hidden is [True]: numbers"),
+        (
+            {"policy": {"network": {"hidden": [True]}}},
+            "policy.network.hidden is [True]: give numbers",
+        ),
         ({"policies": {"a": {"iqn": {"quantiles": True}}}}, "policies.a.iqn.quantiles is True: "),
         ({"actor": {"processes": True}}, "actor.processes is True: give numbers, not"),
     ],

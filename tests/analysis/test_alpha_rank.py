@@ -198,9 +198,9 @@ def test_a_summary_is_plain_data():
         ([[0.0, np.nan], [0.0, 0.0]], {}, "missing"),
         (RPS, {"alpha": -1.0}, "alpha"),
         (RPS, {"alpha": math.nan}, "alpha"),
-        (RPS, {"alpha": 1e308}, "too great"),
+        (RPS, {"alpha": 1e308}, "too large"),
         (RPS, {"population": 1}, "population"),
-        (np.zeros((2, 50, 50)), {}, "2500 choices"),
+        (np.zeros((2, 50, 50)), {}, "2500 strategy profiles"),
     ],
 )
 def test_what_cannot_be_ranked_is_refused(payoffs, options, words):

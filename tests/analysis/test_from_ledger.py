@@ -154,7 +154,7 @@ def test_a_ledger_that_grows_meanwhile_is_read_as_it_was(ledger):
 def test_what_is_no_ledger_is_refused(tmp_path, contents):
     path = tmp_path / "ledger"
     path.write_bytes(contents)
-    with pytest.raises(RunDirectoryError, match="is missing, or no ledger"):
+    with pytest.raises(RunDirectoryError, match="is missing, or is not a ledger"):
         read_payoffs(path)
 
 

@@ -291,7 +291,7 @@ def test_vertices_of_a_square():
         (lambda: solve([[1.0]], [[1.0, 2.0]]), "both must be"),
         (lambda: solve([[np.nan]], [[1.0]]), "NaN"),
         (lambda: solve([[1.0]], [[1.0]], 0.0), "above 0"),
-        (lambda: solve([[1.0, 2.0]], [[1.0, 2.0]], symmetric=True), "turned"),
+        (lambda: solve([[1.0, 2.0]], [[1.0, 2.0]], symmetric=True), "transpose"),
         (lambda: all_equilibria(np.zeros((20, 20)), np.zeros((20, 20))), "too large to list"),
     ],
 )

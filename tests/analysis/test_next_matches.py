@@ -155,7 +155,7 @@ def test_an_answer_that_is_certain_may_be_played_on():
 def test_what_cannot_be_planned_is_refused():
     world = world_of(0, count=3)
     world.play(round_robin(3, 30))
-    with pytest.raises(UsageError, match="this is 0"):
+    with pytest.raises(UsageError, match="matches is 0"):
         allocate(world.payoffs, Order(1), 0, np.random.default_rng(0))
     apart = from_sums(world.names, world.sums, False)
     with pytest.raises(UsageError, match="pool the seats"):

@@ -116,5 +116,5 @@ def test_what_a_policy_earns_against_itself_must_be_known():
         within_population(
             replace(payoffs, means=means, counts=counts), np.random.default_rng(0), 50
         )
-    with pytest.raises(UsageError, match="of a symmetric game"):
+    with pytest.raises(UsageError, match="need a symmetric game"):
         within_population(exact(np.zeros((2, 3))), np.random.default_rng(0), 50)

@@ -103,7 +103,7 @@ def test_payoffs_of_wins_are_rated_where_pairs_are_missing_too():
     [
         ([[0, 1]], {}, "shapes"),
         ([[0, -1], [1, 0]], {}, "counts"),
-        ([[0, 1], [1, 0]], {"draws": [[0, 1], [2, 0]]}, "as often"),
+        ([[0, 1], [1, 0]], {"draws": [[0, 1], [2, 0]]}, "must be symmetric"),
         ([[0, 1], [1, 0]], {"prior": 0.0}, "prior"),
         ([[0, 1], [1, 0]], {"names": ("a",)}, "names"),
         ([[0, 1], [1, 0]], {"level": 95}, "level"),
@@ -263,7 +263,7 @@ def test_a_ledger_that_cannot_be_rated_is_refused(tmp_path):
         ledger_history(tmp_path / "none")
     path = tmp_path / "ledger"
     LedgerFile(path, ("a", "b"), 2).append(np.zeros(0, record_type(2)))
-    with pytest.raises(UsageError, match="no match"):
+    with pytest.raises(UsageError, match="no finished match"):
         ledger_history(path)
     with pytest.raises(UsageError, match="checkpoints"):
         ledger_history(path, checkpoints=0)

@@ -195,7 +195,7 @@ def test_rules_that_contradict_themselves_are_refused(broken, message):
     [
         (([1.0, 2.0], [1.0, 2.0]), "one axis for each player"),
         (([[1.0, 2.0]], [[1.0], [2.0]]), "one axis for each player"),
-        (([[1.0, np.inf]],), "no number"),
+        (([[1.0, np.inf]],), "not a number"),
         ((np.zeros((0, 2)),), "one axis for each player"),
     ],
 )

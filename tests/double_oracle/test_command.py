@@ -30,7 +30,7 @@ def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
     assert "NashConv 0.000000" in lines[-1]
     assert f"after {len(lines) - 1} iterations: no best response gains more" in "\n".join(said)
     assert "wrote x/psro.jsonl" in said[-1]
-    assert any(line.split()[:3] == ["player", "policies", "played"] for line in said)
+    assert any(line.split()[:3] == ["player", "policies", "support"] for line in said)
     assert (tmp_path / "x" / "psro.jsonl").exists()
 
 

@@ -74,7 +74,7 @@ def test_a_run_goes_on_with_another_number_of_actors(tmp_path):
 
 def test_too_many_actors_are_refused():
     for tree, match in (
-        ({"env": {"num_envs": 2}}, "raise env.num_envs, which is 2"),
+        ({"env": {"num_envs": 2}}, "more than env.num_envs, which is 2"),
         ({"env": {"num_envs": 4}, "schedule": "lockstep"}, "use --schedule async"),
     ):
         config = small_config(actor={"processes": 3}, **tree)

@@ -216,5 +216,5 @@ def test_whether_policies_sit_once_is_asked_of_the_matchmaker_s_class():
 def test_a_class_that_says_so_and_seats_one_twice_is_told():
     table = Table({"a": 0, "b": 0}, 2, 0)
     league = League(table, Twin(2), None, np.random.default_rng(0), 1, Roster(BOTH), once=True)
-    with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, and its class says"):
+    with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, and its class sets"):
         league.deal(np.ones(1, np.bool_))

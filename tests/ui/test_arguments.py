@@ -241,7 +241,7 @@ def test_a_game_behind_a_value_that_is_whole_is_no_part_of_it(words, policies):
 def test_a_game_that_became_the_value_of_an_option_is_told(words, key):
     with pytest.raises(ConfigError) as error:
         read_arguments(words)
-    assert f"{words[-1]!r} is read as a value of {key}, and the" in str(error.value)
+    assert f"{words[-1]!r} is read as a value of {key}, so the" in str(error.value)
     assert "the game would be treasure_hunt: name the game before" in str(error.value)
 
 

@@ -106,4 +106,4 @@ def test_many_places_and_long_names_have_room(places):
         assert "the 64 slots with most births, of 80." in picture.caption
         assert len({line[0][1] for line in lines_of(lives)}) == 64
     if places > len(KINDS):
-        assert f"the {len(KINDS)} largest of {places - 1} lines" in picture.caption
+        assert f"the {len(KINDS)} largest of {places - 1} surviving lines" in picture.caption

@@ -36,7 +36,7 @@ def test_a_tournament_of_odd_names():
     count = len(ODD)
     found = Tournament(ODD, np.zeros((count, count)), np.ones((count, count)), 10)
     shown = screen(lambda console: print_tournament("own:[/Game]", found, console))
-    assert shown.startswith("own:[/Game]: return")
+    assert shown.startswith("own:[/Game]: mean return")
     for name in ODD[:-1]:
         assert shown.count(name) == 2
 

@@ -28,7 +28,7 @@ from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of
 from remuda.ui.numbers import between, distinct, number, to_width, with_error
 
 SHOWN = 20  # rows of a table in the terminal
-NUMBERS = 61  # maximum width of the number columns in characters
+NUMBERS = 67  # maximum width of the number columns in characters
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def print_analysis(found: Analysis, console: Console | None = None) -> None:
         mixture = found.equilibrium.answer.mixtures[0]
     table = _table(
         f"{len(ranking.names)} policies, {_matches(found.payoffs)}",
-        ("rank", "policy", "payoff", "95%", "rank, 95%", "P(first)", "equilibrium"),
+        ("rank", "policy", "payoff", "95%", "rank, 95%", "P(first)", "Nash"),
         max(console.width - NUMBERS, 8),
     )
     order = np.argsort(ranking.ranks, kind="stable")

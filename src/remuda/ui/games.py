@@ -38,7 +38,7 @@ def print_games(console: Console | None = None) -> None:
                 (f"{game.name:<20}", "bold"),
                 f"{game.kind:<12}",
                 f"{env.num_agents} {_order(env)}".ljust(11),
-                f"observes {_space(agent.observation_space)}, {_space(agent.action_space)} actions",
+                f"obs {_space(agent.observation_space)}, {_space(agent.action_space)} actions",
             )
         )
         console.print(Text(f"  {game.summary}\n  mean return of an agent: {known}", "dim"))

@@ -214,7 +214,7 @@ def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> 
     if found.iterations:
         last = found.last
         gain = "gain" if last.is_exact else "gain, at least"
-        table = table_of("player", "policies", "in mixture", gain)
+        table = table_of("player", "policies", "support", gain)
         table.add_column("mixture, by policy")
         for player, mixture in enumerate(last.mixtures):
             table.add_row(
