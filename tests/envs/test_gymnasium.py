@@ -175,3 +175,29 @@ def test_what_cannot_be_numbers_is_refused():
 def test_a_game_without_a_picture_says_so():
     with pytest.raises(NotImplementedError):
         GymnasiumEnv(Corridor).render()
+
+
+class FewRenderers(Corridor):
+    """A game whose machine has room for one renderer at a time."""
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    open_now = 0
+
+    def __init__(self, render_mode=None):
+        super().__init__()
+        self.render_mode = render_mode
+        if render_mode:
+            if FewRenderers.open_now:
+                raise RuntimeError("no more renderers")
+            FewRenderers.open_now += 1
+
+    def close(self):
+        FewRenderers.open_now -= bool(self.render_mode)
+
+
+def test_many_copies_are_made_though_few_can_draw():
+    gymnasium.register("FewRenderers-v0", FewRenderers)
+    for count in (5, 1):
+        env = make_env("gymnasium:FewRenderers-v0", count)
+        assert env.num_envs == count
+        env.close()

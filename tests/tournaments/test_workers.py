@@ -13,6 +13,7 @@ from remuda.crossplay import setup_of_entrants
 from remuda.errors import RemudaError
 from remuda.evaluation import Limits
 from remuda.population.ledger import read_records
+from remuda.tournaments import workers
 from remuda.tournaments.engine import open_tournament, play
 from remuda.tournaments.until import play_until
 from remuda.tournaments.workers import Workers, useful_processes
@@ -38,6 +39,21 @@ def four(seed=3):
 def kuhn():
     entrants = {"pass": always(1, KUHN), "bet": always(2, KUHN), "random": "random"}
     return setup_of_entrants(KUHN, {}, entrants, 3)
+
+
+def test_a_game_is_closed_once(monkeypatch):
+    """As for any run: `close` of some games fails the second time."""
+    closed = []
+    made = workers.make_env
+
+    def counted(*args, **options):
+        env = made(*args, **options)
+        monkeypatch.setattr(env, "close", lambda: closed.append(env))
+        return env
+
+    monkeypatch.setattr(workers, "make_env", counted)
+    play(kuhn(), 2)
+    assert len(closed) == len(set(map(id, closed))) > 0
 
 
 def test_results_are_the_same_whatever_the_number_of_processes(tmp_path):

@@ -276,8 +276,12 @@ def test_names_may_be_numbers_where_there_are_several():
 
 
 def test_what_is_behind_an_equals_sign_ends_with_it():
-    with pytest.raises(ConfigError, match="unexpected '32'"):
-        config_of("tag", "--policy.network.hidden=64", "32")
+    hidden = "--policy.network.hidden"
+    for words in (("tag", f"{hidden}=64", "32"), (f"{hidden}=64", "32")):
+        with pytest.raises(ConfigError, match=f"unexpected '32': .* write {hidden} 64 32"):
+            config_of(*words)
+    with pytest.raises(ConfigError, match=r"unexpected '4': --seed= ends with its value, 3$"):
+        config_of("--seed=3", "4")
     with pytest.raises(ConfigError, match=r"by --run; set it once, as in --run A B"):
         parse_flags(["--run=a", "b"], TournamentOptions, positional="run")
 

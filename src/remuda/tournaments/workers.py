@@ -263,8 +263,7 @@ def play_here(
             results.flush(now=False)
             watch(seats.closed)
     finally:
-        actor.finish()
-        env.close()
+        actor.finish()  # it closes the environment
     return seats.closed
 
 

@@ -69,7 +69,13 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
     lists: set[str] = set()
     for flag in flags:
         key, kind, value = flag.key, flag.kind, flag.words[: flag.size]
-        free += flag.words[flag.size :]
+        rest = flag.words[flag.size :]
+        if flag.has_equals and rest and _is_number(rest[0]):
+            both = f"; for several write --{key} {' '.join(flag.words)}" if is_tuple(kind) else ""
+            raise ConfigError(
+                f"unexpected {rest[0]!r}: --{key}= ends with its value, {value[0]}{both}"
+            )
+        free += rest
         if not flag.is_known:
             keys = fields_of(model)
             if keys.get(key) is None:
@@ -129,6 +135,14 @@ def _flag(name: str, words: list[str], has_equals: bool, model: type[Section]) -
             kind = get_args(kind)[1] if is_mapping else Any
     is_known = is_known and (is_open or not _is_section(kind))
     return _Flag(".".join(parts), kind, is_known, words, has_equals)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_section(kind: Any) -> bool:

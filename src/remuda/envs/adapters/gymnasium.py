@@ -347,7 +347,7 @@ def make_gymnasium(
         close(env.close, env)
         for_agents = has_agents(env, lambda: made_quietly(name, **options))
         make: Callable[..., Any] = partial(made_quietly if for_agents else gymnasium.make, name)
-        if drawable and is_free:
+        if drawable and is_free and num_envs == 1:  # renderers are scarce: one picture is enough
             options = with_pictures(make, options)
         adapter = copies_of if for_agents else GymnasiumEnv
         return adapter(wrapping.around(partial(make, **options)), num_envs, wrapping)
