@@ -325,6 +325,7 @@ def test_a_file_of_a_run_tells_a_stranger_all(tmp_path, exported):
             "algorithm": "ppo",
             "game": "connect_four",
             "observation_space": str(one.observation_space),
+            "env_observation_space": str(one.observation_space),
             "observation_shape": "[2, 6, 7]",
             "observation_dtype": str(one.observation_space.dtype),
             "n_frames": "1",

@@ -73,7 +73,7 @@ def test_a_freeze_without_room_for_copies_is_refused_at_once(schedule, tmp_path,
     (line,) = capsys.readouterr().err.splitlines()
     assert f"population.director {__name__}:FreezesOnce" in line
     assert "population.snapshots.every" in line
-    assert "restart" not in line
+    assert "restarted" not in line
 
 
 def test_a_freeze_is_carried_out_and_the_oldest_copy_makes_room(tmp_path, capsys):
