@@ -25,7 +25,7 @@ from remuda.saved import Reference, Saved, SavedPolicies
 from remuda.saved_weights import published
 
 GREEDY = "+greedy"  # suffix of a member from another run that always takes its best action
-TOLD = 4  # maximum number of policies that are reported one by one
+REPORTED = 4  # maximum number of policies that are reported one by one
 
 
 def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, InitialState]:
@@ -169,7 +169,7 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
 
 def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
     """Describe warm starts to the user."""
-    if len(beginnings) > TOLD:
+    if len(beginnings) > REPORTED:
         runs = ", ".join(sorted({found.source.run for found in beginnings.values()}))
         return [f"{len(beginnings)} policies begin with weights from {runs}"]
     lines = []
@@ -261,7 +261,7 @@ def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
 
 def describe_imported(members: Sequence[Imported]) -> list[str]:
     """Describe members from other runs to the user."""
-    if len(members) > TOLD:
+    if len(members) > REPORTED:
         return [f"{len(members)} policies of other runs are members of the population"]
     return [
         f"{origin.name}@{origin.version} is {origin.policy} of {origin.run}: a fixed opponent"

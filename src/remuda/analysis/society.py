@@ -22,7 +22,7 @@ from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
 CHANCE = 0.05  # a difference with a larger p-value may be chance
-SAID = 4  # episode metrics that get a sentence; the others are in the summary
+DESCRIBED = 4  # episode metrics that get a sentence; the others are in the summary
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Society:
             )
             del words["equality"], words["sustainability"]
         if self.episode_metrics:
-            few = list(self.episode_metrics.items())[:SAID]
+            few = list(self.episode_metrics.items())[:DESCRIBED]
             words["episode metrics"] = (
                 ", ".join(f"{name.replace('_', ' ')} {_words(each)}" for name, each in few) + "."
             )
