@@ -9,12 +9,8 @@ import pytest
 from endings import Duel
 from remuda.ui.cli import run
 
-NOT_REACHED = pytest.mark.xfail(
-    reason="evaluation plays at most env.num_envs copies since eb6246be, and the games here "
-    "tell evaluation and judging by the number of copies: the fault is not reached"
-)
 SMALL = (
-    *("--schedule", "sequential", "--env.num_envs", "8", "--run.turns", "400"),
+    *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "400"),
     *("--policy.network.hidden", "8", "--policy.iqn.quantiles", "4"),
     *("--policy.batch_size", "16", "--policy.experience.learning_starts", "64"),
     *("--run.live", "false", "--checkpoint.evaluate_episodes", "0"),
@@ -55,7 +51,6 @@ def test_a_game_that_raises_in_greedy_play_costs_the_measurement(tmp_path, capsy
     assert (tmp_path / "run" / "weights" / "agent_1.safetensors").exists()
 
 
-@NOT_REACHED
 def test_ctrl_c_in_greedy_play_keeps_what_was_played(tmp_path, capsys):
     assert train(tmp_path / "run", "interrupt") == 130
     said = capsys.readouterr()
@@ -78,7 +73,7 @@ def test_greedy_play_of_a_slow_game_ends_in_time_and_says_so(tmp_path, capsys):
 
 def test_where_all_copies_are_too_slow_one_of_them_is_played(tmp_path):
     """Seven copies would not end an episode within the time, and one does."""
-    words = ("--run.evaluate_seconds", "2", "--env.options.seconds", "0.1")
+    words = ("--env.num_envs", "7", "--run.evaluate_seconds", "2", "--env.options.seconds", "0.1")
     assert train(tmp_path / "run", "slow", *words) == 0
     assert summary_of(tmp_path / "run")["evaluation"]["episodes"] >= 1
 
@@ -214,7 +209,6 @@ def whole(directory, said):
     return summary["evaluation"]["episodes"] == 7 and summary["finished"]
 
 
-@NOT_REACHED
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_while_the_last_checkpoint_is_judged_loses_nothing(name, tmp_path, capsys):
     directory = tmp_path / "run"
@@ -227,7 +221,6 @@ def test_a_signal_while_the_last_checkpoint_is_judged_loses_nothing(name, tmp_pa
     assert best_of(directory) == 1
 
 
-@NOT_REACHED
 def test_a_game_that_raises_while_the_last_checkpoint_is_judged_costs_that(tmp_path, capsys):
     directory = tmp_path / "run"
     assert duel(directory, "raise") == 0
@@ -238,7 +231,6 @@ def test_a_game_that_raises_while_the_last_checkpoint_is_judged_costs_that(tmp_p
     assert best_of(directory) == 1
 
 
-@NOT_REACHED
 def test_judging_ends_with_the_time_that_greedy_play_left(tmp_path, monkeypatch, capsys):
     """Where the time is up between two episodes, those that are over decide nothing."""
     directory, clock = tmp_path / "run", time.monotonic
