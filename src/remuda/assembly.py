@@ -1,4 +1,7 @@
-"""The parts of a run, assembled: shared memory, recipes of roles, coordinator and runtime."""
+"""The parts of a run, assembled: shared memory, roles, coordinator and runtime.
+
+A role is a picklable recipe, from which a process builds its actor or learners.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ from remuda.scoreboard import Scoreboard
 from remuda.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
 
-PATIENCE = 0.005  # seconds that a stack waits for policies that get their steps last in a turn
+PATIENCE = 0.005  # seconds that a stack waits for its policies whose steps arrive last in a turn
 
 
 class Assembly:
@@ -158,7 +161,7 @@ class Assembly:
             part = checkpoints.read(found.number, file_name(spec.name))
             with checkpoints.restoring(file_name(spec.name)):
                 held = self.config.saves_replay and not over and part["experience"] is not None
-                if self.table is not None:  # of another generation: a predecessor's experience
+                if self.table is not None:  # no experience of a slot's earlier policy
                     held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
                 contents = branch(part, "experience") if held else None
                 steps = Range(0, self.scoreboard.most_steps(len(self._agents)))

@@ -50,8 +50,8 @@ def evaluate(
     """Play `episodes` over all copies, and return the returns of each agent.
 
     Each copy plays the same number of episodes, so that short ones do not count more. The
-    matchmaker of a population assigns seats to live policies. If no episode ends in half of the
-    time limit, only one copy continues, which is faster.
+    matchmaker of a population assigns seats to live policies. If some copy has not finished an
+    episode by half of the time limit, play restarts with one copy, which is faster.
 
     - `scripted`: scripted policies by agent, added to `env.scripted`.
     - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
@@ -74,7 +74,7 @@ def _explores(config: Config, sampled: bool | None) -> bool:
 
 @dataclass(frozen=True)
 class RecordedPlay:
-    """Recorded play: the closed environment with it, the requested episodes, and why it was cut."""
+    """The record of play (`game`), the number of requested episodes, and why play was cut."""
 
     game: Recorded
     asked: int
@@ -176,7 +176,7 @@ def play_episodes(
         return _Play(make_actor(copies), episodes)
 
     cut = ""
-    with threads(1):  # as actors play; more threads compete for a busy machine
+    with threads(1):  # like an actor; more would compete on a busy machine
         playing = play(copies)
         try:
             while not playing.done:
@@ -364,7 +364,7 @@ def _dealt(
     """Return seats assigned to live policies as in training, with a separate table."""
     names = [spec.name for spec in specs]
     roster = Roster.of(config, env.agents).among(names)
-    taken = tuple(config.seats_taken)  # their scripted policies are members: no seat is empty
+    taken = tuple(config.seats_taken)  # scripted policies of reserved seats are members
     table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
     league = League(
         table,

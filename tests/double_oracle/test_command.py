@@ -70,7 +70,7 @@ def test_a_directory_is_gone_on_with(capsys):
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
         (["nowhere:Game"], "among those installed"),
         ([*DILEMMA, "--meta-solver", "max-entropy-nash"], "do not add up to a constant"),
-        ([*DILEMMA, "--meta-solver", "max-entropy-nash", "--oracle", "ppo"], "take nash"),
+        ([*DILEMMA, "--meta-solver", "max-entropy-nash", "--oracle", "ppo"], "use nash"),
         (["open_spiel:kuhn_pokr"], "kuhn_poker"),
         ([], "name the game to play, as in `remuda psro kuhn_poker`"),
         (["--resume", "nowhere"], "nowhere holds no double oracle"),

@@ -53,7 +53,10 @@ def test_a_policy_may_have_an_algorithm_of_its_own():
         ("no_such_module:A2C", "No module named 'no_such_module'"),
         (f"{OWN}:Stranger", "must be a subclass of remuda.RolloutAlgorithm or of"),
         (f"{OWN}:Unfinished", "the class has no losses"),
-        (f"{OWN}:Headless", 'the class names no heads, as in heads = \\("policy", "q1", "q2"\\)'),
+        (
+            f"{OWN}:Headless",
+            'the class names no heads; add for example: heads = \\("policy", "q1", "q2"\\)',
+        ),
     ],
 )
 def test_what_is_no_algorithm_is_refused_in_one_line(name, told, tmp_path, capsys):

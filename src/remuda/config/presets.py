@@ -16,7 +16,7 @@ from remuda.errors import ConfigError
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings that override the defaults, and that the user's override; see `presets.yaml`."""
+    """Settings that override the defaults; the user's settings override them (`presets.yaml`)."""
 
     suits: str
     reason: str

@@ -187,7 +187,7 @@ class Only:
     instead: str = ""  # keys of a policy that do the same in other algorithms
 
     def within(self, outer: Only | None) -> Only:
-        """Combine the mark of a field with that of its section."""
+        """Combine the condition of a field with that of its section."""
         if outer is None:
             return self
         takes, section = self.takes or outer.takes, self.section or outer.section
@@ -210,7 +210,7 @@ class Only:
     def words(self, algorithm: str, prefix: str) -> str:
         """Explain why the field has no effect, and which settings to use instead.
 
-        `prefix`: of these settings in the message.
+        `prefix` precedes the keys of settings in the message.
         """
         if self._asks and not self._suits(entry := find_algorithm(algorithm)):
             other = {f"{section}." for section in get_args(AlgorithmSection)} - {
@@ -278,10 +278,10 @@ class Each:
 
 
 def for_values(instead: str = "") -> Only:
-    """Mark fields for algorithms that learn from transitions (IQN, DQN), with PPO's alternative."""
+    """Mark fields for algorithms that learn from transitions; `instead` names PPO's keys."""
     return Only("transitions", instead=instead)
 
 
 def for_ppo(instead: str = "") -> Only:
-    """Mark fields for algorithms that learn from rollouts (PPO), with the others' alternative."""
+    """Mark fields for algorithms that learn from rollouts; `instead` names the others' keys."""
     return Only("rollouts", instead=instead)

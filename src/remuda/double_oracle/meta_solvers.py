@@ -48,8 +48,8 @@ class MetaStrategy:
 def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStrategy:
     """Run a meta-solver by its name.
 
-    `payoffs`: [R, n_1, ..., n_R]; `tolerance`: allowed error of a zero sum, as a share of the
-    payoffs' range, for payoffs that are means over matches.
+    `payoffs`: [R, n_1, ..., n_R]. A game counts as zero-sum if its sums spread at most `tolerance`
+    times the payoffs' range: means over matches are inexact.
     """
     game = as_payoffs(payoffs)
     mixtures = tuple(to_distribution(each) for each in find(name)(game, tolerance))
@@ -75,7 +75,7 @@ def check_players(name: str, num_players: int) -> None:
     if num_players != 2 and name in TWO_PLAYERS:
         others = ", ".join(each for each in SOLVERS if each not in TWO_PLAYERS)
         raise UsageError(
-            f"{name} is for games of two players; this one has {num_players}. Take one of {others}"
+            f"{name} is for games of two players; this one has {num_players}. Use one of {others}"
         )
 
 
@@ -84,7 +84,7 @@ def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None
     if name in ZERO_SUM and not is_zero_sum(payoffs, tolerance):
         raise UsageError(
             f"{name} is for zero-sum games, and in this one payoffs do not add up to a constant; "
-            "take nash"
+            "use nash"
         )
 
 
@@ -98,9 +98,7 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
         return zero_sum.solve(_of_row(payoffs)).mixtures
     found = general_sum.solve(payoffs[0], payoffs[1])
     if not found.mixtures:
-        raise UsageError(
-            "no Nash equilibrium of the meta-game was found; take projected-replicator"
-        )
+        raise UsageError("no Nash equilibrium of the meta-game was found; use projected-replicator")
     return found.mixtures
 
 
@@ -212,7 +210,7 @@ def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
 
 
 def _of_row(payoffs: Numbers) -> Numbers:
-    """Return half the difference of the payoffs, [n, m]: zero-sum payoffs for a constant sum."""
+    """Return the row player's payoffs, [n, m], of the constant-sum game shifted to zero sum."""
     found: Numbers = (payoffs[0] - payoffs[1]) / 2.0
     return found
 
@@ -277,7 +275,7 @@ RECTIFIED = "rectified-nash"
 TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)  # solvers for two players only
 ZERO_SUM = ("max-entropy-nash",)  # solvers for constant-sum games only
 OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Solvers that ignore duplicate policies: if all best responses are known, nothing changes."""
+"""Solvers that ignore duplicate policies: once no best response is new, iterations repeat."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

@@ -2,8 +2,9 @@
 
 Rules. Each agent is dealt one of the cards jack, queen and king, and puts 1 into the pot. Agent 0
 passes or bets 1. After a bet the other agent passes and loses its stake, or bets too, and the
-higher card takes the pot. After a pass agent 1 passes, and the higher card takes the pot, or it
-bets, and agent 0 then passes or bets. At the end each agent's reward is the amount won or lost.
+higher card takes the pot. After a pass agent 1 passes or bets. If it passes, the higher card takes
+the pot. If it bets, agent 0 passes or bets. At the end each agent's reward is the amount won or
+lost.
 
     pass pass          the higher card wins 1
     pass bet pass      agent 1 wins 1

@@ -1,7 +1,7 @@
 """The ledger: an append-only record of all matches, and the sums of their results.
 
 On disk it is a line of JSON that describes the records, followed by records of fixed size: a
-million games of two seats take 60 MB. In memory there are only the sums.
+million games of two seats take 78 MB. In memory there are only the sums.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Ledger:
     returns are not NaN). The higher return wins, and a draw is half a win for both. Results between
     two frozen copies are not summed, since there are too many pairs; the ledger on disk has them.
 
-    Win rates may forget: `memory` is the number of a live policy's further matches after which a
-    result counts half. A pair that has not met for long is as unknown as one that never met.
+    Win rates may forget: after `memory` more matches of a live policy, a result counts half. A
+    pair that has not met for long is as unknown as one that never met.
     Meetings, scores and payoffs count all matches equally.
     """
 
@@ -224,7 +224,7 @@ def count(
     recent: Numbers,
     kept: float,
 ) -> None:
-    """Add results of all pairs of seats to `pairs` and `recent`, of seats to `numbers`."""
+    """Add results of pairs of seats to `pairs` and `recent`, and of each seat to `numbers`."""
     for m in range(len(over)):
         if not over[m]:
             continue

@@ -29,7 +29,7 @@ class RoleLoop(Protocol):
 
 
 class RoleContext:
-    """The context of a loop: its role's number, the shared words, the checkpoints."""
+    """The context of a loop: its role's number, the shared control memory, the checkpoints."""
 
     def __init__(
         self, index: int, control: Control, checkpoints: Checkpoints, timeline: Timeline | None
@@ -115,7 +115,7 @@ class LockstepActor:
                 had_room = True
                 control.end_turn(control.save_after)
             elif had_room:
-                # An earlier process left untrained experience: learners train in an empty turn.
+                # The rings may be full after a restart: learners train in an empty turn.
                 had_room = False
                 control.end_turn(control.save_after)
             else:

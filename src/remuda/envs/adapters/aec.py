@@ -1,10 +1,10 @@
 """Copies of PettingZoo's environments where one agent acts at a time.
 
 PettingZoo defines an agent's reward between two of its turns as the reward that `last()` returns
-when it is selected. `rewards` shows when each part of it came. The two agree if every step calls
-`_accumulate_rewards`. Otherwise `last()` counts, and the difference is added when the agent is
-selected. If `last()` has never returned a reward, the environment does not accumulate rewards, and
-`rewards` counts.
+when it is selected. `rewards` shows in which step each part of that reward was given. The two agree
+if every step calls `_accumulate_rewards`. Otherwise `last()` counts, and the difference is added
+when the agent is selected. If `last()` has only returned 0, the environment does not accumulate
+rewards, and `rewards` counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ATTRIBUTES = (
 ROUNDING = 1e-5
 """The relative difference allowed between the sum of `rewards` and `last()`: float32 rounding."""
 DEAD_STEPS = 10
-"""Dead steps per agent, after one action, before the environment is refused."""
+"""Maximum dead steps per agent after one action; more raise an error."""
 STAYS_DEAD = (
     "step(None) was called for it, since its episode has ended, and it is still in `agents` and "
     "still dead, while others play on; let `step` begin with `if self.terminations[agent] or "
@@ -42,12 +42,13 @@ STAYS_DEAD = (
 )
 DIFFERS = "rewards and last() differ"
 UNLIKE = (
-    "{} in copy {}, turn {} of the episode: `rewards` adds up to {:g} since its last act, and "
-    "`last()` returned {:g}. Returns count what `last()` returns, or `rewards` where it only ever "
-    "returned 0; other cases are not reported. Let `step` set self._cumulative_rewards[agent] = 0 "
-    "for the agent that acts, and end with self._accumulate_rewards()"
+    "{} in copy {}, turn {} of the episode: `rewards` adds up to {:g} since its last action, "
+    "and `last()` returned {:g}. Remuda uses the reward of `last()`, or the sum of `rewards` if "
+    "`last()` has only returned 0. Further differences are not reported. Let `step` set "
+    "self._cumulative_rewards[agent] = 0 for the agent that acts, and end with "
+    "self._accumulate_rewards()"
 )
-"""With `DIFFERS`: the key and text of a note."""
+"""The text of the note with the key `DIFFERS`."""
 DIES_ON = (
     "after every step(None) of a dead agent another dead agent is selected, and never one that "
     "lives; let `step(None)` remove the agent from `agents`"
@@ -175,7 +176,7 @@ class AECCopies(Copies):
                 self._rewards[e, agent] += reward
 
     def _count(self, e: int, agent: int) -> None:
-        """Add what `rewards` lacks of `last()`, for an agent that acts next or has ended."""
+        """Add the part of `last()` missing from `rewards`, for an agent that acts next or ended."""
         name, last = self._names[agent], self._last[e]
         reward = self._last_reward(self.copies[e], self._readers[e], name)
         if reward is not None and type(reward) is not float:
