@@ -32,8 +32,8 @@ from recording import Results, options_of
 
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.experience.ring import CONTENTS
+from remuda.runs.run_directory import RunDirectory
 
 FIXED: dict[str, Any] = {
     "game": "treasure_hunt",

@@ -33,8 +33,8 @@ from remuda.cluster import cluster as clusters
 from remuda.cluster.channel import Count
 from remuda.cluster.ray_local import members
 from remuda.config import load_config, overlay
-from remuda.coordinator.metrics import Goal, Record
-from remuda.result import Result
+from remuda.runs.metrics import Goal, Record
+from remuda.runs.result import Result
 from remuda.scoreboard import Learn, Play
 from remuda.types import Array, RoleStatus
 

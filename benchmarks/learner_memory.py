@@ -18,7 +18,7 @@ import psutil
 from recording import Results, options_of
 
 from remuda.config import load_config
-from remuda.coordinator.metrics import Goal, Record
+from remuda.runs.metrics import Goal, Record
 from remuda.training import train
 
 

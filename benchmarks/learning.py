@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from remuda.config import load_config, overlay
-from remuda.coordinator.metrics import Goal, Record
 from remuda.evaluation import standard_error
-from remuda.result import Result
+from remuda.runs.metrics import Goal, Record
+from remuda.runs.result import Result
 from remuda.training import train
 
 CARTPOLE: dict[str, Any] = {

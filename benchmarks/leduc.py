@@ -40,10 +40,10 @@ from recording import FIGURES, Cell, Results, options_of
 from remuda.analysis.exact_play import WalkedGame, walked_game
 from remuda.analysis.exploitability import exploitability
 from remuda.analysis.trees import mixture
-from remuda.callbacks import ActiveRun, Callback
 from remuda.config import load_config, overlay
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.callback import ActiveRun, Callback
 from remuda.envs.registry import make_env
+from remuda.runs.run_directory import RunDirectory
 from remuda.saved import SavedPolicies
 from remuda.training import train
 from remuda.ui.live import PlainView

@@ -30,15 +30,15 @@ from rich.table import Table
 from remuda.analysis.kuhn import Strategy, average, strategies, summary
 from remuda.config import load_config, overlay, read_config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.metrics import Goal, Record
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger import MATCH, read_records
 from remuda.population.table_parts import POLICY, VERSION
-from remuda.result import Result
-from remuda.saved_weights import load_run
+from remuda.runs.metrics import Goal, Record
+from remuda.runs.result import Result
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.training import train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

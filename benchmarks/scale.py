@@ -27,7 +27,7 @@ from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import Checkpointer
-from remuda.coordinator.metrics import Goal, Record
+from remuda.runs.metrics import Goal, Record
 from remuda.runtime.processes import ProcessRuntime
 from remuda.training import train
 

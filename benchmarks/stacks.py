@@ -28,12 +28,12 @@ from torch import nn
 
 from remuda.assembly import Assembly
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.metrics import Goal, Record
 from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
 from remuda.policies.spec import make_algorithm, policy_specs
 from remuda.rng import make_rng
+from remuda.runs.metrics import Goal, Record
 from remuda.runtime.layout import make_layout
 from remuda.training import train
 

@@ -23,10 +23,10 @@ from recording import Cell, Results, options_of
 from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.metrics import Record
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
+from remuda.runs.metrics import Record
 from remuda.runtime.layout import Layout, make_layout
 
 BASE: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 import json
 
-from remuda.coordinator.metrics import groups
+from remuda.runs.metrics import groups
 
 
 def plain_of(record):

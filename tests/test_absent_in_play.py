@@ -14,7 +14,6 @@ from remuda.analysis.returns import balanced
 from remuda.analysis.society import society
 from remuda.analysis.welfare import efficiency, equality, long_run_equality
 from remuda.best_checkpoint import measurement
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin
 from remuda.double_oracle.matches import play_pairs
 from remuda.envs.registry import find_game, make_env
@@ -25,7 +24,8 @@ from remuda.evaluation import Evaluation, Limits
 from remuda.exploiting.bounds import error_of_sum, mean_of
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import make_target
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.ui.cli import run
 from remuda.ui.playing import episode
 from remuda.ui.recording import write_histories

@@ -11,8 +11,8 @@ import pytest
 
 import remuda
 from remuda.config import overlay
-from remuda.coordinator.run_directory import RunDirectory
-from remuda.saved_weights import load_snapshots
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_snapshots
 from remuda.ui.live import PlainView
 from support import Tape
 

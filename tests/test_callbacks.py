@@ -10,9 +10,9 @@ import remuda
 from callback_runs import FOR_LONG, SMALL, StopsAtOnce, train
 from remuda import events, training
 from remuda.assembly import Assembly
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CallbackError, UsageError, UserCodeError
 from remuda.events import NAMES, Events, check_callback
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.live import PlainView
 
 

@@ -12,9 +12,9 @@ from equivalence.runs import assert_same, configure, outcome, run
 from remuda.changes import ANYTHING, OF_POLICY, changes
 from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
 from remuda.config.sections import conditions
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.table_parts import POLICY
+from remuda.runs.run_directory import RunDirectory
 from remuda.training import train
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView

@@ -17,7 +17,6 @@ from pettingzoo import ParallelEnv
 import remuda
 from remuda import best_checkpoint
 from remuda.config import load_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs import closing
 from remuda.envs.registry import make_env, name_game
 from remuda.evaluate import evaluate
@@ -25,6 +24,7 @@ from remuda.evaluation import Limits
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.publish.snapshot import Snapshot
+from remuda.runs.run_directory import RunDirectory
 from test_rng import QUICK
 
 ALIVE: set[int] = set()

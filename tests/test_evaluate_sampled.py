@@ -15,10 +15,10 @@ from remuda import evaluate as evaluate_module
 from remuda.best_checkpoint import measurement
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import BestKeeper
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.loggers.common import evaluated
 from remuda.evaluation import Evaluation, Limits
-from remuda.loggers.common import evaluated
-from remuda.result import is_reported
+from remuda.runs.result import is_reported
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui import status
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare, page_of, print_comparison

@@ -12,8 +12,8 @@ import remuda
 from callback_runs import FOR_LONG, StopsAtOnce, train
 from remuda import hyperparameters
 from remuda.algorithms import find_algorithm
-from remuda.callbacks import ActiveRun
 from remuda.config import PolicyConfig, load_config
+from remuda.coordinator.callback import ActiveRun
 from remuda.hyperparameters import (
     HYPERPARAMETERS,
     LiveHyperparameters,

@@ -9,7 +9,7 @@ import pytest
 
 import remuda
 from forkserver.children import wait_for
-from remuda.loggers import MLflowLogger, WandbLogger
+from remuda.coordinator.loggers import MLflowLogger, WandbLogger
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
 

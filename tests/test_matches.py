@@ -9,9 +9,9 @@ import pytest
 
 import remuda
 from remuda.config import load_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger import FREEZE, LOST, MATCH, LedgerFile, record_type
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.live import PlainView
 
 LIVE = -1

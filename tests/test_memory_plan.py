@@ -17,7 +17,6 @@ from remuda.calibration import choose_layout
 from remuda.checkpoint.store import Manifest
 from remuda.config import load_config, write_config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.experience.sequence_replay import SequenceReplay
@@ -42,8 +41,9 @@ from remuda.population.roster import SPARE
 from remuda.population.table import Table
 from remuda.population.table_parts import RECORDS, newest_of
 from remuda.prepare import prepare
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
-from remuda.saved_weights import published
 from remuda.ui.cli import run
 from support import make_experience
 

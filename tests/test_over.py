@@ -8,7 +8,7 @@ import pytest
 
 import remuda
 from remuda.config import load_config, overlay
-from remuda.result import cut_words, is_reported, summarise
+from remuda.runs.result import cut_words, is_reported, summarise
 from remuda.ui.live import PlainView
 
 SMALL = {

@@ -4,8 +4,8 @@ import pytest
 
 import remuda
 from remuda.config import load_config, read_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError, UsageError
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.cli import run as command
 
 LONG = 5000 * "a"

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.requests import FOLDER, ask, ask_weights
 from remuda.errors import RemudaError, UsageError
-from remuda.requests import FOLDER, ask, ask_weights
+from remuda.runs.run_directory import RunDirectory
 from remuda.saved import Reference
 
 RUN = {
@@ -106,9 +106,9 @@ def test_it_can_be_gone_on_with(tmp_path):
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b"[" * 60_000])
 def test_what_is_no_request(tmp_path, data):
-    from remuda.callbacks import ActiveRun
     from remuda.config import load_config
-    from remuda.requests import Requests
+    from remuda.coordinator.callback import ActiveRun
+    from remuda.coordinator.requests import Requests
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
@@ -159,9 +159,9 @@ def test_nobody_answers(tmp_path):
 
 
 def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
-    from remuda.callbacks import ActiveRun
     from remuda.config import load_config
-    from remuda.requests import Requests
+    from remuda.coordinator.callback import ActiveRun
+    from remuda.coordinator.requests import Requests
 
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     run.mkdir()
@@ -180,9 +180,9 @@ def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
 
 
 def test_whatever_fails_in_a_request_the_run_goes_on(tmp_path, monkeypatch):
-    from remuda.callbacks import ActiveRun
     from remuda.config import load_config
-    from remuda.requests import Requests
+    from remuda.coordinator.callback import ActiveRun
+    from remuda.coordinator.requests import Requests
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
@@ -298,9 +298,9 @@ def test_places_that_nobody_has_show_nothing(tmp_path):
 
 
 def test_what_nobody_took_is_removed(tmp_path):
-    from remuda.callbacks import ActiveRun
     from remuda.config import load_config
-    from remuda.requests import PATIENCE, Requests
+    from remuda.coordinator.callback import ActiveRun
+    from remuda.coordinator.requests import PATIENCE, Requests
 
     run = ActiveRun(tmp_path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(tmp_path, run, print)
@@ -318,9 +318,9 @@ def test_what_nobody_took_is_removed(tmp_path):
 
 
 def requests_of(path):
-    from remuda.callbacks import ActiveRun
     from remuda.config import load_config
-    from remuda.requests import Requests
+    from remuda.coordinator.callback import ActiveRun
+    from remuda.coordinator.requests import Requests
 
     run = ActiveRun(path, load_config({"game": "treasure_hunt"}), ("agent_0",))
     return Requests(path, run, print)
@@ -433,7 +433,7 @@ def test_who_asks_a_run_whose_coordinator_is_killed_is_told_soon(tmp_path):
     words = f"""
 import time
 from pathlib import Path
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.runs.run_directory import RunDirectory
 run = RunDirectory(Path({str(tmp_path)!r}))
 run.lock()
 print("locked", flush=True)
@@ -454,7 +454,7 @@ time.sleep(600)
 LOOKS = """
 import sys, time
 from pathlib import Path
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.runs.run_directory import RunDirectory
 run, looks, until = RunDirectory(Path(sys.argv[1])), [], time.monotonic() + 600
 print("begun", flush=True)
 while not (run.path / "enough").exists() and time.monotonic() < until:

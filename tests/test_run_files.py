@@ -9,8 +9,8 @@ import pytest
 import remuda
 from remuda.checkpoint import state
 from remuda.config import load_config, read_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RunDirectoryError
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.live import PlainView
 
 TREE = {

@@ -12,9 +12,9 @@ from remuda.config import (
     read_config,
     write_config,
 )
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
 from remuda.policies.algorithms.dqn import DQN
+from remuda.runs.run_directory import RunDirectory
 
 RECURRENT = {"network": {"recurrent": 16}}
 PPO_NETWORK = {"hidden": [64, 64], "activation": "tanh"}

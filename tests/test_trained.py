@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import remuda
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.recorded import Wrapped
 from remuda.errors import UsageError
 from remuda.evaluate import actor_for_play
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from trained_policies import SETTINGS, trained
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from remuda.config import Config, IQNConfig, PolicyConfig, by_leaf, fields_of, load_config, overlay
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.prepare import prepare
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

@@ -10,12 +10,12 @@ import remuda
 from equivalence.runs import assert_same, configure, outcome, run
 from remuda.assembly import Assembly
 from remuda.config import load_config, overlay
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.own_code import name_objects
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
+from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
 from remuda.saved import Reference, SavedPolicies
 from remuda.training import train

@@ -15,7 +15,7 @@ from remuda.version import __version__
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs
     from remuda.api import Run, load, tournament, train
-    from remuda.callbacks import ActiveRun, Callback, EpisodeSummary
+    from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluation import Evaluation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remuda.frame import Frame
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
-    from remuda.result import Result
+    from remuda.runs.result import Result
     from remuda.trained import Policy, PolicyState
     from remuda.ui.comparison import Comparison, compare
     from remuda.ui.exploiting import exploit
@@ -60,7 +60,7 @@ __all__ = [
 _HOMES = {
     "analysis.payoff": "Payoffs",
     "api": "Run load tournament train",
-    "callbacks": "ActiveRun Callback EpisodeSummary",
+    "coordinator.callback": "ActiveRun Callback EpisodeSummary",
     "crossplay": "Tournament",
     "errors": "ConfigError RemudaError UsageError",
     "evaluation": "Evaluation",
@@ -68,7 +68,7 @@ _HOMES = {
     "frame": "Frame",
     "policies.algorithms.rollout_algorithm": "RolloutAlgorithm",
     "policies.algorithms.transition_algorithm": "TransitionAlgorithm",
-    "result": "Result",
+    "runs.result": "Result",
     "trained": "Policy PolicyState",
     "ui.comparison": "Comparison compare",
     "ui.exploiting": "exploit",

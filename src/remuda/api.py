@@ -13,8 +13,6 @@ import numpy as np
 
 from remuda.analysis.payoff import Payoffs
 from remuda.config import Config, check_presets, load_config, overlay
-from remuda.coordinator.metrics import View, row_of
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import Tournament
 from remuda.envs.registry import find_game, name_game
 from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
@@ -22,11 +20,13 @@ from remuda.evaluate import evaluate as play_episodes
 from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
 from remuda.frame import Frame
-from remuda.matches import read_births, read_ledger, read_payoffs
 from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of, written_in
-from remuda.result import Result
+from remuda.runs.metrics import View, row_of
+from remuda.runs.recorded_matches import read_births, read_ledger, read_payoffs
+from remuda.runs.result import Result
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.saved import CHECKPOINT, SavedPolicies, UnknownPolicyError
-from remuda.saved_weights import load_run
 from remuda.tournaments.entrants import Entrant, Player
 from remuda.trained import Policy
 from remuda.training import train as run_training

@@ -20,10 +20,8 @@ from remuda.config import Config
 from remuda.coordinator.analysing import analyser_of
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, RunEvents
-from remuda.coordinator.frozen import FrozenTexts
+from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.coordinator.metrics import View
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.envs.worker import WorkerStatus
@@ -50,6 +48,8 @@ from remuda.population.table_parts import ORDERED, RECORDS
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.rng import torch_rng
+from remuda.runs.metrics import View
+from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.host import threads

@@ -17,7 +17,6 @@ from typing import Any
 from remuda.config import Config
 from remuda.coordinator.checkpointing import BestKeeper, Outcome
 from remuda.coordinator.coordinator import Coordinator
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin
 from remuda.envs.registry import GAMES
 from remuda.evaluate import evaluate
@@ -28,8 +27,9 @@ from remuda.forkserver.process import Process
 from remuda.loading import add_pickles, pickles_in
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result
-from remuda.saved_weights import published
+from remuda.runs.result import Result
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import published
 from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)

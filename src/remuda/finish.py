@@ -14,15 +14,15 @@ from remuda.best_checkpoint import CheckpointPlay, compare_last
 from remuda.config import Config
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.guarded_view import GuardedView
-from remuda.coordinator.run_directory import RunDirectory, way_on
 from remuda.envs.closing import faults
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.evaluate import evaluate
 from remuda.evaluation import Limits
 from remuda.events import Events
 from remuda.publish.snapshot import Snapshot
-from remuda.result import Result, cut_words, failed_words, is_reported, played_words, summarise
-from remuda.saved_weights import save_weights
+from remuda.runs.result import Result, cut_words, failed_words, is_reported, played_words, summarise
+from remuda.runs.run_directory import RunDirectory, way_on
+from remuda.runs.saved_weights import save_weights
 from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from typing import Any
 
 from remuda.algorithms import BUILT_IN
 from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import UsageError
 from remuda.loading import name_object
+from remuda.runs.run_directory import RunDirectory
 from remuda.trained import Policy
 
 Settings = Path | str | Mapping[str, Any] | Config | None

@@ -18,12 +18,12 @@ from remuda.checkpoint.store import Manifest, differences
 from remuda.config import Config, load_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
-from remuda.coordinator.metrics import View
-from remuda.coordinator.run_directory import RunDirectory, begin_anew
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.hyperparameters import values_of
 from remuda.loading import with_digests_of
 from remuda.publish.snapshot import Snapshot
+from remuda.runs.metrics import View
+from remuda.runs.run_directory import RunDirectory, begin_anew
 
 ACTOR = "actor"  # the part of a checkpoint that the first actor writes
 

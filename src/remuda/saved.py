@@ -9,7 +9,7 @@ from pathlib import Path
 
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.requests import LIVE, ask_weights
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -19,8 +19,8 @@ from remuda.population.imported import Imported
 from remuda.population.roster import Roster
 from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
-from remuda.requests import LIVE, ask_weights
-from remuda.saved_weights import find_checkpoint, load_snapshots, published
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published
 from remuda.tournaments.entrants import Entrant, Player
 from remuda.types import AgentSpec
 

@@ -30,7 +30,7 @@ from remuda.own_code import gone_on_with, name_objects, tree_of
 from remuda.types import Floats
 
 if TYPE_CHECKING:
-    from remuda.result import Result
+    from remuda.runs.result import Result
     from remuda.trained import Policy
 
 __all__ = ["put_back", "train"]

@@ -16,8 +16,6 @@ from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.coordinator.logs import log_to
-from remuda.coordinator.metrics import Goal, View
-from remuda.coordinator.run_directory import RunDirectory, can_continue, way_on
 from remuda.envs.closing import listening
 from remuda.errors import (
     CannotStartError,
@@ -36,7 +34,6 @@ from remuda.policies.compatibility import space_notes
 from remuda.policies.initial import InitialState
 from remuda.population.imported import Imported
 from remuda.prepare import Prepared, prepare, with_fixed_trace
-from remuda.result import Result
 from remuda.resume import (
     Resumed,
     confirmed,
@@ -46,9 +43,12 @@ from remuda.resume import (
     report_damage,
 )
 from remuda.rng import libraries_kept
+from remuda.runs.metrics import Goal, View
+from remuda.runs.result import Result
+from remuda.runs.run_directory import RunDirectory, can_continue, way_on
+from remuda.runs.saved_weights import final_weights
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
-from remuda.saved_weights import final_weights
 from remuda.user_code import naming_user_code
 from remuda.warm_start import describe, describe_imported, find_beginnings, find_imported
 

@@ -12,6 +12,7 @@ import numpy as np
 from remuda.checkpoint.names import file_name
 from remuda.config import Config, NetworkConfig
 from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.requests import LIVE
 from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.loading import without_digest, without_digests
 from remuda.policies.initial import InitialState, WeightSource
@@ -20,9 +21,8 @@ from remuda.population.imported import Imported, Origin
 from remuda.population.roster import LONGEST, unborn
 from remuda.population.table_parts import ORDERED
 from remuda.publish.snapshot import Snapshot
-from remuda.requests import LIVE
+from remuda.runs.saved_weights import published
 from remuda.saved import Reference, Saved, SavedPolicies
-from remuda.saved_weights import published
 
 GREEDY = "+greedy"  # suffix of a member from another run that always takes its best action
 REPORTED = 4  # maximum number of policies that are reported one by one

@@ -6,11 +6,11 @@ import pytest
 from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluate import evaluate
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.live import PlainView
 

@@ -12,10 +12,10 @@ from remuda.checkpoint.names import file_name
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

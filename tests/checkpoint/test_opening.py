@@ -8,8 +8,8 @@ from remuda.checkpoint.opening import open_file, read_checked, read_file, read_j
 from remuda.checkpoint.store import Checkpoints
 from remuda.config.plain import RefusedYAMLError, read_yaml
 from remuda.config.reading import read_tree
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError
+from remuda.runs.run_directory import RunDirectory
 
 
 def pipe(path):

@@ -10,14 +10,14 @@ import pytest
 from remuda.analysis.from_ledger import LedgerReader
 from remuda.checkpoint.state import save_tensors
 from remuda.coordinator.analysis_helper import RecentPayoffs
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.loggers.common import IDS, known_id
+from remuda.coordinator.requests import FOLDER, Requests
 from remuda.double_oracle.record import read as read_double_oracle
 from remuda.errors import RemudaError
 from remuda.loading import read_beside
-from remuda.loggers.common import IDS, known_id
 from remuda.population.ledger import LedgerFile, copy_later, read_records, record_type
 from remuda.population.lineage import read_lineage
-from remuda.requests import FOLDER, Requests
+from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
 from remuda.tournaments.record import DESCRIPTION, WEIGHTS, kept_weights, read_description
 from remuda.tournaments.until import _read_rounds

@@ -12,9 +12,9 @@ from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.payoff import exact
 from remuda.config import load_config
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, gapless, measure
-from remuda.coordinator.metrics import AnalysisNumbers, population_record
 from remuda.errors import ConfigError
 from remuda.population.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
+from remuda.runs.metrics import AnalysisNumbers, population_record
 from remuda.unused_settings import unused_settings
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from metric_lines import line_of, scalars
-from remuda.coordinator.columns import Mean, Newest, Total
-from remuda.coordinator.metrics import (
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
+from remuda.frame import Frame
+from remuda.runs.columns import Mean, Newest, Total
+from remuda.runs.metrics import (
     MEMBER_COLUMNS,
     POLICY_COLUMNS,
     POPULATION_COLUMNS,
@@ -21,9 +23,7 @@ from remuda.coordinator.metrics import (
     read_metrics,
     row_of,
 )
-from remuda.coordinator.metrics_page import page
-from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.frame import Frame
+from remuda.runs.metrics_reference import page
 from remuda.scoreboard import Learn, Scoreboard
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -60,7 +60,7 @@ def a_board(experience):
 
 
 def test_the_page_is_made_from_the_table():
-    assert PAGE.read_text() == page(), "python -m remuda.coordinator.metrics_page > docs/metrics.md"
+    assert PAGE.read_text() == page(), "python -m remuda.runs.metrics_reference > docs/metrics.md"
 
 
 def test_the_page_names_all_columns_of_a_record_and_no_others():

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.coordinator.metrics import Record, read_metrics
 from remuda.coordinator.metrics_log import MetricsLog, masked_checksum
+from remuda.runs.metrics import Record, read_metrics
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

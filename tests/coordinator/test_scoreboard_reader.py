@@ -8,13 +8,13 @@ import pytest
 from crowds import SIZE, Quiet, Slots, crowd
 from metric_lines import line_of, plain_of
 from remuda.coordinator import scoreboard_reader as reader_module
-from remuda.coordinator.frozen import FrozenTexts
-from remuda.coordinator.metrics import MemberRecord, Record, with_all_members
+from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.scoreboard_reader import FEW, ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.population.league import League
 from remuda.population.matchmakers import Random
 from remuda.population.table import Table
+from remuda.runs.metrics import MemberRecord, Record, with_all_members
 from remuda.scoreboard import Scoreboard
 
 

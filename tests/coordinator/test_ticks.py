@@ -17,15 +17,15 @@ from remuda.actor.seats import EpisodeCounter
 from remuda.config import RunConfig
 from remuda.coordinator import coordinator as coordinator_module
 from remuda.coordinator import status as status_module
+from remuda.coordinator.bounded_work import RECORD, ROWS, VALUES
 from remuda.coordinator.coordinator import Coordinator, Signals
-from remuda.coordinator.frozen import AT_ONCE, FrozenTexts
-from remuda.coordinator.metrics import Record, read_metrics
+from remuda.coordinator.frozen_json import AT_ONCE, FrozenTexts
 from remuda.coordinator.metrics_log import EventEncoder, MetricsLog
-from remuda.coordinator.pieces import RECORD, ROWS, VALUES
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.errors import RoleDiedError
 from remuda.population.records import GAMES
 from remuda.publish.snapshot import Snapshot
+from remuda.runs.metrics import Record, read_metrics
 from remuda.scoreboard import Learn, Play
 
 with warnings.catch_warnings():

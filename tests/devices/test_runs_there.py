@@ -7,9 +7,9 @@ import remuda
 from devices.alike import PASSES, assert_alike
 from devices.gpus import REAL, ROUNDING, gpus
 from remuda.config import overlay
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.policies.algorithms.fused import Fused
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.ui.live import PlainView
 
 SMALL = {

@@ -6,8 +6,8 @@ import numpy as np
 
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.run_directory import RunDirectory
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.scoreboard import Learn, Play, Policy
 from remuda.training import train
 from remuda.ui.live import PlainView

@@ -6,7 +6,7 @@ import pytest
 
 from equivalence.runs import assert_same, run
 from remuda.coordinator.analysing import PopulationAnalyser
-from remuda.coordinator.metrics import read_metrics
+from remuda.runs.metrics import read_metrics
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])

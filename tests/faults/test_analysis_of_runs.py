@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from faults.runs import QUICK, Terminal, lives, wait_until_gone
-from remuda.coordinator.metrics import read_metrics
 from remuda.coordinator.status import read_status
+from remuda.runs.metrics import read_metrics
 from remuda.ui.cli import run
 from remuda.ui.summary import read_run
 

@@ -15,8 +15,8 @@ from faults.runs import QUICK, Terminal
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import write_config
-from remuda.coordinator.metrics import read_metrics
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.runs.metrics import read_metrics
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.cli import run
 
 

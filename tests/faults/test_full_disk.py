@@ -13,8 +13,8 @@ from remuda.checkpoint import state
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.coordinator import Coordinator
 from remuda.coordinator.logs import log_to
-from remuda.coordinator.run_directory import RunDirectory
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.ui.cli import run
 
 WORDS = (

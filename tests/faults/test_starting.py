@@ -26,10 +26,10 @@ from faults.runs import (
     wait_until_gone,
 )
 from remuda.actor.role import ActorRole
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CannotStartError, ConfigError, RoleDiedError
 from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
+from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn, Play
 from remuda.training import train
 from remuda.ui.live import PlainView

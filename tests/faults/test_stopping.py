@@ -10,7 +10,7 @@ import pytest
 
 from faults.runs import QUICK, Terminal, wait_until_gone
 from remuda.checkpoint.store import Checkpoints
-from remuda.coordinator.metrics import read_metrics
+from remuda.runs.metrics import read_metrics
 from remuda.ui.cli import run
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from remuda.config import load_config
-from remuda.coordinator.metrics import read_metrics
-from remuda.coordinator.run_directory import RunDirectory
-from remuda.saved_weights import load_run
+from remuda.runs.metrics import read_metrics
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.live import PlainView
 

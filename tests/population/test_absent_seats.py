@@ -10,7 +10,6 @@ from rich.console import Console
 
 import remuda
 from absent_agents import RETURNS
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.population.ledger import count
 from remuda.population.ratings import count_metrics, count_teams, rate_all, sides_of
 from remuda.population.records import (
@@ -18,6 +17,7 @@ from remuda.population.records import (
     RATING,
     UNCERTAINTY,
 )
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.status import current_status, print_status
 
 PLACES = 5

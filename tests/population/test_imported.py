@@ -9,7 +9,6 @@ from safetensors.numpy import save_file
 
 import remuda
 from remuda.config import load_config, overlay
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
@@ -17,6 +16,7 @@ from remuda.population.director import Retire
 from remuda.population.ledger import read_records
 from remuda.population.matchmakers import SelfPlay
 from remuda.population.records import FRESH, Member, PolicyRef, Population
+from remuda.runs.run_directory import RunDirectory
 from remuda.training import train
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from population.results import Result, append, rate, results
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.ledger import (
     BIRTH,
@@ -16,6 +15,7 @@ from remuda.population.ledger import (
 )
 from remuda.population.lineage import read_lineage
 from remuda.population.records import Member, PolicyRef, Population
+from remuda.runs.run_directory import RunDirectory
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
 

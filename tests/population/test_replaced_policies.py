@@ -12,14 +12,14 @@ from remuda.best_checkpoint import CheckpointPlay
 from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.compatibility import check_births
 from remuda.policies.spec import policy_specs
 from remuda.population.director import Birth, Replacement, Retire
 from remuda.population.records import Member, PolicyRef, Population
 from remuda.population.table_parts import MATCHES
-from remuda.saved_weights import load_run
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.training import train
 from remuda.ui.cli import run as cli
 from remuda.ui.live import PlainView

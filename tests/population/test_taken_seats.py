@@ -13,7 +13,6 @@ from remuda.best_checkpoint import measurement
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
 from remuda.coordinator.analysing import chosen
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import margin
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, RemudaError
@@ -28,8 +27,9 @@ from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, make_matchmaker
 from remuda.population.table import Table
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
-from remuda.saved_weights import published
 from remuda.training import train
 from remuda.ui.analysis_sources import open_sources
 from remuda.ui.charts import payoffs_picture

@@ -9,11 +9,11 @@ from remuda.changes import lasting
 from remuda.checkpoint.store import Manifest
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.ring import UPDATE_TIME
 from remuda.population.director import Birth, Retire
 from remuda.population.records import PolicyRef
+from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn
 from remuda.training import train
 from remuda.ui.live import PlainView

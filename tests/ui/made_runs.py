@@ -8,8 +8,8 @@ import yaml
 from metric_lines import line_of
 from remuda.checkpoint.store import Manifest
 from remuda.config import config_text, load_config, overlay
-from remuda.coordinator.metrics import PolicyRecord, Record
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.runs.metrics import PolicyRecord, Record
+from remuda.runs.run_directory import RunDirectory
 
 
 def a_policy(i, mean_return):

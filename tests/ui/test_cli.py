@@ -13,8 +13,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from remuda.coordinator.metrics import read_metrics
 from remuda.errors import ConfigError
+from remuda.runs.metrics import read_metrics
 from remuda.ui.cli import COMMANDS, run
 from remuda.ui.commands.train import read_arguments
 

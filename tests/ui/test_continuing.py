@@ -11,8 +11,8 @@ import time
 import pytest
 
 from remuda.config import load_config
-from remuda.coordinator.run_directory import RunDirectory, can_continue, way_on
 from remuda.errors import RunDirectoryError
+from remuda.runs.run_directory import RunDirectory, can_continue, way_on
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 from remuda.ui.status import current_status

@@ -133,7 +133,7 @@ def test_a_run_without_a_turn_has_no_picture(tmp_path, capsys):
         (directory / name).unlink()
     facts = summary_of(directory) | {"turns": 0}
     (directory / "summary.json").write_text(json.dumps(facts))
-    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.runs.run_directory import RunDirectory
     from remuda.ui.ending import make_report
 
     assert make_report(RunDirectory.open(directory)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from remuda.coordinator.metrics import Goal, PolicyRecord, Record
+from remuda.runs.metrics import Goal, PolicyRecord, Record
 from remuda.ui import live
 from remuda.ui.live import LiveView, PlainView, make_view
 from remuda.ui.live_picture import History, LivePicture, Recent, sparkline

@@ -6,8 +6,8 @@ import pytest
 
 from remuda.checkpoint.store import Manifest
 from remuda.config import load_config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.cli import run as command
 from remuda.ui.resuming import offer_to_resume
 from ui.made_runs import a_run

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from remuda.coordinator.metrics import (
+from remuda.runs.metrics import (
     AnalysisNumbers,
     Goal,
     MemberRecord,

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.forkserver import client as forkserver
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui import ending as preparing
 from remuda.ui.cli import run
 from remuda.ui.ending import Preparation

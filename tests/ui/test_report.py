@@ -16,8 +16,8 @@ from rich.console import Console
 
 from metric_lines import line_of
 from remuda.config import Config, load_config, write_config
-from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError
+from remuda.runs.metrics import PolicyRecord, Record
 from remuda.ui.charts import learning_chart, smooth
 from remuda.ui.numbers import clock, number, rate
 from remuda.ui.report import write_report

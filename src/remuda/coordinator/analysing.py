@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from remuda.config import AnalysisConfig, Config
-from remuda.coordinator.metrics import AnalysisNumbers
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.process import Process
 from remuda.memory.atomic import fence_acquire
@@ -23,6 +22,7 @@ from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.table import Table
 from remuda.population.table_parts import NO_POLICY, POLICY, VERSION
+from remuda.runs.metrics import AnalysisNumbers
 from remuda.types import AgentSpec, Integers
 
 log = logging.getLogger(__name__)

@@ -27,9 +27,9 @@ from remuda.analysis.sums import ROWS, add_up
 from remuda.analysis.transitivity import split_intervals
 from remuda.analysis.uncertain_equilibrium import USED
 from remuda.checkpoint.opening import open_stream
-from remuda.coordinator.metrics import AnalysisNumbers
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger import BIRTH, MATCH
+from remuda.runs.metrics import AnalysisNumbers
 from remuda.types import Array, Bools, Integers, Numbers
 
 MET = 10  # meetings of two members needed for their payoffs

@@ -13,20 +13,20 @@ from typing import Any, Protocol
 
 from remuda.config import RunConfig
 from remuda.coordinator.analysing import PopulationAnalyser
+from remuda.coordinator.bounded_work import RECORD, VALUES
 from remuda.coordinator.checkpointing import BestKeeper, Challenge, Checkpointer
-from remuda.coordinator.frozen import FrozenTexts
+from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.garbage import passed_over
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.coordinator.metrics import Record, View
 from remuda.coordinator.metrics_log import MetricsLog
-from remuda.coordinator.pieces import RECORD, VALUES
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.coordinator.run_notes import EnvironmentNotes, ShortEpisodes
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
 from remuda.forkserver.child import STOPPING_SIGNALS
 from remuda.publish.snapshot import Snapshot
+from remuda.runs.metrics import Record, View
+from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.runtime import Runtime
 from remuda.types import RoleStatus
 

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from remuda.coordinator.metrics import Goal, Record, View
 from remuda.errors import UsageError
+from remuda.runs.metrics import Goal, Record, View
 
 log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from remuda.checkpoint.opening import APPEND, open_file
-from remuda.coordinator.frozen import FrozenTexts
-from remuda.coordinator.metrics import Record, groups
-from remuda.coordinator.pieces import ROWS, Pieces, Work, encode, joined
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.bounded_work import ROWS, Pieces, Work, encode, joined
+from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.kernels import njit
+from remuda.runs.metrics import Record, groups
+from remuda.runs.run_directory import RunDirectory
 from remuda.types import Array
 
 CHEAPER = 4  # a number here costs 1 / CHEAPER of a value in JSON

@@ -11,8 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remuda.coordinator.analysing import PopulationAnalysis
-from remuda.coordinator.columns import ON_POLICY, REPLAY, Column, Mean, Total
-from remuda.coordinator.metrics import (
+from remuda.experience.store import ExperienceStore
+from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
+from remuda.population.table import MemberRow, Table
+from remuda.population.table_parts import MATCHES
+from remuda.runs.columns import ON_POLICY, REPLAY, Column, Mean, Total
+from remuda.runs.metrics import (
     POLICY_COLUMNS,
     SHARES,
     MemberRecord,
@@ -20,10 +24,6 @@ from remuda.coordinator.metrics import (
     Record,
     population_record,
 )
-from remuda.experience.store import ExperienceStore
-from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MemberRow, Table
-from remuda.population.table_parts import MATCHES
 from remuda.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboard, added_up
 
 Numbers = list[float | None]

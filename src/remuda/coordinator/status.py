@@ -14,15 +14,15 @@ from typing import Any
 
 from remuda.checkpoint.opening import NUMBER, Kinds, checked, checked_all, kinds_of, read_checked
 from remuda.checkpoint.state import write_whole
-from remuda.coordinator.frozen import FrozenTexts
-from remuda.coordinator.metrics import MemberRecord, PolicyRecord, Record
-from remuda.coordinator.pieces import Pieces, Work, encode, joined
+from remuda.coordinator.bounded_work import Pieces, Work, encode, joined
+from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.publish.weight_store import WeightStore
+from remuda.runs.metrics import MemberRecord, PolicyRecord, Record
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0
 """Minimum seconds between two writes. With hundreds of policies they take longer, since a tick
-encodes a bounded number of values (`remuda.coordinator.pieces`)."""
+encodes a bounded number of values (`remuda.coordinator.bounded_work`)."""
 ERRORS = 20
 
 

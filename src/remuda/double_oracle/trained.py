@@ -20,7 +20,6 @@ import numpy as np
 from remuda.analysis.exact_play import WalkedGame
 from remuda.analysis.exploitability import measure
 from remuda.analysis.trees import mixture
-from remuda.coordinator.metrics import View
 from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
     CONVERGED,
@@ -52,6 +51,7 @@ from remuda.exploiting.bounds import policy_of
 from remuda.exploiting.target import Target
 from remuda.exploiting.training import scale_of, train_exploiters
 from remuda.rng import make_rng
+from remuda.runs.metrics import View
 from remuda.tournaments.entrants import Entrant
 from remuda.types import Numbers
 

@@ -19,9 +19,9 @@ from remuda.analysis.population_report import analyse as analyse_payoffs
 from remuda.analysis.returns import known
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society import Society
-from remuda.coordinator.run_directory import write_file
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import WAYS
+from remuda.runs.run_directory import write_file
 from remuda.saved import SavedPolicies
 from remuda.ui.analysis_extras import extras_of, society_of
 from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of

@@ -13,11 +13,11 @@ from remuda.analysis.exact_play import WalkedGame, exact_exploitability, walked_
 from remuda.analysis.policy_behaviour import PolicyBehaviour, policy_behaviour
 from remuda.analysis.society import Society, society
 from remuda.config import Config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
 from remuda.evaluate import RecordedPlay, play_recorded
+from remuda.runs.run_directory import RunDirectory
 from remuda.saved import SavedPolicies
 from remuda.tournaments.entrants import Player
 

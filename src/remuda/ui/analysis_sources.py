@@ -16,12 +16,12 @@ from remuda.analysis.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoff import Payoffs
 from remuda.checkpoint.opening import read_json
 from remuda.config import Config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
+from remuda.runs.run_directory import RunDirectory
 from remuda.tournaments.record import DESCRIPTION
 from remuda.tournaments.until import missing_matches as missing_in_rounds
 from remuda.tournaments.until import sides_between

@@ -14,9 +14,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from remuda.coordinator.metrics import PolicyRecord, Record
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.matches import payoffs_of
+from remuda.runs.metrics import PolicyRecord, Record
+from remuda.runs.recorded_matches import payoffs_of
 from remuda.ui.pictures.drawing import INK, QUIET, Picture, count_along_x, look, new_figure, widest
 from remuda.ui.summary import EpisodeMetric, RunSummary, returns
 

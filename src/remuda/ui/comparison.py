@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from remuda.config import by_leaf, load_config
-from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
-from remuda.result import Result
+from remuda.runs.result import Result
+from remuda.runs.run_directory import write_file
 from remuda.ui.html import render, with_pictures
 from remuda.ui.numbers import NOTHING, clock, number, with_error
 from remuda.ui.summary import MEAN, PolicySummary, RunSummary, find_runs, read_run

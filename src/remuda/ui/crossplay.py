@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from remuda.config import plain_data
 from remuda.config.faults import LONGEST_SHOWN
 from remuda.config.sections import fault_of_path
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.crossplay import (
     Tournament,
     play_setup,
@@ -26,9 +25,10 @@ from remuda.evaluation import Limits
 from remuda.own_code import name_scripted
 from remuda.policy_inputs import check_switch
 from remuda.publish.snapshot import Snapshot
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
 from remuda.saved import Reference, SavedPolicies
 from remuda.saved_games import check_not_both, game_of_runs, is_meant_of_run, open_runs
-from remuda.saved_weights import load_run
 from remuda.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
 from remuda.tournaments.record import kept_weights, read_description
 from remuda.tournaments.until import MATCHES

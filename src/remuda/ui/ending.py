@@ -13,10 +13,10 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.process import UNKNOWN
+from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def draw_play(
 ) -> bool:
     """Write a GIF or film of a run's policies playing; return whether the game can be drawn."""
     from remuda.evaluate import record
-    from remuda.saved_weights import load_run
+    from remuda.runs.saved_weights import load_run
     from remuda.ui.recording import check_format, write_recording
 
     check_format(path)
@@ -207,8 +207,8 @@ def _modified(file: Path) -> float:
 
 
 def _draw(path: Path) -> None:
-    from remuda.coordinator.run_directory import RunDirectory
     from remuda.errors import RemudaError
+    from remuda.runs.run_directory import RunDirectory
 
     try:
         draw_picture(RunDirectory.open(path))

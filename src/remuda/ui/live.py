@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from remuda.coordinator.metrics import Goal, Record, View
+from remuda.runs.metrics import Goal, Record, View
 from remuda.ui.live_picture import LivePicture
 from remuda.ui.numbers import NOTHING, clock, number, percent, rate
 

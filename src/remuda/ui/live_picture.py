@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from remuda.coordinator.metrics import Goal, MemberRecord, PolicyRecord, Record
+from remuda.runs.metrics import Goal, MemberRecord, PolicyRecord, Record
 from remuda.ui.numbers import NOTHING, clock, number, percent, rate, waited
 from remuda.ui.tables import population_line
 

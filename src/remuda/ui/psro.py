@@ -17,7 +17,6 @@ from rich.text import Text
 from remuda.checkpoint.names import claimed_directory
 from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
-from remuda.coordinator.metrics import View
 from remuda.double_oracle.exact import ExactSetup, run_exact
 from remuda.double_oracle.iterations import INTERRUPTED, ORACLE, DoubleOracle, Iteration
 from remuda.double_oracle.meta_solvers import SUPPORT
@@ -28,6 +27,7 @@ from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
 from remuda.forkserver.child import check_guard
+from remuda.runs.metrics import View
 from remuda.ui.exploiting import policy_tree
 from remuda.ui.live import make_view
 from remuda.ui.tables import table_of

@@ -14,10 +14,10 @@ import numpy as np
 from PIL import Image
 
 from remuda.config import Config
-from remuda.coordinator.run_directory import write_file
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
 from remuda.evaluation import Evaluation
+from remuda.runs.run_directory import write_file
 from remuda.types import Array
 
 FILM = ".mp4"

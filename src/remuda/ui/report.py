@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from remuda.checkpoint.opening import read_file
-from remuda.coordinator.metrics import with_all_members
-from remuda.coordinator.run_directory import write_file
+from remuda.runs.metrics import with_all_members
+from remuda.runs.run_directory import write_file
 from remuda.ui.charts import MOST, colours_of, draw_charts, title_of
 from remuda.ui.html import render, with_pictures
 from remuda.ui.numbers import number, percent

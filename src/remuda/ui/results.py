@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from remuda.config import load_config
-from remuda.coordinator.metrics import Record
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import ConfigError
+from remuda.runs.metrics import Record
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.numbers import NOTHING, clock, number, percent, rate, restarted, waited
 from remuda.ui.summary import END, PolicySummary, RunSummary, read_run, returns, weighted_mean
 from remuda.ui.tables import table_of

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config import Config
-from remuda.coordinator.metrics import read_metrics
-from remuda.coordinator.run_directory import RunDirectory, can_continue, continues
 from remuda.errors import RemudaError
+from remuda.runs.metrics import read_metrics
+from remuda.runs.run_directory import RunDirectory, can_continue, continues
 
 
 def offer_to_resume(config: Config, base: Path = Path("runs")) -> Path | None:

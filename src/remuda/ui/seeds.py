@@ -19,9 +19,9 @@ from remuda.checkpoint.names import new_directory
 from remuda.checkpoint.opening import checked, read_json
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, overlay
-from remuda.coordinator.run_directory import RunDirectory, continues
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.evaluation import WAYS, way_of
+from remuda.runs.run_directory import RunDirectory, continues
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.program import HALTED, set_exit_hints
 from remuda.ui.resuming import without_directory

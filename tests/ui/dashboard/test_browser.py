@@ -14,10 +14,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from dashboard_runs import fixed_run, lines_of, made_run, place, population_run
-from remuda.callbacks import ActiveRun
 from remuda.config import load_config
-from remuda.coordinator.run_directory import RunDirectory
-from remuda.requests import Requests
+from remuda.coordinator.callback import ActiveRun
+from remuda.coordinator.requests import Requests
+from remuda.runs.run_directory import RunDirectory
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(

@@ -15,7 +15,7 @@ import pytest
 import remuda
 from dashboard_client import OWN, Client
 from dashboard_runs import fixed_run, made_run, place, population_run
-from remuda.requests import ask as ask_run
+from remuda.coordinator.requests import ask as ask_run
 from remuda.ui.dashboard.server import ANSWERS, COOKIE, make_app, names_of
 
 
@@ -550,7 +550,7 @@ def test_what_works_something_out_ends_with_the_server(tmp_path):
     os.mkfifo(run / "ledger.bin")
     script = (
         "import sys; from pathlib import Path; "
-        "from remuda.coordinator.run_directory import RunDirectory; "
+        "from remuda.runs.run_directory import RunDirectory; "
         "from remuda.ui.dashboard.population import PopulationPages; "
         "PopulationPages().of(RunDirectory(Path(sys.argv[1])))"
     )

@@ -13,8 +13,8 @@ from remuda.errors import RemudaError, RunDirectoryError
 from remuda.ui.commands.options import PictureOptions, PrintOptions, RunOptions, needs
 
 if TYPE_CHECKING:
-    from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluation import Evaluation
+    from remuda.runs.run_directory import RunDirectory
 
 
 class EvaluateOptions(PrintOptions, RunOptions):
@@ -68,7 +68,7 @@ class ReportOptions(RunOptions):
 
 def status(options: StatusOptions) -> int:
     """Show what a run is doing, from another terminal."""
-    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.runs.run_directory import RunDirectory
     from remuda.ui.status import current_status, print_status
 
     found = current_status(RunDirectory.open(options.run))
@@ -79,10 +79,10 @@ def status(options: StatusOptions) -> int:
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a run's policies, and print the mean return of each agent."""
     from remuda.coordinator.coordinator import Signals
-    from remuda.coordinator.run_directory import RunDirectory
     from remuda.evaluate import evaluate as play
     from remuda.evaluation import Limits
-    from remuda.saved_weights import load_run
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.runs.saved_weights import load_run
     from remuda.ui.live import PlayProgress
     from remuda.ui.recording import check_histories, write_histories
 
@@ -146,7 +146,7 @@ def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluatio
 
 def watch(options: WatchOptions) -> int:
     """Write a GIF of a run's policies playing."""
-    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.runs.run_directory import RunDirectory
     from remuda.ui.ending import draw_play
 
     run = RunDirectory.open(options.run)
@@ -169,7 +169,7 @@ def watch(options: WatchOptions) -> int:
 
 def report(options: ReportOptions) -> int:
     """Show the results of a run, and rewrite its picture and its report."""
-    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.runs.run_directory import RunDirectory
     from remuda.ui.ending import make_report, show_results
     from remuda.ui.results import print_files
 

@@ -176,9 +176,9 @@ def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, st
 
 
 def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
-    from remuda.coordinator.run_directory import RunDirectory
     from remuda.crossplay import setup_of_snapshots
-    from remuda.saved_weights import load_run
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.runs.saved_weights import load_run
 
     run = RunDirectory.open(Path(options.run[0]).expanduser())
     theirs = {"game": options.game, "env.options": options.env.options}

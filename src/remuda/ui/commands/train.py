@@ -66,9 +66,9 @@ def _train_run(
     _begin_processes(config)
 
     from remuda.config import by_leaf
-    from remuda.coordinator.run_directory import RunDirectory, way_on
     from remuda.finish import FinishHooks, missing_words
-    from remuda.result import Result
+    from remuda.runs.result import Result
+    from remuda.runs.run_directory import RunDirectory, way_on
     from remuda.training import train as run_training
     from remuda.ui.ending import Preparation, show_files, show_results
     from remuda.ui.live import PlayProgress, make_view
@@ -236,7 +236,7 @@ def _read_sources(sources: Sources) -> dict[str, Any]:
 
 def read_resumed(words: Sequence[str], directory: Path) -> Config:
     """Return the configuration of the run in `directory`; flags override it."""
-    from remuda.coordinator.run_directory import RunDirectory
+    from remuda.runs.run_directory import RunDirectory
 
     saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
     flags = parse_flags(without_configs(words, directory), Config, positional="game")

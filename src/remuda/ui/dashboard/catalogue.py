@@ -14,8 +14,8 @@ from typing import Any
 
 from remuda.algorithms import BUILT_IN
 from remuda.config import by_leaf, load_config, read_tree
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.comparison import ASIDE
 from remuda.ui.summary import FoundRun, find_runs, summarise
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.checkpoint.opening import open_stream, read_json
-from remuda.coordinator.metrics import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
 from remuda.errors import RunDirectoryError
+from remuda.runs.metrics import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
 
 Numbers = npt.NDArray[np.float64]
 

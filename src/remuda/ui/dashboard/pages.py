@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field
 
 from remuda.checkpoint.opening import open_stream
-from remuda.coordinator.metrics import AXES
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.requests import ask
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
-from remuda.requests import ask
+from remuda.runs.metrics import AXES
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.comparison import ASIDE, group_names
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, SpanCache, band, thinned
@@ -159,7 +159,7 @@ class Pages:
         values: Any = None,
         policy: Any = None,
     ) -> dict[str, Any]:
-        """Send a request to a run, as `remuda.requests.ask` does."""
+        """Send a request to a run, as `remuda.coordinator.requests.ask` does."""
         if not self._control:
             raise UsageError(
                 "this dashboard is read-only; start it with --control to send requests to runs"

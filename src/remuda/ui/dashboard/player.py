@@ -25,12 +25,12 @@ from PIL import Image
 from rich.console import Console
 
 from remuda.config import Config
-from remuda.coordinator.run_directory import RunDirectory
+from remuda.coordinator.requests import LIVE
 from remuda.envs.registry import RANDOM, Game, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
-from remuda.requests import LIVE
+from remuda.runs.run_directory import RunDirectory
 from remuda.saved import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY

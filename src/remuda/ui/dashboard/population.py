@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.errors import RemudaError
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import rounded
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _read_payoffs(files: RunDirectory) -> Payoffs:
     """Read payoffs; create the environment only if there are teams or scripted seats."""
     from remuda.analysis.from_ledger import read_payoffs
     from remuda.config import read_tree
-    from remuda.matches import payoffs_of
+    from remuda.runs.recorded_matches import payoffs_of
 
     tree = read_tree(files.config)
     sections = (tree.get("population"), "teams"), (tree.get("env"), "scripted")

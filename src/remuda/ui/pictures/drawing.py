@@ -19,7 +19,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from matplotlib.transforms import Bbox
 
-from remuda.coordinator.run_directory import write_file
+from remuda.runs.run_directory import write_file
 
 if TYPE_CHECKING:
     from remuda.analysis.payoff import Payoffs

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from remuda.callbacks import ActiveRun, Callback
-from remuda.loggers.common import evaluated, keep_id, known_id, load_package, measured
-from remuda.result import Result
+from remuda.coordinator.callback import ActiveRun, Callback
+from remuda.coordinator.loggers.common import evaluated, keep_id, known_id, load_package, measured
+from remuda.runs.result import Result
 
 
 class WandbLogger(Callback):

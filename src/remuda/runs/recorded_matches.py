@@ -10,7 +10,6 @@ import numpy as np
 from remuda.analysis.from_ledger import read_payoffs as payoffs_of_ledger
 from remuda.analysis.payoff import Payoffs
 from remuda.config import Config
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError
 from remuda.frame import Frame
@@ -19,6 +18,7 @@ from remuda.population.lineage import read_lineage
 from remuda.population.ratings import sides_of
 from remuda.population.records import PolicyRef
 from remuda.population.roster import Roster
+from remuda.runs.run_directory import RunDirectory
 from remuda.types import AgentSpec, Array
 
 BIRTH_COLUMNS: tuple[tuple[str, type, Any], ...] = (

@@ -11,7 +11,6 @@ from remuda.checkpoint.fitting import fitting
 from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.coordinator.run_directory import RunDirectory
 from remuda.envs.registry import agents_of
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
@@ -19,6 +18,7 @@ from remuda.policies.stack import ParameterStack, layout_size
 from remuda.population.roster import copies_of, unborn
 from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
+from remuda.runs.run_directory import RunDirectory
 from remuda.types import Floats, State
 from remuda.version import __version__
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from remuda.checkpoint.opening import Kinds, checked, checked_all, kinds_of, open_stream
-from remuda.coordinator.columns import COLUMNS
+from remuda.runs.columns import COLUMNS
 from remuda.scoreboard import Play
 
 R = TypeVar("R")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from remuda.config import Config
-from remuda.coordinator.metrics import Record
 from remuda.evaluation import WAYS, Evaluation, way_of
+from remuda.runs.metrics import Record
 from remuda.version import __version__
 
 COUNTED = ("turns", "agent_steps", "agent_steps_per_second", "waits")

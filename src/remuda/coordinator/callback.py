@@ -14,7 +14,7 @@ from remuda.hyperparameters import LiveHyperparameters, checked_values, values_o
 
 if TYPE_CHECKING:
     from remuda.population.table import Table
-    from remuda.result import Result
+    from remuda.runs.result import Result
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The page docs/metrics.md: every column of the metrics, from its declaration.
 
-python -m remuda.coordinator.metrics_page > docs/metrics.md
+python -m remuda.runs.metrics_reference > docs/metrics.md
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 from string import Template
 
 from remuda.checkpoint.opening import read_file
-from remuda.coordinator.columns import COLUMNS, Column
-from remuda.coordinator.metrics import SHARES
+from remuda.runs.columns import COLUMNS, Column
+from remuda.runs.metrics import SHARES
 
 GAME = "The mean over episodes of an episode metric of the environment; see docs/games.md."
 

@@ -28,11 +28,11 @@ from remuda.checkpoint.opening import (
 from remuda.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, read_config, write_config
-from remuda.coordinator.metrics import Record, read_metrics
 from remuda.coordinator.reserve import Reserve
 from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.imported import ImportedMembers
+from remuda.runs.metrics import Record, read_metrics
 from remuda.types import Floats
 
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots

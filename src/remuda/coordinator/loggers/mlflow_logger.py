@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from remuda.callbacks import ActiveRun, Callback
 from remuda.config import by_leaf
+from remuda.coordinator.callback import ActiveRun, Callback
+from remuda.coordinator.loggers.common import evaluated, keep_id, known_id, load_package, measured
 from remuda.errors import RemudaError
-from remuda.loggers.common import evaluated, keep_id, known_id, load_package, measured
-from remuda.result import Result
+from remuda.runs.result import Result
 
 AT_ONCE = {"metrics": 1000, "params": 100}
 LONGEST = 500  # maximum length of a parameter's value, in characters, in all versions

@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from remuda.checkpoint.opening import read_json
-from remuda.coordinator.run_directory import write_file
 from remuda.errors import ConfigError
 from remuda.evaluation import way_of
-from remuda.result import Result
+from remuda.runs.result import Result
+from remuda.runs.run_directory import write_file
 
 IDS = "loggers.json"  # file in the run directory: each logger's run id, for resumed runs
 

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remuda.callbacks import Callback
-    from remuda.loggers.mlflow_logger import MLflowLogger
-    from remuda.loggers.wandb_logger import WandbLogger
+    from remuda.coordinator.callback import Callback
+    from remuda.coordinator.loggers.mlflow_logger import MLflowLogger
+    from remuda.coordinator.loggers.wandb_logger import WandbLogger
 
 __all__ = ["MLflowLogger", "WandbLogger", "make_logger"]
 
@@ -28,5 +28,5 @@ def make_logger(name: str) -> Callback:
 def __getattr__(name: str) -> Any:
     """Import a logger when it is first used (PEP 562)."""
     if name not in _HOMES:
-        raise AttributeError(f"module 'remuda.loggers' has no attribute {name!r}")
-    return getattr(import_module(f"remuda.loggers.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'remuda.coordinator.loggers' has no attribute {name!r}")
+    return getattr(import_module(f"remuda.coordinator.loggers.{_HOMES[name]}"), name)
