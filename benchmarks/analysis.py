@@ -23,7 +23,7 @@ from recording import Results, options_of
 
 from remuda.analysis.alpha_rank import alpha_rank
 from remuda.analysis.zero_sum import solve
-from remuda.population.ledger import header_of, record_type
+from remuda.population.ledger.ledger import header_of, record_type
 from remuda.tournaments.record import DESCRIPTION
 
 SECONDS, GIB = 30.0, 2.0

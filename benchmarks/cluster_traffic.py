@@ -34,8 +34,8 @@ from remuda.config import load_config, overlay
 from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.policies.stack import layout_checksum
-from remuda.population.followers import Shard
-from remuda.population.ledger import count as add_up
+from remuda.population.ledger.ledger import count as add_up
+from remuda.population.members.follower_views import Shard
 from remuda.prepare import prepare
 from remuda.runtime.layout import Layout
 from remuda.scoreboard import Play

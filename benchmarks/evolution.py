@@ -29,10 +29,10 @@ from evolution_hunt import hunt
 from matplotlib.axes import Axes
 from recording import Results, options_of
 
-from remuda.evolution.explore import perturb
-from remuda.evolution.fitness import Fitness
-from remuda.evolution.numbers import Evolvable
-from remuda.evolution.select import truncation
+from remuda.population.evolution.explore import perturb
+from remuda.population.evolution.fitness import Fitness
+from remuda.population.evolution.numbers import Evolvable
+from remuda.population.evolution.select import truncation
 from remuda.ui.pictures.drawing import (
     BLUE,
     LOOK,

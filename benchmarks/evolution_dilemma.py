@@ -12,7 +12,7 @@ from typing import Any
 from recording import Results
 
 from remuda.config import load_config, overlay
-from remuda.population.lineage import read_lineage
+from remuda.population.ledger.lineage import read_lineage
 from remuda.training import train
 from remuda.ui.live import PlainView
 from remuda.ui.summary import read_run

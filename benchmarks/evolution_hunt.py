@@ -94,7 +94,7 @@ def play(tree: dict[str, Any]) -> Played:
         trained = sum(policy.trained for policy in record.policies.values()) / record.seconds
         births = 0
         if summary.files.ledger.is_file():
-            from remuda.population.lineage import read_lineage
+            from remuda.population.ledger.lineage import read_lineage
 
             births = sum(born.generation > 0 for born in read_lineage(summary.files.ledger))
     return Played(greedy, trained, births)

@@ -33,8 +33,8 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
 from remuda.evaluate import evaluate
 from remuda.policies.spec import policy_specs
-from remuda.population.ledger import MATCH, read_records
-from remuda.population.table_parts import POLICY, VERSION
+from remuda.population.ledger.ledger import MATCH, read_records
+from remuda.population.members.table_parts import POLICY, VERSION
 from remuda.runs.metrics import Goal, Record
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory

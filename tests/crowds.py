@@ -3,8 +3,8 @@
 import numpy as np
 
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.population.records import Member, PolicyRef
-from remuda.population.table import Table
+from remuda.population.ledger.records import Member, PolicyRef
+from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Scoreboard
 

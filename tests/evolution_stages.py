@@ -3,14 +3,14 @@
 import numpy as np
 
 from remuda.config import EvolutionConfig
-from remuda.evolution.director import Evolution
-from remuda.evolution.explore import Explorer
-from remuda.evolution.setup import numbers_of, selection
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.league import League
-from remuda.population.ledger import BIRTH, BORN_WITH, value_of
-from remuda.population.matchmakers import Fixed, Random
-from remuda.population.table import Table
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.dealing.lead import League
+from remuda.population.evolution.director import Evolution
+from remuda.population.evolution.explore import Explorer
+from remuda.population.evolution.setup import numbers_of, selection
+from remuda.population.ledger.ledger import BIRTH, BORN_WITH, value_of
+from remuda.population.matchmaking.by_turn import Fixed, Random
+from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.rng import make_rng

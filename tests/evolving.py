@@ -5,13 +5,13 @@ import torch
 from hypothesis import strategies as some
 
 from remuda.config import NetworkConfig
-from remuda.evolution.fitness import Fitness
-from remuda.evolution.numbers import Evolvable
-from remuda.evolution.weights import WeightLayout
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.stack import ParameterStack
+from remuda.population.evolution.fitness import Fitness
+from remuda.population.evolution.numbers import Evolvable
+from remuda.population.evolution.weights import WeightLayout
 
 NUMBERS = (
     Evolvable("learning_rate", 1e-5, 1e-1, log=True),

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.envs.scripted import masks_of
-from remuda.population.matchmaking import Matchmaker
+from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.types import AgentSpec
 from support import Tape
 

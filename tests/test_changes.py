@@ -13,7 +13,7 @@ from remuda.changes import ANYTHING, OF_POLICY, changes
 from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
 from remuda.config.sections import conditions
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population.table_parts import POLICY
+from remuda.population.members.table_parts import POLICY
 from remuda.runs.run_directory import RunDirectory
 from remuda.training import train
 from remuda.ui.cli import run as command

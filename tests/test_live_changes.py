@@ -22,9 +22,9 @@ from remuda.hyperparameters import (
     with_values,
 )
 from remuda.learner.group import LearnerGroup
-from remuda.population.births import Newborn
-from remuda.population.records import Member, PolicyRef
-from remuda.population.table import Table
+from remuda.population.ledger.records import Member, PolicyRef
+from remuda.population.members.births import Newborn
+from remuda.population.members.table import Table
 from remuda.ui.live import PlainView
 
 

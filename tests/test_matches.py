@@ -10,7 +10,7 @@ import pytest
 import remuda
 from remuda.config import load_config
 from remuda.errors import RunDirectoryError
-from remuda.population.ledger import FREEZE, LOST, MATCH, LedgerFile, record_type
+from remuda.population.ledger.ledger import FREEZE, LOST, MATCH, LedgerFile, record_type
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.live import PlainView
 

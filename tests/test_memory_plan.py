@@ -37,9 +37,9 @@ from remuda.memory_plan import (
 )
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import RECORDS, newest_of
 from remuda.population.roster import SPARE
-from remuda.population.table import Table
-from remuda.population.table_parts import RECORDS, newest_of
 from remuda.prepare import prepare
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published

@@ -40,7 +40,7 @@ class Own(remuda.RolloutAlgorithm):
         return losses, (rows.targets - rows.values).square()
 '''
 MATCHMAKER = """
-from remuda.population.matchmaking import Matchmaker
+from remuda.population.matchmaking.matchmaker import Matchmaker
 
 class Neighbours(Matchmaker):
     seats_differ = True

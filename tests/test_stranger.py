@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import remuda
-from remuda.population.ledger import MATCH, read_records
+from remuda.population.ledger.ledger import MATCH, read_records
 
 GAME = '''
 import numpy as np
@@ -68,7 +68,7 @@ class Reinforce(remuda.RolloutAlgorithm):
         return -rows.advantages * rows.log_probs, rows.settings["baseline"] * error
 '''
 MATCHMAKER = '''
-from remuda.population.matchmaking import Matchmaker
+from remuda.population.matchmaking.matchmaker import Matchmaker
 
 
 class Neighbours(Matchmaker):

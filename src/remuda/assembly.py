@@ -41,10 +41,10 @@ from remuda.policies.spec import (
     training_layout,
 )
 from remuda.policies.stack import layout_checksum, layout_size
-from remuda.population.imported import Imported
+from remuda.population.members.imported import Imported
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import ORDERED, RECORDS
 from remuda.population.roster import copies_of, unborn
-from remuda.population.table import Table
-from remuda.population.table_parts import ORDERED, RECORDS
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.rng import torch_rng

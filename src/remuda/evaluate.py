@@ -20,10 +20,10 @@ from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation import Evaluation, Limits
 from remuda.policies.spec import PolicySpec, policy_specs
-from remuda.population.league import League
+from remuda.population.dealing.lead import League
+from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker
-from remuda.population.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import libraries_kept, make_rng, seed_libraries
 from remuda.runtime.host import threads

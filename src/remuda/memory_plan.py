@@ -33,9 +33,9 @@ from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
 from remuda.policies.stack import layout_size
-from remuda.population.followers import shard_fields
+from remuda.population.members.follower_views import shard_fields
+from remuda.population.members.table_parts import table_fields
 from remuda.population.roster import copies_of
-from remuda.population.table_parts import table_fields
 from remuda.runtime.layout import Layout
 from remuda.types import AgentSpec
 

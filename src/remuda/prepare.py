@@ -14,10 +14,10 @@ from remuda.envs.adapters.lasting_state import lasting_state
 from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
-from remuda.evolution.setup import check_evolution, with_first_numbers
 from remuda.memory_plan import check_memory, copy_size, size_of_arrays
 from remuda.policies.compatibility import check_births, shares_of, space_notes
 from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.evolution.setup import check_evolution, with_first_numbers
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.runtime.layout import Layout, make_layout

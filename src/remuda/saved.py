@@ -14,10 +14,10 @@ from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import layout_size
-from remuda.population.frozen_weights import frozen_copies
-from remuda.population.imported import Imported
+from remuda.population.members.frozen_weights import frozen_copies
+from remuda.population.members.imported import Imported
+from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.roster import Roster
-from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published

@@ -32,7 +32,7 @@ from remuda.forkserver.child import check_guard
 from remuda.output import unfailing
 from remuda.policies.compatibility import space_notes
 from remuda.policies.initial import InitialState
-from remuda.population.imported import Imported
+from remuda.population.members.imported import Imported
 from remuda.prepare import Prepared, prepare, with_fixed_trace
 from remuda.resume import (
     Resumed,

@@ -17,9 +17,9 @@ from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.loading import without_digest, without_digests
 from remuda.policies.initial import InitialState, WeightSource
 from remuda.policies.spec import PolicySpec
-from remuda.population.imported import Imported, Origin
+from remuda.population.members.imported import Imported, Origin
+from remuda.population.members.table_parts import ORDERED
 from remuda.population.roster import LONGEST, unborn
-from remuda.population.table_parts import ORDERED
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.saved_weights import published
 from remuda.saved import Reference, Saved, SavedPolicies

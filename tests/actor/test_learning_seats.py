@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from actor.test_match_seats import DQN, World, lived_through
-from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.matchmaker import Matchmaker
 from support import Tape
 
 PLAYED = {"policy": DQN, "env": {"num_envs": 4}}

@@ -19,12 +19,12 @@ from remuda.experience_layout import experience_of_all
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
-from remuda.population.league import League
-from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import PolicyRef
+from remuda.population.dealing.lead import League
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.matchmaker import Matchmaker
+from remuda.population.members.table import Table
 from remuda.population.roster import Roster, copies_of
 from remuda.population.setup import make_director, make_matchmaker
-from remuda.population.table import Table
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Play, Policy, Scoreboard

@@ -6,8 +6,8 @@ import pytest
 from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.config import load_config
 from remuda.hyperparameters import LiveHyperparameters
-from remuda.population.ratings import count_teams, sides_by_agent
-from remuda.population.records import FRESH, REWARD, TEAM, TEAM_SQUARES
+from remuda.population.ledger.ratings import count_teams, sides_by_agent
+from remuda.population.ledger.records import FRESH, REWARD, TEAM, TEAM_SQUARES
 
 GIVEN = np.array([[0.0, 1.0, 5.0]] * 2, np.float32)
 

@@ -6,7 +6,7 @@ import pytest
 from remuda.analysis import from_ledger
 from remuda.analysis.from_ledger import LedgerReader, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
+from remuda.population.ledger.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
 
 
 def records(rows, seats=2, kind=MATCH):

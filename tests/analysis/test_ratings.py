@@ -10,8 +10,8 @@ from openskill.models import PlackettLuce
 from remuda.analysis.payoff import exact, from_sums
 from remuda.analysis.ratings import elo, elo_of, ledger_history, plackett_luce
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
-from remuda.population.ledger import BIRTH, FREEZE, MATCH, LedgerFile, record_type
-from remuda.population.ratings import TAU
+from remuda.population.ledger.ledger import BIRTH, FREEZE, MATCH, LedgerFile, record_type
+from remuda.population.ledger.ratings import TAU
 
 
 def expected_rates(skills):

@@ -9,7 +9,7 @@ from remuda.analysis.payoff import count_matches, exact, from_sums
 from remuda.analysis.population_report import analyse
 from remuda.analysis.sums import ROWS, add_up
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, measure
-from remuda.population.ledger import MATCH, LedgerFile, record_type
+from remuda.population.ledger.ledger import MATCH, LedgerFile, record_type
 from remuda.ui.analysing import print_analysis
 from remuda.ui.pictures.drawing import matches_in_words
 

@@ -15,8 +15,8 @@ from remuda.coordinator.requests import FOLDER, Requests
 from remuda.double_oracle.record import read as read_double_oracle
 from remuda.errors import RemudaError
 from remuda.loading import read_beside
-from remuda.population.ledger import LedgerFile, copy_later, read_records, record_type
-from remuda.population.lineage import read_lineage
+from remuda.population.ledger.ledger import LedgerFile, copy_later, read_records, record_type
+from remuda.population.ledger.lineage import read_lineage
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
 from remuda.tournaments.record import DESCRIPTION, WEIGHTS, kept_weights, read_description

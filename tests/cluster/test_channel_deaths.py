@@ -11,7 +11,7 @@ from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.errors import RemudaError
 from remuda.memory.atomic import load, store
-from remuda.population.table_parts import REVISION
+from remuda.population.members.table_parts import REVISION
 from remuda.publish import snapshot
 
 WATCHED = {module.__file__ for module in (channel, tables, weights, words, snapshot)}

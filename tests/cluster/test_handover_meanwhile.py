@@ -16,7 +16,7 @@ from remuda.cluster.words import np as arrays
 from remuda.config import load_config
 from remuda.experience.experience import NEVER
 from remuda.experience.ring import TAKEN, TAKEN_STEPS
-from remuda.population.followers import TAKEN as TAKEN_RESULTS
+from remuda.population.members.follower_views import TAKEN as TAKEN_RESULTS
 from remuda.prepare import prepare
 from remuda.runtime.layout import Layout
 

@@ -23,7 +23,7 @@ from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import RemudaError
-from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
+from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 from remuda.scoreboard import Learn, Play
 from remuda.training import train
 from remuda.ui.live import PlainView

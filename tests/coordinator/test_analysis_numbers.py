@@ -13,7 +13,7 @@ from remuda.analysis.payoff import exact
 from remuda.config import load_config
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, gapless, measure
 from remuda.errors import ConfigError
-from remuda.population.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
+from remuda.population.ledger.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
 from remuda.runs.metrics import AnalysisNumbers, population_record
 from remuda.unused_settings import unused_settings
 

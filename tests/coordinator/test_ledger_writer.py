@@ -4,7 +4,7 @@ import numpy as np
 
 from remuda.coordinator import ledger_writer as writer_module
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.population.ledger import (
+from remuda.population.ledger.ledger import (
     BORN_WITH,
     FITNESS,
     LOST,
@@ -14,9 +14,9 @@ from remuda.population.ledger import (
     read_records,
     record_type,
 )
-from remuda.population.lineage import read_lineage
-from remuda.population.table import Table
-from remuda.population.table_parts import NEWEST, RECORDS
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import NEWEST, RECORDS
 
 
 def table_and_writer(path):

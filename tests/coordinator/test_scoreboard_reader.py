@@ -11,9 +11,9 @@ from remuda.coordinator import scoreboard_reader as reader_module
 from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.scoreboard_reader import FEW, ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
-from remuda.population.league import League
-from remuda.population.matchmakers import Random
-from remuda.population.table import Table
+from remuda.population.dealing.lead import League
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.members.table import Table
 from remuda.runs.metrics import MemberRecord, Record, with_all_members
 from remuda.scoreboard import Scoreboard
 
@@ -28,7 +28,9 @@ def test_a_tick_makes_nothing_for_frozen_copies_and_reads_no_pairs(monkeypatch):
         return MemberRecord(*values)
 
     monkeypatch.setattr(reader_module, "MemberRecord", counted)
-    monkeypatch.setattr("remuda.population.table.Member", lambda *_: pytest.fail("of the actor"))
+    monkeypatch.setattr(
+        "remuda.population.members.table.Member", lambda *_: pytest.fail("of the actor")
+    )
     monkeypatch.setattr(Table, "pairs", property(lambda self: pytest.fail("the pairs are read")))
     record = board.between(board.start, board.read())
     assert len(made) == len(record.members) == 256

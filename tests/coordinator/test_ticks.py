@@ -23,7 +23,7 @@ from remuda.coordinator.frozen_json import AT_ONCE, FrozenTexts
 from remuda.coordinator.metrics_log import EventEncoder, MetricsLog
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.errors import RoleDiedError
-from remuda.population.records import GAMES
+from remuda.population.ledger.records import GAMES
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import Record, read_metrics
 from remuda.scoreboard import Learn, Play

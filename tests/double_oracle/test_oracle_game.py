@@ -12,7 +12,7 @@ from remuda.double_oracle.oracles import OracleSettings, config_of, seated_targe
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ConfigError
 from remuda.exploiting.target import make_target
-from remuda.population.ratings import sides_by_agent
+from remuda.population.ledger.ratings import sides_by_agent
 from support import play_episodes
 
 GAME = "rock_paper_scissors"

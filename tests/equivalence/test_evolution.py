@@ -7,8 +7,8 @@ from equivalence.runs import PPO, assert_same, outcome, run, stops
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
-from remuda.population.ledger import BIRTH, BORN_WITH, read_records
-from remuda.population.lineage import read_lineage
+from remuda.population.ledger.ledger import BIRTH, BORN_WITH, read_records
+from remuda.population.ledger.lineage import read_lineage
 
 NUMBERS = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
 EVOLUTION = {

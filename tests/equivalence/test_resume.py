@@ -11,7 +11,7 @@ import pytest
 from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run, stops
 from remuda.checkpoint.state import pack
 from remuda.checkpoint.store import Checkpoints
-from remuda.population.ledger import BIRTH, MATCH, read_records
+from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
 from remuda.runs.metrics import read_metrics
 from remuda.scoreboard import Learn, Play
 

@@ -7,7 +7,7 @@ import pytest
 
 from equivalence.runs import PPO, assert_same, run
 from remuda.config import overlay
-from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
+from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 
 
 def options(algorithm, mode, agents, processes):

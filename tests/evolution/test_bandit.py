@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from evolving import NUMBERS, values_within
-from remuda.evolution.bandit import MOST, Trial, standardised, suggest
-from remuda.evolution.numbers import Evolvable, to_units
+from remuda.population.evolution.bandit import MOST, Trial, standardised, suggest
+from remuda.population.evolution.numbers import Evolvable, to_units
 
 LINE = (Evolvable("a", 0.0, 1.0),)
 PLANE = (Evolvable("a", 0.0, 1.0), Evolvable("b", 1e-4, 1.0, log=True))

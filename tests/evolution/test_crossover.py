@@ -10,8 +10,13 @@ from hypothesis import strategies as some
 
 from evolving import actor_critic, alien, drawn, outputs_of, values
 from remuda.errors import UsageError
-from remuda.evolution.weights import WeightLayout, cross_hyperparameters, cross_layers, warm_start
 from remuda.policies.networks.actor_critic import MEAN
+from remuda.population.evolution.weights import (
+    WeightLayout,
+    cross_hyperparameters,
+    cross_layers,
+    warm_start,
+)
 
 NETWORK = actor_critic(normalised=True)
 LAYOUT = WeightLayout.of(NETWORK)

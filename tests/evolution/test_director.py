@@ -7,16 +7,16 @@ from hypothesis import strategies as some
 
 from evolution_stages import FOUR, MATCHMAKERS, RATE, SIZE, Stage
 from remuda.config import Config, EvolutionConfig
-from remuda.evolution.fitness import (
+from remuda.population.directors.director import Birth, Retire
+from remuda.population.evolution.fitness import (
     FitnessEstimate,
     FitnessEstimates,
     estimate_fitness,
     unjudged,
 )
-from remuda.evolution.setup import always_one_team, selection
-from remuda.population.director import Birth, Retire
-from remuda.population.matchmakers import SelfPlay
-from remuda.population.records import FRESH, GAMES, REWARD, SQUARES, Member, PolicyRef
+from remuda.population.evolution.setup import always_one_team, selection
+from remuda.population.ledger.records import FRESH, GAMES, REWARD, SQUARES, Member, PolicyRef
+from remuda.population.matchmaking.by_turn import SelfPlay
 from remuda.population.roster import Roster
 
 

@@ -10,7 +10,7 @@ import remuda
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
-from remuda.population.lineage import ancestors, read_lineage
+from remuda.population.ledger.lineage import ancestors, read_lineage
 from remuda.training import train
 from remuda.ui.charts import MOST, payoffs_picture
 from remuda.ui.live import PlainView

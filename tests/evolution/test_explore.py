@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 
 from evolving import HYPERPARAMETERS, NUMBERS, values_within
 from remuda.errors import UsageError
-from remuda.evolution.explore import perturb, resample
-from remuda.evolution.numbers import Evolvable
+from remuda.population.evolution.explore import perturb, resample
+from remuda.population.evolution.numbers import Evolvable
 
 seeds = some.integers(0, 2**32)
 OPERATORS = [perturb, resample]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from remuda.evolution.bandit import (
+from remuda.population.evolution.bandit import (
     GaussianProcess,
     Kernel,
     cholesky,

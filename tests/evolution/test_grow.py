@@ -9,8 +9,6 @@ from hypothesis import strategies as some
 from evolving import alien
 from remuda.config import IQNConfig, NetworkConfig, PolicyConfig
 from remuda.errors import UsageError
-from remuda.evolution.grow import grow, network_family
-from remuda.evolution.weights import WeightLayout
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.encoders import Convolutions
@@ -19,6 +17,8 @@ from remuda.policies.networks.images import Image
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.spec import PolicySpec
+from remuda.population.evolution.grow import grow, network_family
+from remuda.population.evolution.weights import WeightLayout
 
 INPUTS, ACTIONS = 5, 3
 IMAGE = Image(1, 5, 5)

@@ -7,10 +7,10 @@ import torch
 from evolving import actor_critic, drawn, outputs_of, values
 from remuda.config import IQNConfig, NetworkConfig
 from remuda.errors import UsageError
-from remuda.evolution.weights import WeightLayout
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.stack import ParameterStack
+from remuda.population.evolution.weights import WeightLayout
 
 NETWORKS = {
     "ppo": actor_critic(),

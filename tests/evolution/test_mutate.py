@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 
 from evolving import actor_critic, drawn
 from remuda.errors import UsageError
-from remuda.evolution.weights import WeightLayout, add_noise_by_layer
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
+from remuda.population.evolution.weights import WeightLayout, add_noise_by_layer
 
 NETWORK = actor_critic(normalised=True)
 LAYOUT = WeightLayout.of(NETWORK)

@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 from scipy import stats
 
 from evolving import joined, of_estimates, of_samples
-from remuda.evolution.fitness import Fitness
-from remuda.evolution.select import (
+from remuda.population.evolution.fitness import Fitness
+from remuda.population.evolution.select import (
     TakeOver,
     binary_tournament,
     non_dominated,

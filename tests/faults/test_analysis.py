@@ -11,8 +11,8 @@ from crowds import crowd
 from remuda.config import AnalysisConfig
 from remuda.coordinator import analysing
 from remuda.coordinator.analysing import PopulationAnalyser, chosen
-from remuda.population.ledger import MATCH, LedgerFile, record_type
-from remuda.population.table_parts import NO_POLICY, POLICY
+from remuda.population.ledger.ledger import MATCH, LedgerFile, record_type
+from remuda.population.members.table_parts import NO_POLICY, POLICY
 
 EVERY = 0.05
 LOWEST = 19

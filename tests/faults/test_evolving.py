@@ -13,8 +13,8 @@ from remuda.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
-from remuda.population.lineage import read_lineage
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.records import PolicyRef
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from support import Tape

@@ -14,10 +14,10 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
-from remuda.population.ledger import LOST, MATCH, read_records
-from remuda.population.lineage import read_lineage
-from remuda.population.records import PolicyRef
-from remuda.population.table_parts import MATCHES
+from remuda.population.ledger.ledger import LOST, MATCH, read_records
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members.table_parts import MATCHES
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Play, Policy

@@ -22,10 +22,10 @@ from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.ledger import BIRTH, MATCH, read_records
-from remuda.population.records import PolicyRef
-from remuda.population.table_parts import MATCHES, PROPOSED
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members.table_parts import MATCHES, PROPOSED
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from support import Tape
@@ -277,7 +277,7 @@ def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
 
 
 def _population(state, ring):
-    from remuda.population.table import Table
+    from remuda.population.members.table import Table
 
     sizes = {name: len(ring.snapshots()[name].weights) for name in NAMES}
     table = Table(sizes, 2, ring.table.places.copies)

@@ -8,9 +8,9 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
-from remuda.population.ledger import MATCH, read_records
-from remuda.population.records import SCRIPTED, PolicyRef
-from remuda.population.table_parts import MATCHES
+from remuda.population.ledger.ledger import MATCH, read_records
+from remuda.population.ledger.records import SCRIPTED, PolicyRef
+from remuda.population.members.table_parts import MATCHES
 from remuda.runtime.layout import make_layout
 from support import Tape
 

@@ -5,8 +5,8 @@ import numpy as np
 from remuda.assembly import Assembly
 from remuda.config import load_config
 from remuda.policies.spec import policy_specs
-from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn, Play
 from support import Tape

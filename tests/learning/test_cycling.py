@@ -14,7 +14,7 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
-from remuda.population.table_parts import POLICY, VERSION
+from remuda.population.members.table_parts import POLICY, VERSION
 from remuda.runs.run_directory import RunDirectory
 from remuda.training import train
 from remuda.ui.live import PlainView

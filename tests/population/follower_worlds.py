@@ -8,18 +8,19 @@ import numpy as np
 
 from population import test_deaths as deaths
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population import followers, following
-from remuda.population import league as league_module
-from remuda.population.following import FollowingLeague
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.league import League
-from remuda.population.ledger import MATCH
-from remuda.population.records import PolicyRef
-from remuda.population.table import Table
-from remuda.population.table_parts import REVISION
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.dealing import follower
+from remuda.population.dealing import lead as league_module
+from remuda.population.dealing.follower import FollowingLeague
+from remuda.population.dealing.lead import League
+from remuda.population.ledger.ledger import MATCH
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members import follower_views
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import REVISION
 from remuda.publish.snapshot import Snapshot
 
-WATCHED = deaths.WATCHED | {module.__file__ for module in (followers, following, league_module)}
+WATCHED = deaths.WATCHED | {module.__file__ for module in (follower_views, follower, league_module)}
 COPIES = (3, 2)
 """Of the game, by actor."""
 
@@ -179,8 +180,8 @@ class World:
             number
             for each in self.table.shards
             for number in each.results(
-                each.word(followers.TAKEN),
-                each.word(followers.WRITTEN) - each.word(followers.TAKEN),
+                each.word(follower_views.TAKEN),
+                each.word(follower_views.WRITTEN) - each.word(follower_views.TAKEN),
             )[0]["number"].tolist()
         }
         assert self.sure <= set(numbers) | waiting, "a result is lost"

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remuda.population.ledger import MATCH, count, read_records
-from remuda.population.ratings import rate_all, sides_of
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.ledger import MATCH, count, read_records
+from remuda.population.ledger.ratings import rate_all, sides_of
+from remuda.population.ledger.records import PolicyRef
 
 
 class Result(NamedTuple):

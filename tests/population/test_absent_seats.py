@@ -10,9 +10,9 @@ from rich.console import Console
 
 import remuda
 from absent_agents import RETURNS
-from remuda.population.ledger import count
-from remuda.population.ratings import count_metrics, count_teams, rate_all, sides_of
-from remuda.population.records import (
+from remuda.population.ledger.ledger import count
+from remuda.population.ledger.ratings import count_metrics, count_teams, rate_all, sides_of
+from remuda.population.ledger.records import (
     FRESH,
     RATING,
     UNCERTAINTY,

@@ -9,9 +9,9 @@ from population.birth_worlds import FIRST, TREE, World
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError, RemudaError
 from remuda.policies.spec import first_weights
-from remuda.population.director import Birth, Freeze, Retire
-from remuda.population.ledger import BIRTH, RETIRE
-from remuda.population.records import PolicyRef
+from remuda.population.directors.director import Birth, Freeze, Retire
+from remuda.population.ledger.ledger import BIRTH, RETIRE
+from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.rng import torch_rng

@@ -7,22 +7,17 @@ import pytest
 
 from remuda.checkpoint.state import pack
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population import (
-    births,
-    frozen_weights,
-    league,
-    ledger,
-    lifecycle,
-    table,
-    table_parts,
-)
-from remuda.population.director import Birth, Freeze, Retire
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.league import League
-from remuda.population.matchmakers import Random
-from remuda.population.records import PolicyRef
-from remuda.population.table import Table
-from remuda.population.table_parts import MATCHES
+from remuda.population.births import lifecycle
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.dealing import lead
+from remuda.population.dealing.lead import League
+from remuda.population.directors.director import Birth, Freeze, Retire
+from remuda.population.ledger import ledger
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.members import births, frozen_weights, table, table_parts
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import MATCHES
 from remuda.publish import training_state
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout, TrainingState
@@ -33,7 +28,7 @@ WATCHED = {
     for module in (
         births,
         frozen_weights,
-        league,
+        lead,
         ledger,
         lifecycle,
         table,

@@ -5,9 +5,9 @@ import pytest
 from population.follower_worlds import COPIES, A, At, B, World
 from population.test_deaths import DiedError
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population.director import Birth, Freeze, Retire, Vacate
-from remuda.population.matchmakers import Fixed, Random
-from remuda.population.table_parts import MATCHES, NO_POLICY, POLICY
+from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
+from remuda.population.matchmaking.by_turn import Fixed, Random
+from remuda.population.members.table_parts import MATCHES, NO_POLICY, POLICY
 
 
 class Renewing:

@@ -11,15 +11,15 @@ from population.birth_worlds import World as RealWorld
 from population.follower_worlds import A, B, World, refs_of
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.errors import ConfigError
-from remuda.population.director import Birth, Freeze, Retire, Vacate
-from remuda.population.followers import FINISHED, LOST, SEEN, TAKEN, WRITTEN, Shard
-from remuda.population.following import FollowedLedger
-from remuda.population.ledger import MATCH, MET, WON, count
-from remuda.population.matchmakers import Fixed, Random, RoundRobin
-from remuda.population.ratings import rate_all
-from remuda.population.records import GAMES, PolicyRef
-from remuda.population.table import Table
-from remuda.population.table_parts import MATCHES, PROPOSED, REVISION, SINCE
+from remuda.population.dealing.follower import FollowedLedger
+from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
+from remuda.population.ledger.ledger import MATCH, MET, WON, count
+from remuda.population.ledger.ratings import rate_all
+from remuda.population.ledger.records import GAMES, PolicyRef
+from remuda.population.matchmaking.by_turn import Fixed, Random, RoundRobin
+from remuda.population.members.follower_views import FINISHED, LOST, SEEN, TAKEN, WRITTEN, Shard
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import MATCHES, PROPOSED, REVISION, SINCE
 from remuda.scoreboard import Learn, Policy
 from support import Script
 
@@ -254,8 +254,8 @@ def test_a_follower_that_begins_waits_for_the_end_of_a_change():
 def test_a_follower_whose_lead_is_away_waits_for_nothing_and_what_is_lost_is_counted(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("remuda.population.followers.MOST", 8)
-    monkeypatch.setattr("remuda.population.followers.LEAST", 8)
+    monkeypatch.setattr("remuda.population.members.follower_views.MOST", 8)
+    monkeypatch.setattr("remuda.population.members.follower_views.LEAST", 8)
     world, _ = begun(NAMES, lambda: Random(2), copies=(3, 3))
     (shard,), said = world.table.shards, []
     ledger_writer = LedgerWriter(world.table, tmp_path / "ledger.bin", said.append)

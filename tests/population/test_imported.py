@@ -12,10 +12,10 @@ from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
-from remuda.population.director import Retire
-from remuda.population.ledger import read_records
-from remuda.population.matchmakers import SelfPlay
-from remuda.population.records import FRESH, Member, PolicyRef, Population
+from remuda.population.directors.director import Retire
+from remuda.population.ledger.ledger import read_records
+from remuda.population.ledger.records import FRESH, Member, PolicyRef, Population
+from remuda.population.matchmaking.by_turn import SelfPlay
 from remuda.runs.run_directory import RunDirectory
 from remuda.training import train
 from remuda.ui.cli import run as command

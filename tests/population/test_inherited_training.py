@@ -12,11 +12,12 @@ from remuda.errors import RemudaError
 from remuda.learner import group, learner, replay, rollouts
 from remuda.learner.role import LearnerRole
 from remuda.policies.algorithms import algorithm, rollout_algorithm, transition_algorithm
-from remuda.population import births, inheritance
-from remuda.population.director import Birth, Freeze, Retire
-from remuda.population.ledger import LedgerFile
-from remuda.population.lineage import read_lineage
-from remuda.population.records import PolicyRef
+from remuda.population.births import inheritance
+from remuda.population.directors.director import Birth, Freeze, Retire
+from remuda.population.ledger.ledger import LedgerFile
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members import births
 from remuda.publish import snapshot, training_state
 
 PARENT = PolicyRef("policy_1")

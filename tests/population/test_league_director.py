@@ -13,12 +13,20 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import LeagueConfig, SnapshotsConfig, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.population.director import Birth, Freeze, Retire, Vacate
-from remuda.population.exploiter_league import LeagueDirector, league_matchmaker
-from remuda.population.league import League
-from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, Ledger, read_records
-from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.table_parts import MATCHES
+from remuda.population.dealing.lead import League
+from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
+from remuda.population.directors.exploiter_league import LeagueDirector, league_matchmaker
+from remuda.population.ledger.ledger import (
+    BIRTH,
+    BORN_WITH,
+    FREEZE,
+    MATCH,
+    RETIRE,
+    Ledger,
+    read_records,
+)
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.members.table_parts import MATCHES
 
 MAIN, EXPLOITER, LEAGUE = "main_0", "main_exploiter_0", "league_exploiter_0"
 NAMES = (MAIN, EXPLOITER, LEAGUE)

@@ -11,17 +11,17 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import LeagueConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.population.by_strength import WEIGHTINGS
-from remuda.population.exploiter_league import (
+from remuda.population.directors.exploiter_league import (
     AgainstMains,
     Verification,
     fill,
     league_matchmaker,
     without_monotonic_suffix,
 )
-from remuda.population.ledger import Ledger
-from remuda.population.mixed import Mixed
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking.by_strength import WEIGHTINGS
+from remuda.population.matchmaking.mixed import Mixed
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
 

@@ -8,14 +8,14 @@ import pytest
 
 from population.test_number_of_policies import SIZE, Stage
 from remuda.memory.shared import SharedArrays
-from remuda.population import table as table_module
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.league import League
-from remuda.population.matchmakers import Random
-from remuda.population.records import FRESH, RATING, PolicyRef
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.dealing.lead import League
+from remuda.population.ledger.records import FRESH, RATING, PolicyRef
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.members import table as table_module
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import MOVES
 from remuda.population.roster import Roster
-from remuda.population.table import Table
-from remuda.population.table_parts import MOVES
 
 
 def ratings(stage):

@@ -12,11 +12,19 @@ from scipy.stats import chi2_contingency, chisquare
 from population.results import Result, append
 from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError
-from remuda.population import matchmakers
-from remuda.population.by_strength import WEIGHTINGS, Prioritized, SimilarRatings
-from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import Fixed, Order, Random, RoundRobin, Rounds, SelfPlay, Teams
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking import by_turn
+from remuda.population.matchmaking.by_strength import WEIGHTINGS, Prioritized, SimilarRatings
+from remuda.population.matchmaking.by_turn import (
+    Fixed,
+    Order,
+    Random,
+    RoundRobin,
+    Rounds,
+    SelfPlay,
+    Teams,
+)
 
 
 def people(count, **options):
@@ -380,7 +388,7 @@ def test_every_allowed_round_has_its_number(kept):
 def test_rounds_that_are_worked_out_again_are_the_same(monkeypatch):
     own = [frozenset({i % 3, (i + 1) % 3}) for i in range(7)]
     kept = Rounds(own, 3)
-    monkeypatch.setattr(matchmakers, "HELD", 1)
+    monkeypatch.setattr(by_turn, "HELD", 1)
     anew = Rounds(own, 3)
     order = np.random.default_rng(0).permutation(kept.count).tolist()
     assert [anew.seating(i) for i in order] == [kept.seating(i) for i in order]

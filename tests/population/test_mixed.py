@@ -9,11 +9,11 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.population.by_strength import Prioritized
-from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import SelfPlay
-from remuda.population.mixed import Mixed
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking.by_strength import Prioritized
+from remuda.population.matchmaking.by_turn import SelfPlay
+from remuda.population.matchmaking.mixed import Mixed
 from remuda.population.roster import Roster
 from remuda.population.setup import (
     check_population,

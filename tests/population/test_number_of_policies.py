@@ -6,12 +6,12 @@ from hypothesis import strategies as some
 
 from population.birth_worlds import World
 from remuda.config import BirthsConfig
-from remuda.population.director import Birth, Replacement, Retire
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.league import League
-from remuda.population.matchmakers import Random
-from remuda.population.records import PolicyRef
-from remuda.population.table import Table
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.dealing.lead import League
+from remuda.population.directors.director import Birth, Replacement, Retire
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 
 SIZE = 4

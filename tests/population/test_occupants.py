@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from remuda.population.births import Newborn
-from remuda.population.records import Member, PolicyRef
-from remuda.population.table import Table
+from remuda.population.ledger.records import Member, PolicyRef
+from remuda.population.members.births import Newborn
+from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 
 SIZE = 3

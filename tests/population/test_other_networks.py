@@ -7,10 +7,10 @@ import torch
 from evolving import outputs_of
 from population.birth_worlds import World
 from remuda.errors import RemudaError
-from remuda.evolution.weights import WeightLayout
 from remuda.policies.spec import first_weights
-from remuda.population.director import Birth
-from remuda.population.records import PolicyRef
+from remuda.population.directors.director import Birth
+from remuda.population.evolution.weights import WeightLayout
+from remuda.population.ledger.records import PolicyRef
 from remuda.rng import torch_rng
 
 PARENT = PolicyRef("policy_1")

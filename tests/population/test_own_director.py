@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from remuda.errors import CommandError, RemudaError
-from remuda.population.director import Birth, Freeze, Retire
-from remuda.population.records import PolicyRef
+from remuda.population.directors.director import Birth, Freeze, Retire
+from remuda.population.ledger.records import PolicyRef
 from remuda.ui.cli import run
 
 WORDS = (

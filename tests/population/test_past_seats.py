@@ -11,11 +11,11 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
-from remuda.population.by_strength import Prioritized, SimilarRatings
-from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import Random, RoundRobin, SelfPlay, Teams
-from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking.by_strength import Prioritized, SimilarRatings
+from remuda.population.matchmaking.by_turn import Random, RoundRobin, SelfPlay, Teams
+from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
 from remuda.runtime.layout import make_layout

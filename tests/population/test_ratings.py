@@ -7,12 +7,19 @@ from hypothesis import strategies as some
 from openskill.models import PlackettLuce
 
 from remuda.config import BirthsConfig
-from remuda.population.director import Replacement
-from remuda.population.league import League
-from remuda.population.matchmakers import Random
-from remuda.population.ratings import TAU, probability_of_order, rate_all, sides_of
-from remuda.population.records import FRESH, RATING, UNCERTAINTY, Member, PolicyRef, Population
-from remuda.population.table import Table
+from remuda.population.dealing.lead import League
+from remuda.population.directors.director import Replacement
+from remuda.population.ledger.ratings import TAU, probability_of_order, rate_all, sides_of
+from remuda.population.ledger.records import (
+    FRESH,
+    RATING,
+    UNCERTAINTY,
+    Member,
+    PolicyRef,
+    Population,
+)
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.members.table import Table
 
 MODEL = PlackettLuce(tau=TAU)
 

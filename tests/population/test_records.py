@@ -5,7 +5,7 @@ import pytest
 
 from population.results import Result, append, rate, results
 from remuda.errors import ConfigError, RunDirectoryError
-from remuda.population.ledger import (
+from remuda.population.ledger.ledger import (
     BIRTH,
     FREEZE,
     Ledger,
@@ -13,8 +13,8 @@ from remuda.population.ledger import (
     read_records,
     record_type,
 )
-from remuda.population.lineage import read_lineage
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.runs.run_directory import RunDirectory
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")

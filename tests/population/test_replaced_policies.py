@@ -15,9 +15,9 @@ from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.compatibility import check_births
 from remuda.policies.spec import policy_specs
-from remuda.population.director import Birth, Replacement, Retire
-from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.table_parts import MATCHES
+from remuda.population.directors.director import Birth, Replacement, Retire
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.members.table_parts import MATCHES
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training import train

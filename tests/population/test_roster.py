@@ -5,9 +5,9 @@ import pytest
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.population.imported import Origin
+from remuda.population.members.imported import Origin
+from remuda.population.members.table_parts import Places
 from remuda.population.roster import Roster
-from remuda.population.table_parts import Places
 
 AGENTS = tuple(f"agent_{i}" for i in range(4))
 

@@ -14,13 +14,13 @@ from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
 from remuda.experience.replay import TransitionReplay
 from remuda.policies.spec import policy_specs
-from remuda.population.director import Birth, Freeze, Retire
-from remuda.population.imported import Origin
-from remuda.population.ledger import read_records
-from remuda.population.records import FRESH, SCRIPTED, PolicyRef
+from remuda.population.directors.director import Birth, Freeze, Retire
+from remuda.population.ledger.ledger import read_records
+from remuda.population.ledger.records import FRESH, SCRIPTED, PolicyRef
+from remuda.population.members.imported import Origin
+from remuda.population.members.table_parts import Places
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
-from remuda.population.table_parts import Places
 from remuda.runtime.layout import make_layout
 from remuda.training import train
 from remuda.ui.cli import run as command

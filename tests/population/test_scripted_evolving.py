@@ -6,15 +6,15 @@ import pytest
 import remuda
 from population.birth_worlds import World
 from remuda.config import load_config, overlay
-from remuda.evolution import director
-from remuda.evolution.fitness import estimate_fitness
-from remuda.population.director import Vacate
-from remuda.population.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
-from remuda.population.lineage import read_lineage
-from remuda.population.matchmakers import Random
-from remuda.population.matchmaking import can_stand_in
-from remuda.population.records import SCRIPTED, Member, PolicyRef
-from remuda.population.table_parts import MATCHES
+from remuda.population.directors.director import Vacate
+from remuda.population.evolution import director
+from remuda.population.evolution.fitness import estimate_fitness
+from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.records import SCRIPTED, Member, PolicyRef
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.matchmaking.matchmaker import can_stand_in
+from remuda.population.members.table_parts import MATCHES
 from remuda.training import train
 from remuda.ui.live import PlainView
 

@@ -1,8 +1,8 @@
 """Policies that are written by hand take seats in leagues, and where matchmakers have shares."""
 
 from population.test_scripted import trained
-from remuda.population.ledger import read_records
-from remuda.population.records import SCRIPTED
+from remuda.population.ledger.ledger import read_records
+from remuda.population.ledger.records import SCRIPTED
 
 
 def test_a_league_and_matchmakers_in_shares_seat_them(tmp_path):

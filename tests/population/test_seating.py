@@ -12,13 +12,13 @@ from scipy.stats import chisquare
 
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.population import seating
-from remuda.population.by_strength import SimilarRatings
-from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import Random, RoundRobin, Teams
-from remuda.population.records import Member, PolicyRef, Population
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking import seating
+from remuda.population.matchmaking.by_strength import SimilarRatings
+from remuda.population.matchmaking.by_turn import Random, RoundRobin, Teams
+from remuda.population.matchmaking.seating import Seatings, few_changes, match_up, seat_all
 from remuda.population.roster import Roster
-from remuda.population.seating import Seatings, few_changes, match_up, seat_all
 from remuda.population.setup import expected_shares, make_matchmaker
 
 STUCK = {  # games and populations in which no seating is without repetition, or hardly one draw

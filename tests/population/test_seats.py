@@ -6,12 +6,12 @@ import pytest
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.population.league import League
-from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import PolicyRef
+from remuda.population.dealing.lead import League
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.matchmaker import Matchmaker
+from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, sits_once
-from remuda.population.table import Table
 from remuda.ui.cli import run
 from remuda.unused_settings import unused_settings
 

@@ -20,13 +20,13 @@ from remuda.evaluation import Limits
 from remuda.experience.replay import TransitionReplay
 from remuda.exploiting.parse_target import of_run
 from remuda.policies.spec import policy_specs
-from remuda.population.director import Retire
-from remuda.population.ledger import Ledger, read_records
-from remuda.population.matchmaking import Matchmaker
-from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
+from remuda.population.directors.director import Retire
+from remuda.population.ledger.ledger import Ledger, read_records
+from remuda.population.ledger.records import SCRIPTED, Member, PolicyRef, Population
+from remuda.population.matchmaking.matchmaker import Matchmaker
+from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, make_matchmaker
-from remuda.population.table import Table
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout

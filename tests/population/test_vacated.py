@@ -5,11 +5,11 @@ import pytest
 
 from population.birth_worlds import World
 from remuda.errors import RemudaError
-from remuda.evolution.weights import WeightLayout
-from remuda.population.director import Birth, Freeze, Vacate
-from remuda.population.ledger import BIRTH
-from remuda.population.records import PolicyRef
-from remuda.population.table_parts import NO_POLICY, POLICY
+from remuda.population.directors.director import Birth, Freeze, Vacate
+from remuda.population.evolution.weights import WeightLayout
+from remuda.population.ledger.ledger import BIRTH
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.scoreboard import Learn
 
 ON = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}

@@ -8,16 +8,16 @@ import pytest
 from population import test_deaths as deaths
 from remuda.checkpoint.state import pack
 from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.population.births import BirthOrders
-from remuda.population.director import Birth, Vacate
-from remuda.population.inheritance import LearnerBirths
-from remuda.population.league import League
-from remuda.population.ledger import BIRTH, LedgerFile
-from remuda.population.lineage import read_lineage
-from remuda.population.matchmakers import Fixed, Random
-from remuda.population.records import PolicyRef
-from remuda.population.table import Table
-from remuda.population.table_parts import MATCHES, NO_POLICY, POLICY, RecordBuffer
+from remuda.population.births.inheritance import LearnerBirths
+from remuda.population.dealing.lead import League
+from remuda.population.directors.director import Birth, Vacate
+from remuda.population.ledger.ledger import BIRTH, LedgerFile
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.matchmaking.by_turn import Fixed, Random
+from remuda.population.members.births import BirthOrders
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import MATCHES, NO_POLICY, POLICY, RecordBuffer
 
 A, B = PolicyRef("a"), PolicyRef("b")
 

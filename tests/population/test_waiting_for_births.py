@@ -11,8 +11,8 @@ from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.ring import UPDATE_TIME
-from remuda.population.director import Birth, Retire
-from remuda.population.records import PolicyRef
+from remuda.population.directors.director import Birth, Retire
+from remuda.population.ledger.records import PolicyRef
 from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn
 from remuda.training import train

@@ -5,11 +5,11 @@ import pytest
 
 from population.results import Result, append
 from remuda.checkpoint.state import pack, unpack
-from remuda.population.league import League
-from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import Random
-from remuda.population.records import Member, PolicyRef, Population
-from remuda.population.table import Table
+from remuda.population.dealing.lead import League
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking.by_turn import Random
+from remuda.population.members.table import Table
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
 NAMES = ("a", "b")

@@ -12,7 +12,7 @@ from remuda.envs.registry import GAMES, make_env
 from remuda.evaluate import play_episodes, seated_actor
 from remuda.evaluation import Limits
 from remuda.policies.spec import first_weights, policy_specs
-from remuda.population.ledger import read_records
+from remuda.population.ledger.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng
 from remuda.tournaments.engine import play

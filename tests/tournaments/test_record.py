@@ -17,7 +17,7 @@ from played_tournaments import play_across
 from remuda.analysis.from_ledger import read_payoffs
 from remuda.crossplay import setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import read_records
+from remuda.population.ledger.ledger import read_records
 from remuda.tournaments.engine import play
 from tournament_games import always
 

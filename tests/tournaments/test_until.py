@@ -15,7 +15,7 @@ from remuda.analysis.next_matches import allocate, parse_until
 from remuda.crossplay import play_setup_until, setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
-from remuda.population.ledger import read_records
+from remuda.population.ledger.ledger import read_records
 from remuda.tournaments import until as rounds_of
 from remuda.tournaments.until import missing_matches, play_until
 from tournament_games import always

@@ -12,7 +12,7 @@ import pytest
 from remuda.crossplay import setup_of_entrants
 from remuda.errors import RemudaError
 from remuda.evaluation import Limits
-from remuda.population.ledger import read_records
+from remuda.population.ledger.ledger import read_records
 from remuda.tournaments import workers
 from remuda.tournaments.engine import open_tournament, play
 from remuda.tournaments.until import play_until

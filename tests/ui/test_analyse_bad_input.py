@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from remuda.population.ledger import header_of, record_type
+from remuda.population.ledger.ledger import header_of, record_type
 from remuda.ui.cli import run
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.population.ledger import LedgerFile, record_type
+from remuda.population.ledger.ledger import LedgerFile, record_type
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 

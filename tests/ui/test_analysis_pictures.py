@@ -20,7 +20,7 @@ from remuda.analysis.population_report import Analysis, analyse
 from remuda.analysis.transitivity import split
 from remuda.config import load_config, write_config
 from remuda.errors import UsageError
-from remuda.population.ledger import FREEZE, LedgerFile, record_type
+from remuda.population.ledger.ledger import FREEZE, LedgerFile, record_type
 from remuda.ui.pictures.drawing import FORMATS, Picture, shorten, write_pictures
 from remuda.ui.pictures.over_time import ratings_picture, read_ratings
 from remuda.ui.pictures.page import draw_into, draw_pictures

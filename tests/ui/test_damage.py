@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from remuda.population.ledger import LOST, read_records
+from remuda.population.ledger.ledger import LOST, read_records
 from remuda.ui.cli import run
 
 TRAIN = (

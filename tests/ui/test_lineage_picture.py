@@ -3,7 +3,7 @@
 import matplotlib as mpl
 import pytest
 
-from remuda.population.lineage import Born
+from remuda.population.ledger.lineage import Born
 from remuda.ui.pictures.drawing import KINDS, LOOK, QUIET, Picture
 from remuda.ui.pictures.over_time import lineage_picture
 

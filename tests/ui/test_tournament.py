@@ -18,7 +18,7 @@ from remuda.config import load_config
 from remuda.crossplay import Tournament
 from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.policies.spec import policy_specs
-from remuda.population.ledger import read_records
+from remuda.population.ledger.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.training import train
 from remuda.ui.cli import run

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from remuda.population.ledger import read_records
+from remuda.population.ledger.ledger import read_records
 from remuda.ui.cli import run
 
 

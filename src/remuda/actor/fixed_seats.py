@@ -22,7 +22,7 @@ from remuda.experience.ring_block import StreamPlan
 from remuda.experience.writer import BlockWriter
 from remuda.policies.acting import ActingStack
 from remuda.policies.selectors import ActionSelector
-from remuda.population.ratings import sides_by_agent
+from remuda.population.ledger.ratings import sides_by_agent
 from remuda.publish.snapshot import Snapshot
 from remuda.scoreboard import Policy, Row
 from remuda.types import Bools, Floats, Integers, State, TurnResult

@@ -16,8 +16,8 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.actions import actions_of
 from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.league import Dealer
-from remuda.population.table import Table
+from remuda.population.dealing.lead import Dealer
+from remuda.population.members.table import Table
 from remuda.rng import make_rng, torch_rng
 from remuda.scoreboard import Scoreboard
 

@@ -19,14 +19,14 @@ from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
 from remuda.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
 from remuda.envs.vector_env import VectorEnv
-from remuda.evolution.grow import grow, network_family
-from remuda.evolution.weights import WeightLayout, add_noise_by_layer, cross_layers
 from remuda.experience.writer import BlockWriter
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import first_weights
 from remuda.policies.stack import layout_size
-from remuda.population.league import Dealer
-from remuda.population.table_parts import POLICY
+from remuda.population.dealing.lead import Dealer
+from remuda.population.evolution.grow import grow, network_family
+from remuda.population.evolution.weights import WeightLayout, add_noise_by_layer, cross_layers
+from remuda.population.members.table_parts import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightReader
 from remuda.rng import make_rng, torch_rng

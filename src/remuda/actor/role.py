@@ -14,8 +14,8 @@ from remuda.experience.experience import Experience
 from remuda.hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
+from remuda.population.members.table import Table
 from remuda.population.roster import Roster
-from remuda.population.table import Table
 from remuda.publish.weight_store import WeightStore
 from remuda.rng import make_rng, seed_libraries
 from remuda.scoreboard import Play, Scoreboard
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from remuda.actor.scripted_seats import ScriptedSeats
     from remuda.actor.seats import Seats
     from remuda.envs.vector_env import VectorEnv
-    from remuda.population.league import Dealer
+    from remuda.population.dealing.lead import Dealer
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class ActorRole:
 
     def _league(self, env: VectorEnv, begins: str) -> Dealer:
         """Return the dealer of seats: the first actor's league leads, the others follow it."""
-        from remuda.population.following import FollowingLeague
-        from remuda.population.league import League
+        from remuda.population.dealing.follower import FollowingLeague
+        from remuda.population.dealing.lead import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
 
         config, table = self.config, self.table
@@ -202,7 +202,7 @@ class ActorRole:
             return FollowingLeague(table, self.index, matchmaker, matches, *league_options)
         evolution = None
         if config.population.evolution.on:
-            from remuda.evolution.setup import make_evolution
+            from remuda.population.evolution.setup import make_evolution
 
             evolution = make_evolution(config, self.specs, roster)
         director = make_director(

@@ -23,8 +23,8 @@ from remuda.analysis.from_ledger import LedgerReader, check_sides, keys_of, pare
 from remuda.analysis.payoff import KNOWN, Payoffs, check_level
 from remuda.errors import UsageError
 from remuda.kernels import njit
-from remuda.population.ratings import TAU, rate_all, sides_there
-from remuda.population.records import FRESH, GAMES, RATING, UNCERTAINTY
+from remuda.population.ledger.ratings import TAU, rate_all, sides_there
+from remuda.population.ledger.records import FRESH, GAMES, RATING, UNCERTAINTY
 from remuda.types import Integers, Numbers
 
 POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds
@@ -213,7 +213,7 @@ def plackett_luce(
       does not change.
     - `every`: the number of matches between recorded ratings; None: record only at the end.
     - `tau`: added to uncertainties, in squares, before each match, since skills change. At least
-      `remuda.population.ratings.TAU`, the value in runs.
+      `remuda.population.ledger.ratings.TAU`, the value in runs.
     """
     place_array, return_array = np.asarray(places, np.int64), np.asarray(returns, np.float64)
     of_seat = _check_matches(place_array, return_array, len(names), sides)

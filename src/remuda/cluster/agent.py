@@ -37,7 +37,7 @@ from remuda.forkserver import client as forkserver
 from remuda.forkserver.logs import level_of_children
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
-from remuda.population.imported import Imported
+from remuda.population.members.imported import Imported
 from remuda.runtime.layout import Layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.timeline import Span

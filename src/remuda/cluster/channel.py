@@ -24,7 +24,7 @@ from remuda.errors import RemudaError
 from remuda.experience.ring import UPDATE_TIME
 from remuda.memory.atomic import load, store
 from remuda.memory.shared import SharedArrays
-from remuda.population.table import Table
+from remuda.population.members.table import Table
 from remuda.types import Array, Integers
 
 SLOWLY = 0.1  # seconds between two reads of words that only users and checkpoints need

@@ -20,7 +20,7 @@ from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes, Placement, place
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.config import Config
 from remuda.errors import ConfigError, RemudaError
-from remuda.population.imported import Imported
+from remuda.population.members.imported import Imported
 from remuda.types import AgentSpec
 
 AGENT = "remuda.cluster.agent:NodeAgent"

@@ -15,11 +15,11 @@ from remuda.experience.experience import Experience
 from remuda.hyperparameters import LiveHyperparameters
 from remuda.memory.shared import SharedArrays
 from remuda.memory.waiting import Wakeup
-from remuda.population.followers import FINISHED, PROPOSED, SEEN
-from remuda.population.followers import LOST as LOST_RESULTS
-from remuda.population.followers import TAKEN as TAKEN_RESULTS
-from remuda.population.table import Table
-from remuda.population.table_parts import CONFIRMED, SINCE
+from remuda.population.members.follower_views import FINISHED, PROPOSED, SEEN
+from remuda.population.members.follower_views import LOST as LOST_RESULTS
+from remuda.population.members.follower_views import TAKEN as TAKEN_RESULTS
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import CONFIRMED, SINCE
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.control import Control
 from remuda.scoreboard import Play, Scoreboard

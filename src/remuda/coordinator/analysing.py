@@ -17,11 +17,11 @@ from remuda.config import AnalysisConfig, Config
 from remuda.forkserver import client as forkserver
 from remuda.forkserver.process import Process
 from remuda.memory.atomic import fence_acquire
-from remuda.population.ratings import sides_of
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.ratings import sides_of
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import NO_POLICY, POLICY, VERSION
 from remuda.population.roster import Roster
-from remuda.population.table import Table
-from remuda.population.table_parts import NO_POLICY, POLICY, VERSION
 from remuda.runs.metrics import AnalysisNumbers
 from remuda.types import AgentSpec, Integers
 

@@ -28,7 +28,7 @@ from remuda.analysis.transitivity import split_intervals
 from remuda.analysis.uncertain_equilibrium import USED
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import BIRTH, MATCH
+from remuda.population.ledger.ledger import BIRTH, MATCH
 from remuda.runs.metrics import AnalysisNumbers
 from remuda.types import Array, Bools, Integers, Numbers
 

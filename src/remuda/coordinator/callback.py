@@ -13,7 +13,7 @@ from remuda.errors import UsageError
 from remuda.hyperparameters import LiveHyperparameters, checked_values, values_of
 
 if TYPE_CHECKING:
-    from remuda.population.table import Table
+    from remuda.population.members.table import Table
     from remuda.runs.result import Result
 
 log = logging.getLogger(__name__)

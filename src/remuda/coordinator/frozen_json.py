@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from remuda.coordinator.scoreboard_reader import member_record
-from remuda.population.table import Table
+from remuda.population.members.table import Table
 
 AT_ONCE = 128  # maximum number of texts updated in one poll
 

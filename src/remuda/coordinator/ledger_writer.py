@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from remuda.population.ledger import LedgerFile
-from remuda.population.table import Table
-from remuda.population.table_parts import RECORDS
+from remuda.population.ledger.ledger import LedgerFile
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import RECORDS
 
 
 class LedgerWriter:

@@ -12,9 +12,9 @@ import numpy as np
 
 from remuda.coordinator.analysing import PopulationAnalysis
 from remuda.experience.store import ExperienceStore
-from remuda.population.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
-from remuda.population.table import MemberRow, Table
-from remuda.population.table_parts import MATCHES
+from remuda.population.ledger.records import GAMES, MEETINGS, RATING, REWARD, UNCERTAINTY, WINS
+from remuda.population.members.table import MemberRow, Table
+from remuda.population.members.table_parts import MATCHES
 from remuda.runs.columns import ON_POLICY, REPLAY, Column, Mean, Total
 from remuda.runs.metrics import (
     POLICY_COLUMNS,

@@ -30,8 +30,8 @@ MODULES = (
     *("remuda.learner.role", "remuda.learner.rollouts"),
     *("remuda.policies.acting", "remuda.policies.selectors", "remuda.policies.algorithms.dqn"),
     *("remuda.policies.algorithms.fused", "remuda.policies.algorithms.iqn"),
-    *("remuda.population.inheritance", "remuda.population.league"),
-    *("remuda.population.following", "remuda.population.setup"),
+    *("remuda.population.births.inheritance", "remuda.population.dealing.lead"),
+    *("remuda.population.dealing.follower", "remuda.population.setup"),
     *("remuda.envs.array_game", "remuda.envs.workers"),
 )
 # Prefixes of environment variables that libraries read while they load: another value needs another

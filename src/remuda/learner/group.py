@@ -10,7 +10,7 @@ from remuda.checkpoint.names import file_name
 from remuda.hyperparameters import LiveHyperparameters
 from remuda.learner.learner import Learner
 from remuda.memory.waiting import Wakeup
-from remuda.population.inheritance import LearnerBirths
+from remuda.population.births.inheritance import LearnerBirths
 from remuda.types import State
 
 log = logging.getLogger(__name__)

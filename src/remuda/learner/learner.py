@@ -14,7 +14,7 @@ from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, whole
 from remuda.config import PolicyConfig
 from remuda.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
-from remuda.population.births import Newborn
+from remuda.population.members.births import Newborn
 from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
 from remuda.scoreboard import Learn, Row, count_on, fitting_learned

@@ -17,7 +17,7 @@ from remuda.experience.ring import OTHERS
 from remuda.learner.batches import batches_for
 from remuda.learner.learner import Learner, PolicyTrainer, runs
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
-from remuda.population.births import Newborn
+from remuda.population.members.births import Newborn
 from remuda.publish.training_state import BEGUN, EXPLORED
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline

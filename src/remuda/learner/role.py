@@ -12,7 +12,7 @@ from remuda.hyperparameters import LiveHyperparameters, with_values
 from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
-from remuda.population.table import Table
+from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import BEGUN
 from remuda.publish.weight_store import WeightStore
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
     from remuda.policies.algorithms.algorithm import Algorithm
-    from remuda.population.inheritance import LearnerBirths
+    from remuda.population.births.inheritance import LearnerBirths
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LearnerRole:
     def build(self) -> LearnerGroup:
         """Build the learners and compile all functions that they need."""
         from remuda.learner.warm_up import warm_up
-        from remuda.population.inheritance import LearnerBirths
+        from remuda.population.births.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         warm_up(lambda **changes: replace(self, **changes).group(), self._stacks(births))
@@ -72,7 +72,7 @@ class LearnerRole:
 
     def group(self) -> LearnerGroup:
         from remuda.learner.group import LearnerGroup
-        from remuda.population.inheritance import LearnerBirths
+        from remuda.population.births.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         learners = [self._learner(specs, device, births) for specs, device in self._stacks(births)]

@@ -15,7 +15,7 @@ from remuda.experience.segments import AFTER, Rollout, rows_for
 from remuda.learner.learner import Learner, PolicyTrainer
 from remuda.policies.algorithms.objective import RolloutMetrics
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
-from remuda.population.births import Newborn
+from remuda.population.members.births import Newborn
 from remuda.scoreboard import Learn
 from remuda.timeline import Span, Timeline
 from remuda.types import State

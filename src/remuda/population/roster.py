@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
-from remuda.population.imported import Origin
+from remuda.population.members.imported import Origin
 from remuda.types import AgentSpec
 
 LONGEST = 64

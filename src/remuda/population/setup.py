@@ -12,19 +12,29 @@ from numpy.random import Generator
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
 from remuda.loading import load
-from remuda.population.by_strength import Prioritized, SimilarRatings
-from remuda.population.director import Director, Directors, OwnDirector, Replacement, Snapshots
-from remuda.population.exploiter_league import LeagueDirector, Verification, league_matchmaker
-from remuda.population.ledger import Ledger
-from remuda.population.matchmakers import Fixed, Random, RoundRobin, SelfPlay, Teams
-from remuda.population.matchmaking import ForLearner, Matchmaker
-from remuda.population.mixed import Mixed, check_shares
-from remuda.population.records import SCRIPTED, Member, PolicyRef, Population
-from remuda.population.reserved_seats import ReservedSeats
+from remuda.population.directors.director import (
+    Director,
+    Directors,
+    OwnDirector,
+    Replacement,
+    Snapshots,
+)
+from remuda.population.directors.exploiter_league import (
+    LeagueDirector,
+    Verification,
+    league_matchmaker,
+)
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import SCRIPTED, Member, PolicyRef, Population
+from remuda.population.matchmaking.by_strength import Prioritized, SimilarRatings
+from remuda.population.matchmaking.by_turn import Fixed, Random, RoundRobin, SelfPlay, Teams
+from remuda.population.matchmaking.matchmaker import ForLearner, Matchmaker
+from remuda.population.matchmaking.mixed import Mixed, check_shares
+from remuda.population.matchmaking.reserved_seats import ReservedSeats
+from remuda.population.matchmaking.seating import check_seating
 from remuda.population.roster import Roster, check_name
-from remuda.population.seating import check_seating
 
-_DIRECTOR = "remuda.population.director"
+_DIRECTOR = "remuda.population.directors.director"
 
 
 def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
@@ -317,6 +327,6 @@ def _own(population: PopulationConfig, seats: int) -> Matchmaker:
     if not isinstance(matchmaker, Matchmaker):
         raise ConfigError(
             f"population.matchmaker {population.matchmaker} must be a subclass of "
-            "remuda.population.matchmaking.Matchmaker"
+            "remuda.population.matchmaking.matchmaker.Matchmaker"
         )
     return matchmaker

@@ -85,7 +85,7 @@ class TrainingRows:
 
     It is sent to children with the whole block; single arrays would be copied. Its users state
     which process writes a row and when others may read it: `remuda.publish.snapshot` and
-    `remuda.population.births`.
+    `remuda.population.members.births`.
     """
 
     def __init__(self, layout: TrainingLayout, shared: SharedArrays) -> None:

@@ -13,10 +13,10 @@ from remuda.config import Config
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError
 from remuda.frame import Frame
-from remuda.population.ledger import MATCH, read_records
-from remuda.population.lineage import read_lineage
-from remuda.population.ratings import sides_of
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.ledger import MATCH, read_records
+from remuda.population.ledger.lineage import read_lineage
+from remuda.population.ledger.ratings import sides_of
+from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
 from remuda.types import AgentSpec, Array

@@ -31,7 +31,7 @@ from remuda.config import Config, load_config, read_config, write_config
 from remuda.coordinator.reserve import Reserve
 from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
-from remuda.population.imported import ImportedMembers
+from remuda.population.members.imported import ImportedMembers
 from remuda.runs.metrics import Record, read_metrics
 from remuda.types import Floats
 
@@ -207,7 +207,7 @@ class RunDirectory:
             if self.metrics.exists() and not over:
                 self._cut_metrics(turns, kept, damaged)
             if self.ledger.exists() and not over:
-                from remuda.population.ledger import copy_later
+                from remuda.population.ledger.ledger import copy_later
 
                 copy_later(self.ledger, records, kept / self.ledger.name)
             if self.summary.exists():

@@ -15,8 +15,8 @@ from remuda.envs.registry import agents_of
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack, layout_size
+from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.roster import copies_of, unborn
-from remuda.population.table_parts import NO_POLICY, POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.types import Floats, State

@@ -1,7 +1,7 @@
 """Results of a tournament's matches, in memory and in a directory.
 
 The directory contains `tournament.json` with the entrants, `weights.npz` with their weights, and
-`ledger.bin` with a record for each finished match (`remuda.population.ledger`), whose policies are
+`ledger.bin` with a record for each finished match (see `population/ledger/`), whose policies are
 the entrants. Records are appended, so a killed process loses no written ones. On resume, unfinished
 matches are replayed with the same seeds. After a crash, the longest of the last matches are
 missing: compute means only once the ledger is complete.
@@ -25,8 +25,8 @@ import numpy as np
 from remuda.checkpoint.opening import open_file, open_stream, read_json
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ledger import MATCH, LedgerFile, header_of, read_records, record_type
-from remuda.population.records import SCRIPTED
+from remuda.population.ledger.ledger import MATCH, LedgerFile, header_of, read_records, record_type
+from remuda.population.ledger.records import SCRIPTED
 from remuda.publish.snapshot import Snapshot
 from remuda.tournaments.entrants import weights_digest
 from remuda.tournaments.schedule import Schedule

@@ -28,8 +28,8 @@ from remuda.checkpoint.opening import open_to_append, read_file
 from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits
-from remuda.population.ledger import read_records
-from remuda.population.ratings import sides_of
+from remuda.population.ledger.ledger import read_records
+from remuda.population.ledger.ratings import sides_of
 from remuda.rng import make_rng
 from remuda.tournaments.engine import OpenTournament, Played, open_tournament
 from remuda.tournaments.entrants import TournamentSetup

@@ -18,8 +18,8 @@ from remuda.checkpoint.opening import read_json
 from remuda.config import Config
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.population.ratings import sides_of
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.ratings import sides_of
+from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
 from remuda.tournaments.record import DESCRIPTION

@@ -121,7 +121,7 @@ def _mark(path: Path) -> object:
 
 def population_of(files: RunDirectory) -> dict[str, Any]:
     """Read and analyse a ledger; if there is no result, `none` says why."""
-    from remuda.population.lineage import read_lineage
+    from remuda.population.ledger.lineage import read_lineage
 
     try:
         births = [asdict(born) for born in read_lineage(files.ledger)]

@@ -15,9 +15,9 @@ from remuda.analysis.from_ledger import LedgerReader
 from remuda.analysis.ratings import RatingHistory, ledger_history
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError
-from remuda.population.ledger import FREEZE
-from remuda.population.lineage import Born
-from remuda.population.records import PolicyRef
+from remuda.population.ledger.ledger import FREEZE
+from remuda.population.ledger.lineage import Born
+from remuda.population.ledger.records import PolicyRef
 from remuda.types import Integers
 from remuda.ui.pictures.drawing import (
     INK,

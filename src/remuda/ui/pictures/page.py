@@ -12,7 +12,7 @@ from markupsafe import Markup
 from remuda.analysis.from_ledger import read_payoffs
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.errors import RemudaError
-from remuda.population.lineage import read_lineage, read_matches
+from remuda.population.ledger.lineage import read_lineage, read_matches
 from remuda.runs.run_directory import RunDirectory, write_file
 from remuda.ui.analysis_sources import sides_of_seats
 from remuda.ui.html import render, with_pictures

@@ -1,0 +1,1 @@
+"""New policies: inheritance and lifecycle."""

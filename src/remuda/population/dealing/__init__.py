@@ -1,0 +1,1 @@
+"""Deal matches to an actor."""

@@ -1,0 +1,146 @@
+"""The dealer of a follower: one of several actors, dealing from the lead's table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.random import Generator
+
+from remuda.memory.atomic import fence_acquire, load
+from remuda.population.births.inheritance import ActingPolicies
+from remuda.population.dealing.lead import Dealer
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Numbers, PolicyRef, Population
+from remuda.population.matchmaking.matchmaker import Matchmaker
+from remuda.population.members.follower_views import FINISHED, PROPOSED, SEEN
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import MATCHES, NO_POLICY, REVISION, SINCE
+from remuda.population.roster import Roster
+from remuda.types import Array, Bools, Floats, Integers
+
+GLANCE = 0.001
+"""Seconds between two polls by a starting follower while the table is being changed."""
+NONE_YET = -1  # instead of a revision: this follower has not reported one
+
+
+class FollowedLedger(Ledger):
+    """A ledger of the lead's sums, read while the lead counts: a win may lag behind its meeting."""
+
+    def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
+        return min(max(super().win_rate(one, other, prior), 0.0), 1.0)
+
+    def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
+        return np.clip(super().win_rates_at(place, others, prior), 0.0, 1.0)
+
+
+class FollowingLeague(Dealer):
+    """The dealer of a follower's environment copies, from the members in the lead's table.
+
+    It reads the table and writes only its shard. After its start it never waits: if the table is
+    being changed, or a dead lead left it half changed, it reads the table later. If it dies, its
+    current matches and its matchmaker's position in a cycle are lost.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        actor: int,
+        matchmaker: Matchmaker,
+        rng: Generator,
+        num_envs: int,
+        roster: Roster | None = None,
+        once: bool = False,
+        memory: float | None = None,
+        episode_metrics: Sequence[int] = (),
+    ) -> None:
+        super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics, actor)
+        self.shard = table.shards[actor - 1]
+        self.population = Population(numbers=table.member_numbers.whole())
+        self.ledger = FollowedLedger(self.population, table.pairs, table.recent, memory)
+        self._revision = NONE_YET
+        identity = table.occupants.identity
+        self._identity: Integers = np.full_like(identity, NO_POLICY)
+        self._there: Bools = np.zeros(len(identity), np.bool_)
+        while self._look(None) is None:
+            time.sleep(GLANCE)
+        matchmaker.begin_at(self._proposed())
+
+    def deal(self, over: Bools) -> None:
+        self.population.numbers[...] = self.table.member_numbers.whole()
+        self.population.matches = self.table.word(MATCHES)
+        super().deal(over)
+        self.shard.seat(self.seated)
+
+    def _take(self, records: Array, over: Bools, returns: Numbers, metrics: Floats | None) -> None:
+        copies = np.flatnonzero(over)
+        found = np.zeros((len(copies), len(self._episode_metrics)), np.float32)
+        if metrics is not None:
+            found[...] = metrics[:, copies].T
+        self.shard.add(records, self.seated[copies], returns[copies], found)
+
+    def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
+        """Between two turns: update the members, clear the requested rings, and report both."""
+        if not self.has_news():
+            return []
+        found = self._look(versions)
+        if found is None:
+            return []
+        revision, fresh = found
+        requests, cleared = self.table.followers.requests, self.shard.cleared
+        for place in np.flatnonzero(cleared != requests).tolist():
+            request = load(requests, place)
+            acting.clear(self.table.policies[place])
+            self.shard.note_cleared(place, request)
+        self._revision = revision
+        self.shard.set_word(SEEN, revision)
+        return fresh
+
+    def _look(self, versions: Mapping[str, int] | None) -> tuple[int, list[int]] | None:
+        """Update the members; None if they cannot be updated now.
+
+        All changes are applied at once, so that matches can always be made. They are postponed
+        until the weights of every newborn have arrived: only experience with those weights belongs
+        to it.
+        """
+        table, occupants = self.table, self.table.occupants
+        revision = table.word(REVISION)
+        identity, there = occupants.identity.copy(), occupants.there
+        since = table.births.all[:, SINCE].copy()
+        fence_acquire()
+        if revision % 2 == 1 or table.word(REVISION) != revision:
+            return None
+        if versions is not None:
+            live = there[: len(since)]
+            acting = np.array([versions[policy] for policy in table.policies])
+            if (live & (acting < since)).any():
+                return None
+        population = self.population
+        changed = np.flatnonzero((identity != self._identity).any(1) | (there != self._there))
+        for place in changed[self._there[changed]].tolist():
+            population.retire(population.at(place).ref)
+        fresh = []
+        for place in changed[there[changed]].tolist():
+            policy, version, parent, parent_version, born = identity[place].tolist()
+            ref = PolicyRef(table.names[policy], version)
+            of = occupants.parent(parent, parent_version)
+            population.add(table.member(place, ref, of, born, self.roster.seats), place)
+            if ref.is_frozen and not ref.is_scripted:
+                fresh.append(place)
+        self._identity, self._there = identity, there
+        return revision, fresh
+
+    def has_news(self) -> bool:
+        return self.table.word(REVISION) != self._revision
+
+    def settled(self) -> bool:
+        """Report that all turns are played; a follower waits for no other actor."""
+        self.shard.set_word(FINISHED, 1)
+        return True
+
+    def _note_proposed(self, count: int) -> None:
+        self.shard.set_word(PROPOSED, count)
+
+    def _proposed(self) -> int:
+        return self.shard.word(PROPOSED)

@@ -1,0 +1,1 @@
+"""Decide which policies exist."""

@@ -1,0 +1,234 @@
+"""The director of evolution, which replaces policies by copies of better ones during the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numpy.random import Generator
+
+from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
+from remuda.config import EvolutionConfig
+from remuda.population.directors.director import Birth, Command, Vacate
+from remuda.population.evolution.explore import Explorer
+from remuda.population.evolution.fitness import FitnessEstimates, estimate_fitness, unjudged
+from remuda.population.ledger.ledger import MET, Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.types import State
+
+Select = Callable[[Mapping[str, FitnessEstimates], Generator], list[tuple[str, str]]]
+"""A function from fitness estimates to takeovers: pairs (policy, parent)."""
+
+QUORUM = 0.75
+"""The share of a kind's policies that must have played enough for a comparison. It is below 1 so
+that newborn policies do not delay it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A planned replacement of a policy by a copy of another."""
+
+    policy: str
+    parent: str
+    fitness: tuple[float, float] | None
+    """The fitness of the policy and of the parent; None: they were not compared."""
+    second: str | None = None  # a second parent
+    born: int | None = None  # the parent's birth, to detect its replacement; None: unknown
+    second_born: int | None = None  # the second parent's birth
+
+
+class Evolution:
+    """Population based training (PBT, Jaderberg et al. 2017) by births in vacated slots.
+
+    Every `every` matches, the policies that have played enough are compared. Each loser leaves its
+    slot (`Vacate`). After its last match another policy is born there: a copy of a better policy's
+    current weights, with other hyperparameters. So within a match weights change only by training,
+    and the run never stops for a generation.
+
+    Guarantees:
+
+    1. A vacated slot gets a newborn once it is empty. If the actor that planned it died, its
+       successor chooses a new parent.
+    2. Decisions depend only on the seed of the run and on the matches: an exact schedule reproduces
+       them.
+    """
+
+    def __init__(
+        self,
+        config: EvolutionConfig,
+        kinds: Mapping[str, Hashable],
+        select: Select,
+        make_explorer: Callable[[], Explorer],
+        stream: Callable[[int, str], Generator],
+    ) -> None:
+        self._config, self._kinds = config, dict(kinds)
+        self._select, self._stream = select, stream
+        self._explorers = {kind: make_explorer() for kind in dict.fromkeys(kinds.values())}
+        self._last = 0
+        self._before: dict[str, tuple[int, float | None, list[float]]] = {}
+        """Each policy's birth, and its fitness and numbers at its last evaluation. A newborn starts
+        with its parent's fitness."""
+        self._planned: dict[str, Plan] = {}  # by the policy that leaves its slot
+
+    def step(
+        self,
+        population: Population,
+        ledger: Ledger,
+        versions: Mapping[str, int],  # noqa: ARG002
+    ) -> list[Command]:
+        """Return births in empty slots and, every `every` matches, the policies to vacate."""
+        born = [self._birth(name, population) for name in population.empty if name in self._kinds]
+        if population.matches - self._last < (self._config.every or 0):
+            return [*born]
+        self._last = population.matches
+        return [*born, *self._replace(population, ledger)]
+
+    def _replace(self, population: Population, ledger: Ledger) -> list[Command]:
+        """Compare the policies that have played enough, and vacate the losers."""
+        rng = self._stream(population.matches, "")
+        judged = self._judge(population, ledger)
+        commands: list[Command] = []
+        # A policy that could not leave, since no match can be made without it, is compared again.
+        self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
+        compared: dict[str, FitnessEstimates] = {}
+        for kind in dict.fromkeys(self._kinds.values()):
+            alike = {
+                name: estimates for name, estimates in judged.items() if self._kinds[name] == kind
+            }
+            there = sum(self._kinds.get(m.ref.policy) == kind for m in population.learning)
+            # Among few, the worst may be good and the best bad. Their games keep counting until
+            # more policies have played enough.
+            if len(alike) < max(2, math.ceil(QUORUM * there)):
+                continue
+            compared |= alike
+            selected = self._select(alike, rng)
+            leaving = {policy for policy, _ in selected}
+            for policy, parent in selected:
+                fitness = (alike[policy].value, alike[parent].value)
+                others = [name for name in alike if name != parent and name not in leaving]
+                config = self._config
+                crosses = self._explorers[kind].crosses or config.crossover_layers
+                second = self._second(others, alike, rng) if crosses else None
+                births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
+                self._planned[policy] = Plan(policy, parent, fitness, second, *births)
+                commands.append(Vacate(policy))
+        for name, estimates in compared.items():
+            member = population[PolicyRef(name)]
+            born, value, _ = self._before.get(name, (-1, None, []))
+            if born == member.born and value is not None:
+                gain = estimates.value - value
+                explorer = self._explorers[self._kinds[name]]
+                explorer.note(member.hyperparameters, self._time(population), gain)
+            self._before[name] = (member.born, estimates.value, member.numbers.tolist())
+        return commands
+
+    def _second(
+        self, others: Sequence[str], judged: Mapping[str, FitnessEstimates], random: Generator
+    ) -> str | None:
+        """Return a second parent for a newborn: the better of two random policies that stay."""
+        drawn = random.permutation(len(others))[:2].tolist()
+        return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
+
+    def _judge(self, population: Population, ledger: Ledger) -> dict[str, FitnessEstimates]:
+        """Return the fitness of each policy that has played enough since its last evaluation."""
+        found, objectives = {}, self._config.objectives
+        for member in population.learning:
+            if member.ref.policy in self._kinds:
+                met = ledger.pairs[MET, member.place, : ledger.pairs.shape[1]]
+                estimates = estimate_fitness(member, self._numbers_before(member), objectives, met)
+                if estimates is not None and estimates.games >= self._config.games:
+                    found[member.ref.policy] = estimates
+        return found
+
+    def _numbers_before(self, member: Member) -> list[float]:
+        born, _, numbers = self._before.get(member.ref.policy, (-1, None, []))
+        return numbers if born == member.born else unjudged(member)
+
+    def _birth(self, name: str, population: Population) -> Birth:
+        rng = self._stream(population.matches, name)
+        plan = self._planned.pop(name, None)
+        if plan is None or not _is_there(population, plan.parent, plan.born):
+            parent = self._best(name, population)
+            if parent is None:
+                return Birth(name)
+            plan = Plan(name, parent, None)
+        parent_member = population[PolicyRef(plan.parent)]
+        others = [member.hyperparameters for member in self._like(name, population)]
+        second: PolicyRef | None = None
+        if plan.second is not None and _is_there(population, plan.second, plan.second_born):
+            second = PolicyRef(plan.second)  # otherwise it has left
+        numbers = population[second].hyperparameters if second is not None else None
+        time, config = self._time(population), self._config
+        explorer = self._explorers[self._kinds[name]]
+        chosen = explorer.choose(parent_member.hyperparameters, others, time, rng, numbers)
+        # The newborn's gain is measured from its parent's fitness.
+        first_fitness = plan.fitness[1] if plan.fitness is not None else None
+        self._before[name] = population.matches, first_fitness, unjudged(parent_member)
+        return Birth(
+            name,
+            parent_member.ref,
+            chosen,
+            config.mutation,
+            second,
+            config.crossover_layers,
+            plan.fitness,
+            config.inherits_training,
+        )
+
+    def _time(self, population: Population) -> float:
+        """Return the number of possible decisions so far: the bandit's time."""
+        return population.matches / (self._config.every or 1)
+
+    def _best(self, name: str, population: Population) -> str | None:
+        """Return the candidate parent with the highest fitness."""
+        values = {}
+        for member in self._like(name, population):
+            estimates = estimate_fitness(member, unjudged(member), self._config.objectives)
+            values[member.ref.policy] = estimates.value if estimates is not None else -math.inf
+        return max(values, key=values.__getitem__) if values else None
+
+    def _like(self, name: str, population: Population) -> list[Member]:
+        """Return the policies of the same kind: possible parents."""
+        kinds, kind = self._kinds, self._kinds[name]
+        return [m for m in population.learning if kinds.get(m.ref.policy) == kind]
+
+    def state(self) -> State:
+        return {
+            "last": self._last,
+            "before": {name: list(judged) for name, judged in self._before.items()},
+            "planned": {
+                plan.policy: [
+                    plan.parent,
+                    list(plan.fitness or ()),
+                    plan.second,
+                    plan.born,
+                    plan.second_born,
+                ]
+                for plan in self._planned.values()
+            },
+            "explorers": [explorer.state() for explorer in self._explorers.values()],
+        }
+
+    def restore(self, state: State) -> None:
+        self._last = whole(state, "last")
+        before = branch(state, "before")
+        self._before = {}
+        for name, (born, value, numbers) in before.items():
+            where = where_is(before, name)
+            sums = [real_number(number, where) for number in numbers]
+            self._before[name] = whole_number(born, where), real_number(value, where), sums
+        self._planned = {
+            policy: Plan(
+                policy, parent, (fitness[0], fitness[1]) if fitness else None, second, *born
+            )
+            for policy, (parent, fitness, second, *born) in state["planned"].items()
+        }
+        for explorer, saved in zip(self._explorers.values(), state["explorers"], strict=True):
+            explorer.restore(saved)
+
+
+def _is_there(population: Population, policy: str, born: int | None) -> bool:
+    """Return whether a policy with this birth still plays; `born` None: with any birth."""
+    ref = PolicyRef(policy)
+    return ref in population and born in (None, population[ref].born)

@@ -1,0 +1,143 @@
+"""Convert trained weights to a network of another width or depth.
+
+A wider or deeper network computes the same outputs and has more capacity (Net2Net: Chen et al.
+2016, "Net2Net: accelerating learning via knowledge transfer"). Net2Net copies units and adds noise,
+so that copies diverge. Here new units are initialised at random, and old units read them with zero
+weights: outputs stay exactly the same, and the first update already trains the new units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from remuda.policies.compatibility import stream_shape
+from remuda.policies.networks.network import GATES
+from remuda.policies.spec import PolicySpec
+from remuda.population.evolution.weights import WeightLayout, warm_start
+from remuda.types import Array, Floats
+
+HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # a hidden layer: its tower and number
+IN = ("weight", "weight_sigma")  # tensors of a layer that multiply its inputs
+
+
+def network_family(spec: PolicySpec) -> tuple[object, ...]:
+    """Return a key that is equal for networks that differ only in widths and numbers of layers.
+
+    Widths are those of hidden layers, of a recurrent layer, and of convolutions. The numbers of
+    hidden layers may differ if both have at least one.
+    """
+    network, config = spec.config.network, spec.config
+    rest: dict[str, Any] = network.model_dump(
+        mode="json", exclude={"hidden", "recurrent", "convolutions", "shared"}
+    )
+    # Features of several images are concatenated: more channels of one would shift the next.
+    several = bool(network.convolutions) and len(spec.pictures) > 1
+    kernels = tuple(each if several else each[1:] for each in network.convolutions)
+    return (
+        config.algorithm,
+        repr(rest),
+        bool(network.hidden),
+        bool(network.recurrent),
+        config.shares_network,
+        kernels,
+        (config.iqn.quantiles, config.iqn.cosines) if config.entry.section == "iqn" else (),
+        (config.ppo.normalise_observations, config.ppo.normalise_values)
+        if config.entry.takes == "rollouts"
+        else (),
+        replace(stream_shape(spec), memory=0),
+        repr(spec.actions),
+    )
+
+
+@dataclass(frozen=True)
+class Grown:
+    """The weights of one network, made from those of another."""
+
+    weights: Floats  # [P] of the new network
+    taken: int  # number of copied weights
+    exact: bool  # whether it computes the same outputs, assuming ReLU activations
+
+
+def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Grown:
+    """Initialise a network from the weights [P_parent] of its family, with `fresh` [P] elsewhere.
+
+    Wider layers, including gated recurrent ones, keep their outputs. Additional hidden layers start
+    as the identity: exactly with ReLU, approximately with tanh. A narrower network keeps the first
+    units. With fewer hidden layers, the layer after the last one is initialised at random.
+    """
+    found = warm_start(weights, parent, fresh, child)
+    tensors, parent_shapes = child.tensors(found.weights), parent.shapes
+    drawn, taken = child.tensors(child.checked(fresh, "fresh weights")), found.taken
+    exact = not found.fresh or set(found.fresh) <= {
+        name for name in found.fresh if HIDDEN.match(_weight_of(name))
+    }
+    for name, shape in parent_shapes.items():
+        whole = name in tensors and len(tensors[name].shape) == len(shape)
+        exact &= whole and all(a >= b for a, b in zip(tensors[name].shape, shape, strict=True))
+    for name in found.overlapping:
+        if name.rpartition(".")[2] in IN:
+            _silence(tensors[name], parent_shapes[name], child.blocks(name))
+    for tower, (few, many) in _depths(parent, child).items():
+        if few < many:
+            # IQN's tower may be empty: its input would be the product with the embedding.
+            width = parent_shapes[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
+            exact &= few > 0 or f"{GATES[0]}.weight" not in parent_shapes
+            for i in range(few, many):
+                kept = _pass_on(tensors, f"{tower}{i}", width)
+                exact, width = exact and kept == width, kept
+        elif few > many:
+            for name in _read_by(tower, child):
+                taken -= int(np.prod(np.minimum(tensors[name].shape, parent_shapes[name])))
+                tensors[name][...] = drawn[name]
+    return Grown(found.weights, taken, exact)
+
+
+def _weight_of(name: str) -> str:
+    return f"{name.rpartition('.')[0]}.weight"
+
+
+def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
+    """Zero the weights from new inputs to old units: linear [in, out], conv [out, in, ..]."""
+    if tensor.ndim == 4:
+        tensor[: old[0], old[1] :] = 0.0
+    else:
+        parts = tensor.reshape(tensor.shape[0], blocks, -1)
+        parts[old[0] :, :, : old[1] // blocks] = 0.0
+
+
+def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
+    """Make a new layer the identity on its first `width` inputs; return how many it can pass on."""
+    weight, bias = tensors[f"{layer}.weight"], tensors[f"{layer}.bias"]
+    kept: int = min(width, *weight.shape)
+    weight[:, :kept] = np.eye(len(weight), kept, dtype=np.float32)
+    bias[:, :kept] = 0.0
+    for part in ("weight_sigma", "bias_sigma"):
+        if f"{layer}.{part}" in tensors:
+            tensors[f"{layer}.{part}"][:, :kept] = 0.0
+    return kept
+
+
+def _depths(parent: WeightLayout, child: WeightLayout) -> dict[str, tuple[int, int]]:
+    """Return the numbers of hidden layers of the parent and the child, by tower."""
+    counts = []
+    for layout in (parent, child):
+        towers = [match.group(1) for match in map(HIDDEN.fullmatch, layout.shapes) if match]
+        counts.append({tower: towers.count(tower) for tower in towers})
+    return {
+        tower: (counts[0].get(tower, 0), counts[1].get(tower, 0))
+        for tower in dict.fromkeys((*counts[0], *counts[1]))
+    }
+
+
+def _read_by(tower: str, layout: WeightLayout) -> Iterator[str]:
+    """Return the tensors of the layers that read the last hidden layer of a tower."""
+    own = tower.removesuffix("hidden").removesuffix("_")
+    gated = f"{GATES[0]}.weight" in layout.shapes and "quantile.weight" not in layout.shapes
+    heads = ("policy", "value", "head")
+    layers = (own,) if own else (GATES[0],) if gated else heads
+    return (name for name in layout.shapes if name.rpartition(".")[0] in layers)

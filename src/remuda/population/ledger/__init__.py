@@ -1,0 +1,1 @@
+"""The record of all matches, and ratings."""

@@ -1,0 +1,367 @@
+"""The ledger: an append-only record of all matches, and the sums of their results.
+
+On disk it is a line of JSON that describes the records, followed by records of fixed size: a
+million games of two seats take 78 MB. In memory there are only the sums.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from remuda.checkpoint.opening import ANY_SIZE, checked, open_stream, open_to_append, read_file
+from remuda.errors import RunDirectoryError
+from remuda.kernels import njit
+from remuda.population.ledger.records import (
+    GAMES,
+    MEETINGS,
+    REWARD,
+    SQUARES,
+    WINS,
+    Member,
+    Numbers,
+    PolicyRef,
+    Population,
+)
+from remuda.types import Array, Bools, Integers
+
+UNKNOWN = 1 << 32  # the index of a name that is not in the file
+LONGEST_HEADER = 1 << 24
+MOST_SEATS = 1 << 16
+
+
+class Header(NamedTuple):
+    """The first line of a ledger."""
+
+    policies: tuple[str, ...]
+    seats: int
+    numbers: tuple[str, ...]
+
+
+def parse_header(line: bytes) -> Header:
+    """Parse the first line of a ledger; raises a `ValueError` for any other line."""
+    try:
+        found = checked(json.loads(line), {"policies": list, "seats": int})
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    names, seats, numbers = found["policies"], found["seats"], found.get("numbers", [])
+    texts = isinstance(numbers, list) and all(isinstance(name, str) for name in names + numbers)
+    if not texts or not 0 < seats <= MOST_SEATS:
+        raise ValueError("it does not hold policies and seats")
+    return Header(tuple(names), seats, tuple(numbers))
+
+
+def read_header(path: Path) -> Header | None:
+    """Return the header of a ledger; None if the file is missing or is not a ledger."""
+    if not path.exists():
+        return None
+    with open_stream(path) as file:
+        line = file.readline(LONGEST_HEADER)
+    try:
+        return parse_header(line)
+    except ValueError:
+        return None
+
+
+def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequence[str]) -> Array:
+    """Return records with the index of each name in `names` replaced by its index in `in_file`."""
+    if tuple(names) == tuple(in_file):
+        return records
+    places = {name: place for place, name in enumerate(in_file)}
+    places_of: Integers = np.array([places.get(name, UNKNOWN) for name in names], np.int64)
+    found, which = records.copy(), which & (records["version"][:, 0] >= 0)
+    found["version"][which, 0] = places_of[found["version"][which, 0]]
+    return found
+
+
+MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
+"""Kinds of records. `MATCH` is a finished match. `FREEZE`, `RETIRE` and `BIRTH` are a director's
+commands about the policy on the first seat. In a birth `oldest` and `newest` are the parent's
+policy and version (-1: no parent), and `returns` is the slot's count of births, from 1. Of two
+births with the same count, the first never happened: its actor died. A `BORN_WITH` record follows
+for each initial number of the newborn: `version` is the index of a name in the first line of the
+ledger, or `FITNESS` and so on, and `digest` is the number (`bits_of`). `LOST` replaces a lost
+record, so that all records keep their numbers."""
+FITNESS = -1  # instead of the index of a name: the fitness of the slot's previous policy
+PARENT_FITNESS = -2  # ... the fitness of the parent
+SECOND_PARENT = -3  # ... the index of the second parent's policy
+OPTIMIZER_STEPS = -4  # ... the optimizer steps behind inherited moments
+MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
+"""Sums between two members: meetings, wins of the first, returns of the first, of the second."""
+
+
+def record_type(seats: int) -> np.dtype:
+    return np.dtype(
+        [
+            ("number", "<i8"),  # of the match; of a command: the count of finished matches
+            ("kind", "i1"),
+            ("truncated", "?"),
+            ("policy", "<i2", (seats,)),  # by seat: index of the policy
+            ("version", "<i8", (seats,)),  # of a frozen copy; -1: live
+            ("oldest", "<i8", (seats,)),  # oldest and newest version that acted
+            ("newest", "<i8", (seats,)),
+            ("returns", "<f4", (seats,)),  # NaN: that seat took no part
+            ("digest", "<u8"),  # checksum of a frozen copy's weights
+        ]
+    )
+
+
+class Ledger:
+    """Sums of results between a live policy and any member of a population.
+
+    Every pair of seats in a match counts as one meeting of their policies, if both took part (their
+    returns are not NaN). The higher return wins, and a draw is half a win for both. Results between
+    two frozen copies are not summed, since there are too many pairs; the ledger on disk has them.
+
+    Win rates may forget: after `memory` more matches of a live policy, a result counts half. A
+    pair that has not met for long is as unknown as one that never met.
+    Meetings, scores and payoffs count all matches equally.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        pairs: Numbers | None = None,
+        recent: Numbers | None = None,
+        memory: float | None = None,
+    ) -> None:
+        self.population = population
+        places = len(population.numbers)
+        self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
+        self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
+        self.kept = kept_of(memory)
+        """The share of a result's weight that remains after one more match."""
+
+    def forget(self, place: int) -> None:
+        """Clear the sums of a slot for another member."""
+        forget(self.pairs, place)
+        forget(self.recent, place)
+
+    def meetings(self, one: PolicyRef, other: PolicyRef) -> int:
+        return int(self._between(MET, one, other))
+
+    def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
+        """Return the win rate of `one` in remembered meetings; a draw counts half."""
+        met = self._between(MET, one, other, self.recent)
+        if met + prior == 0.0:
+            return 0.5
+        return (self._between(WON, one, other, self.recent) + 0.5 * prior) / (met + prior)
+
+    def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], prior: float = 1.0) -> Numbers:
+        """Return win rates of a member against several: [len(others)]."""
+        place = self.population[one].place
+        places = [self.population[other].place for other in others]
+        return self.win_rates_at(place, np.array(places, np.int64), prior)
+
+    def scores(self, one: PolicyRef, others: Sequence[Member]) -> tuple[Numbers, Numbers]:
+        """Return a live policy's meetings with others, and its wins: two arrays [len(others)]."""
+        place = self.population[one].place
+        places = np.array([member.place for member in others], np.int64)
+        met: Numbers = self.pairs[MET, place, places]
+        won: Numbers = self.pairs[WON, place, places]
+        return met, won
+
+    def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
+        """Return the win rates of the member in a slot against those in others: [len(others)]."""
+        if place >= self.recent.shape[1]:
+            met, lost = self.recent[MET, others, place], self.recent[WON, others, place]
+            won = met - lost
+        else:
+            met, won = self.recent[MET, place, others], self.recent[WON, place, others]
+        rates: Numbers = (won + 0.5 * prior) / (met + prior)
+        return rates
+
+    def payoff(self, one: PolicyRef, other: PolicyRef) -> float:
+        """Return the mean return of `one` over their meetings; NaN if they never met."""
+        met = self._between(MET, one, other)
+        return self._between(EARNED, one, other) / met if met else float("nan")
+
+    def _between(
+        self, what: int, one: PolicyRef, other: PolicyRef, sums: Numbers | None = None
+    ) -> float:
+        """Return a sum between two members, from `sums`, by default `pairs`."""
+        sums = self.pairs if sums is None else sums
+        if one not in self.population or other not in self.population:
+            return 0.0
+        place, others = self.population[one].place, self.population[other].place
+        rows = sums.shape[1]
+        if place < rows:
+            return float(sums[what, place, others])
+        if others >= rows:
+            return 0.0
+        turned = float(sums[{EARNED: CONCEDED}.get(what, what), others, place])
+        return float(sums[MET, others, place]) - turned if what == WON else turned
+
+
+def kept_of(memory: float | None) -> float:
+    """Return the share of a result's weight after one more match, from its half-life."""
+    return 1.0 if memory is None else float(0.5 ** (1.0 / memory))
+
+
+def forget(pairs: Numbers, place: int) -> None:
+    if place < pairs.shape[1]:
+        pairs[:, place] = 0.0
+    pairs[:, :, place] = 0.0
+
+
+FORGOTTEN = 1e-12  # smaller counts become 0, since arithmetic on denormal numbers is slow
+
+
+@njit(cache=True)
+def count(
+    places: Integers,
+    returns: Numbers,
+    over: Bools,
+    pairs: Numbers,
+    numbers: Numbers,
+    recent: Numbers,
+    kept: float,
+) -> None:
+    """Add results of pairs of seats to `pairs` and `recent`, and of each seat to `numbers`."""
+    for m in range(len(over)):
+        if not over[m]:
+            continue
+        if kept < 1.0:
+            for i in range(places.shape[1]):
+                row = places[m, i]
+                first = row < recent.shape[1] and not math.isnan(returns[m, i])
+                for j in range(i):
+                    same = places[m, j] == row and not math.isnan(returns[m, j])
+                    first = first and not same
+                if not first:
+                    continue  # forget once per match, even if a policy has several seats
+                for what in (MET, WON):
+                    for column in range(recent.shape[2]):
+                        left = recent[what, row, column] * kept
+                        recent[what, row, column] = left if left > FORGOTTEN else 0.0
+        for i in range(places.shape[1]):
+            row = places[m, i]
+            if math.isnan(returns[m, i]):
+                continue
+            numbers[row, GAMES] += 1.0
+            numbers[row, REWARD] += returns[m, i]
+            numbers[row, SQUARES] += returns[m, i] ** 2
+            for j in range(places.shape[1]):
+                if i == j or math.isnan(returns[m, j]):
+                    continue
+                column = places[m, j]
+                won = 0.0
+                if returns[m, i] > returns[m, j]:
+                    won = 1.0
+                elif returns[m, i] == returns[m, j]:
+                    won = 0.5
+                if column != row:
+                    numbers[row, MEETINGS] += 1.0
+                    numbers[row, WINS] += won
+                if row < pairs.shape[1]:
+                    pairs[MET, row, column] += 1.0
+                    pairs[WON, row, column] += won
+                    pairs[EARNED, row, column] += returns[m, i]
+                    pairs[CONCEDED, row, column] += returns[m, j]
+                if row < recent.shape[1]:
+                    recent[MET, row, column] += 1.0
+                    recent[WON, row, column] += won
+
+
+FILLED_AT_ONCE = 1 << 14
+
+
+class LedgerFile:
+    """The ledger of a run on disk, with one writing process."""
+
+    def __init__(
+        self, path: Path, policies: Sequence[str], seats: int, numbers: Sequence[str] = ()
+    ) -> None:
+        self._path, self._seats, self._names = path, seats, tuple(numbers)
+        found = read_header(path)
+        same = found is not None and found[:2] == (tuple(policies), seats)
+        self._file_names = found.numbers if found is not None and same else self._names
+        self._header = header_of(policies, seats, self._file_names)
+        self._size = record_type(seats).itemsize
+
+    def append(self, records: Array, number: int | None = None) -> None:
+        """Append records; `number` is that of the first."""
+        with open_to_append(self._path) as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                file.write(self._header)
+            else:
+                self._trim(file)
+            if number is not None:
+                self._fill(file, number)
+            numbers = records["kind"] == BORN_WITH
+            file.write(translated(records, numbers, self._names, self._file_names).tobytes())
+
+    def rewind(self, records: int) -> None:
+        """Keep only the first `records` records; empty a file that is not this run's ledger."""
+        if not self._path.exists():
+            return
+        end = len(self._header) + records * self._size
+        with open_to_append(self._path) as file:
+            file.seek(0)
+            if file.read(len(self._header)) != self._header:
+                end = 0
+            file.truncate(min(end, self._path.stat().st_size))
+
+    def _fill(self, file: BinaryIO, number: int) -> None:
+        missing = number - (file.tell() - len(self._header)) // self._size
+        while missing > 0:
+            lost = np.zeros(min(missing, FILLED_AT_ONCE), record_type(self._seats))
+            lost["kind"], lost["policy"], lost["version"] = LOST, -1, -1
+            file.write(lost.tobytes())
+            missing -= len(lost)
+
+    def _trim(self, file: BinaryIO) -> None:
+        extra = (file.tell() - len(self._header)) % self._size
+        if extra:
+            file.truncate(file.tell() - extra)
+
+
+def header_of(policies: Sequence[str], seats: int, numbers: Sequence[str] = ()) -> bytes:
+    header = {"ledger": 1, "policies": list(policies), "seats": seats}
+    if numbers:
+        header["numbers"] = list(numbers)
+    return json.dumps(header).encode() + b"\n"
+
+
+def bits_of(value: float) -> np.uint64:
+    return np.float64(value).view(np.uint64)
+
+
+def value_of(bits: np.uint64) -> float:
+    return float(np.uint64(bits).view(np.float64))
+
+
+def copy_later(path: Path, records: int, to: Path) -> None:
+    """Copy all but the first `records` records to a new ledger; copy a non-ledger file whole."""
+    with open_stream(path) as file:
+        header = file.readline(LONGEST_HEADER)
+        try:
+            end = len(header) + records * record_type(parse_header(header).seats).itemsize
+        except ValueError:
+            header, end = b"", 0
+        if path.stat().st_size <= end:
+            return
+        file.seek(end)
+        with to.open("wb") as copy:
+            copy.write(header)
+            shutil.copyfileobj(file, copy)
+
+
+def read_records(path: Path) -> tuple[tuple[str, ...], Array]:
+    """Return the policies' names and all complete records of a ledger on disk."""
+    try:
+        data = read_file(path, ANY_SIZE)
+        line, _, rest = data.partition(b"\n")
+        header = parse_header(line)
+    except (OSError, ValueError):
+        raise RunDirectoryError(f"{path} is missing, or is not a ledger of matches") from None
+    kind = record_type(header.seats)
+    whole = len(rest) // kind.itemsize
+    return header.policies, np.frombuffer(rest, kind, whole)

@@ -1,0 +1,115 @@
+"""The lineage of a run's policies from its ledger: births, parents, hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from remuda.checkpoint.opening import open_stream
+from remuda.population.ledger.ledger import (
+    BIRTH,
+    BORN_WITH,
+    FITNESS,
+    FREEZE,
+    LONGEST_HEADER,
+    MATCH,
+    OPTIMIZER_STEPS,
+    PARENT_FITNESS,
+    SECOND_PARENT,
+    parse_header,
+    read_records,
+    value_of,
+)
+
+
+@dataclass(frozen=True)
+class Born:
+    """A policy that was born in a run."""
+
+    policy: str  # its slot, which gives it its name
+    generation: int  # the number of earlier policies in this slot
+    matches: int  # the number of finished matches at its birth
+    parent: str | None
+    """The policy that it was copied from; None: random weights, or an initial policy."""
+    parent_generation: int
+    parent_version: int  # the version of its initial weights
+    hyperparameters: dict[str, float] = field(default_factory=dict)
+    fitness: float | None = None
+    """Fitness of the slot's previous policy; None: it was not evaluated."""
+    parent_fitness: float | None = None
+    second: str | None = None  # a second parent, the source of some hyperparameters or layers
+    second_generation: int = 0
+    optimizer_steps: int = 0  # optimizer steps behind its inherited moments; 0: no moments
+
+    def __str__(self) -> str:
+        return f"{self.policy} (generation {self.generation})"
+
+
+def read_lineage(ledger: Path) -> list[Born]:
+    """Return the initial policies (if policies evolve) and then all births, in order."""
+    names, records = read_records(ledger)
+    with open_stream(ledger) as file:
+        numbers = parse_header(file.readline(LONGEST_HEADER)).numbers
+    generations = dict.fromkeys(range(len(names)), 0)
+    found: dict[tuple[int, int], Born] = {}
+    frozen: dict[tuple[int, int], int] = {}  # generation of a frozen copy, by policy and version
+    for record in records[np.isin(records["kind"], (BIRTH, BORN_WITH, FREEZE))]:
+        policy = int(record["policy"][0])
+        if record["kind"] == FREEZE:
+            frozen[policy, int(record["version"][0])] = generations[policy]
+            continue
+        if record["kind"] == BIRTH:
+            generation = int(record["returns"][0])
+            generations[policy] = generation
+            parent, version = int(record["oldest"][0]), int(record["newest"][0])
+            found.pop((policy, generation), None)  # the actor died between record and order
+            found[policy, generation] = Born(
+                names[policy],
+                generation,
+                int(record["number"]),
+                names[parent] if parent >= 0 else None,
+                frozen.get((parent, version), generations.get(parent, 0)),
+                version,
+            )
+            continue
+        at = policy, generations[policy]
+        if at not in found:  # an initial policy
+            found[at] = Born(names[policy], 0, int(record["number"]), None, 0, -1)
+        name, value = int(record["version"][0]), value_of(record["digest"])
+        if name == SECOND_PARENT:
+            second = int(value)
+            generation = generations.get(second, 0)
+            found[at] = replace(found[at], second=names[second], second_generation=generation)
+        else:
+            found[at] = _with_number(found[at], name, value, numbers)
+    return list(found.values())
+
+
+def read_matches(ledger: Path) -> int:
+    _, records = read_records(ledger)
+    return int((records["kind"] == MATCH).sum())
+
+
+def _with_number(born: Born, name: int, value: float, numbers: Sequence[str]) -> Born:
+    if name == FITNESS:
+        return replace(born, fitness=value)
+    if name == PARENT_FITNESS:
+        return replace(born, parent_fitness=value)
+    if name == OPTIMIZER_STEPS:
+        return replace(born, optimizer_steps=int(value))
+    if 0 <= name < len(numbers):
+        return replace(born, hyperparameters={**born.hyperparameters, numbers[name]: value})
+    return born
+
+
+def ancestors(lineage: list[Born], policy: str) -> Iterator[Born]:
+    """Iterate over the current policy of a slot, its parent, its grandparent and so on."""
+    by_name = {(born.policy, born.generation): born for born in lineage}
+    generation = max((born.generation for born in lineage if born.policy == policy), default=0)
+    at = by_name.get((policy, generation))
+    while at is not None:
+        yield at
+        at = by_name.get((at.parent, at.parent_generation)) if at.parent is not None else None

@@ -1,0 +1,1 @@
+"""Choose the policies of each match."""

@@ -1,0 +1,236 @@
+"""Matchmakers by strength: opponents of similar rating, or prioritised fictitious self-play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.random import Generator
+
+from remuda.errors import ConfigError
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import RATING, Member, Population
+from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
+from remuda.population.matchmaking.seating import Seating, Seatings, seat_all
+from remuda.types import Array, Bools, Integers
+
+GROUPS = 20  # groups to try before any allowed policies are seated
+
+
+class SimilarRatings(Matchmaker):
+    """A matchmaker of equals: if possible, ratings in a match differ by at most the window.
+
+    The first policy of a match is drawn uniformly from the live ones. So each of L policies plays
+    in at least 1 / L of the matches on average, regardless of its rating. The rest are drawn from
+    the policies within the window; if there are too few, the policies with the closest ratings
+    play. If no such group may take the seats, any allowed policies are drawn.
+    """
+
+    seats_differ = True
+
+    def __init__(self, num_seats: int, window: float) -> None:
+        super().__init__(num_seats)
+        self.window = window
+
+    exchangeable = True
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
+        ratings = population.numbers[population.places, RATING]
+        order = np.argsort(ratings, kind="stable")
+        members = population.members
+        learns: Bools = population.view(
+            "learns", lambda: np.array([member.learns for member in members])
+        )
+        live = learns[order]
+        first = np.flatnonzero(live if live.any() else ~live)
+        player = int(first[rng.integers(len(first))])
+        for _ in range(self._tries(population)):
+            group = self._draw_group(ratings[order], live, player, rng)
+            seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
+            if seating:
+                return seating
+        # The seats are restricted, and no group of equals may take them: draw any allowed policies.
+        return draw_uniformly(self, population, rng)
+
+    def _tries(self, population: Population) -> int:
+        if len(population.members) <= self.num_seats:
+            return 1  # there is only one group
+        seats = range(self.num_seats)
+        seatings = population.view(
+            "seatings of all members",
+            lambda: Seatings([population.for_seat(seat) for seat in seats]),
+        )
+        return GROUPS if seatings.possible else 0
+
+    def _draw_group(self, ratings: Array, live: Bools, one: int, rng: Generator) -> list[int]:
+        """Choose the players: [seats], indices into the members sorted by rating."""
+        seats, count = self.num_seats, len(ratings)
+        if count <= seats:
+            return list(range(count))
+        # Every group within the window is part of a run of neighbours; choose one of the runs that
+        # contain the first player.
+        ends = np.searchsorted(ratings, ratings + self.window, side="right")
+        largest = np.diff(ends, prepend=0) > 0  # skip runs that are part of another run
+        firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
+        ends = ends[firsts]
+        mine = np.flatnonzero((firsts <= one) & (one < ends))
+        if not len(mine):
+            return self._closest(ratings, one)
+        run = int(mine[rng.integers(len(mine))])
+        others = np.arange(firsts[run], ends[run])
+        others = others[others != one]
+        if live.all():
+            chosen = others[rng.choice(len(others), seats - 1, replace=False)]
+            return [one, *chosen.tolist()]
+        learning, frozen = others[live[others]], others[~live[others]]
+        past = int((rng.random(seats - 1) < self.past_share).sum())
+        past = min(max(past, seats - 1 - len(learning)), len(frozen))
+        chosen = learning[rng.choice(len(learning), seats - 1 - past, replace=False)]
+        drawn = frozen[rng.choice(len(frozen), past, replace=False)]
+        return [one, *chosen.tolist(), *drawn.tolist()]
+
+    def _closest(self, ratings: Array, one: int) -> list[int]:
+        """Return the group of neighbours with the closest ratings, including the first player."""
+        seats = self.num_seats
+        firsts = np.arange(max(one - seats + 1, 0), min(one, len(ratings) - seats) + 1)
+        first = int(firsts[np.argmin(ratings[firsts + seats - 1] - ratings[firsts])])
+        return list(range(first, first + seats))
+
+
+WEIGHTINGS: Mapping[str, Callable[[Array], Array]] = {
+    "hard": lambda loses: loses**2,
+    "even": lambda loses: loses * (1.0 - loses),
+    "capped": lambda loses: np.minimum(loses, 0.5),
+    "uniform": lambda loses: np.ones(len(loses)),
+}
+"""Weightings of the loss probability 1 - x, x being the win rate. The first three are `squared`,
+`variance` and `linear_capped` in the supplement of Vinyals et al. 2019; the last is fictitious
+self-play."""
+
+
+class Prioritized(Matchmaker):
+    """Prioritised fictitious self-play (PFSP): opponents drawn by the probability to lose to them.
+
+    Learners take turns, and each takes every seat in turn. Opponents are drawn in proportion to a
+    weighting of the loss probability (Vinyals et al. 2019, "Grandmaster level in StarCraft II"). If
+    all weights are 0, the draw is uniform.
+    """
+
+    seats_differ = True
+
+    exchangeable = True
+
+    def __init__(self, num_seats: int, weighting: str = "hard") -> None:
+        super().__init__(num_seats)
+        if weighting not in WEIGHTINGS:
+            known = ", ".join(WEIGHTINGS)
+            raise ConfigError(f"there is no weighting {weighting!r}; there are {known}")
+        self._weigh = WEIGHTINGS[weighting]
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
+        learning = population.learning
+        if not learning:
+            raise ConfigError("no policy in the population learns, so no opponents are chosen")
+        turn, place = divmod(self.proposed, self.num_seats)
+        learner = learning[turn % len(learning)]
+        if not learner.may_sit(place):
+            place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
+        return self.seat_for(learner, place, population, ledger, rng)
+
+    def seat_for(
+        self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
+    ) -> Seating:
+        is_past = self._other_past_seats(place, population, rng)
+        places = population.places
+        weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
+        left = np.ones(len(places), np.bool_)  # members without a seat so far
+        left[np.searchsorted(places, learner.place)] = False
+        drawn = self._draw_at_once(place, is_past, population, weights, left, rng)
+        if not drawn:
+            drawn = self._draw_in_turn(place, is_past, population, weights, left, rng)
+        members = population.members
+        drawn = [*drawn[:place], -1, *drawn[place:]]
+        return tuple(
+            learner.ref if seat == place else members[drawn[seat]].ref
+            for seat in range(self.num_seats)
+        )
+
+    def _draw_at_once(
+        self,
+        place: int,
+        is_past: Sequence[bool],
+        population: Population,
+        weights: Array,
+        left: Bools,
+        rng: Generator,
+    ) -> list[int]:
+        """Draw all opponents' rows at once if every member may take every seat; else return [].
+
+        Sorting exponential numbers divided by the weights gives the same distribution as drawing
+        one after another (Efraimidis and Spirakis 2006, "Weighted random sampling with a
+        reservoir").
+        """
+        members = population.members
+        if not population.view("all free", lambda: all(m.seats is None for m in members)):
+            return []
+        others = [past for seat, past in enumerate(is_past) if seat != place]
+        drawn: dict[bool, list[int]] = {}
+        for past in (False, True):
+            count = others.count(past)
+            if not count:
+                continue
+            rows = self._rows(population, place, "past" if past else "live")
+            rows = rows[left[rows]]
+            rates = weights[rows]
+            if len(rows) < count or not (rates > 0.0).all():
+                return []
+            keys = rng.standard_exponential(len(rows)) / rates
+            first = np.argpartition(keys, count - 1)[:count]
+            drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
+        return [drawn[past].pop() for past in others]
+
+    def _draw_in_turn(
+        self,
+        place: int,
+        is_past: Sequence[bool],
+        population: Population,
+        weights: Array,
+        left: Bools,
+        rng: Generator,
+    ) -> list[int]:
+        """Draw the opponents one seat after another; return their rows among the members."""
+        drawn = []
+        for seat in range(self.num_seats):
+            if seat == place:
+                continue
+            rows = self._rows(population, seat, "past" if is_past[seat] else "live")
+            if is_past[seat] and not len(rows):
+                rows = self._rows(population, seat, "live")
+            able = rows[left[rows]]
+            if not len(able):  # too few of this kind; if all members are used, some sit twice
+                rows = self._rows(population, seat, "all")
+                able = rows[left[rows]]
+                able = able if len(able) else rows
+            sums = weights[able].cumsum()
+            if sums[-1] > 0.0:
+                i = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
+                i = min(i, len(able) - 1)
+            else:
+                i = int(rng.integers(len(able)))
+            drawn.append(int(able[i]))
+            left[able[i]] = False
+        return drawn
+
+    def _rows(self, population: Population, seat: int, name: str) -> Integers:
+        def find() -> Integers:
+            by_name = {"live": population.live_for_seat, "past": population.past_for_seat}
+            members = by_name.get(name, population.for_seat)(seat)
+            return np.searchsorted(population.places, population.places_of(members))
+
+        return population.view(("rows", name, population.kind_of_seat(seat)), find)
+
+    def _other_past_seats(self, place: int, population: Population, rng: Generator) -> list[bool]:
+        if not population.frozen:
+            return [False] * self.num_seats
+        drawn = (rng.random(self.num_seats) < self.past_share).tolist()
+        return [is_past and seat != place for seat, is_past in enumerate(drawn)]

@@ -1,0 +1,369 @@
+"""Matchmakers that ignore strength: fixed, random, round robin, self-play and teams."""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from numpy.random import Generator
+
+from remuda.checkpoint.fitting import MOST, Range, where_is, whole_number
+from remuda.errors import ConfigError
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
+from remuda.population.matchmaking.seating import Seating, draw_different
+from remuda.types import State
+
+
+class Fixed(Matchmaker):
+    """A matchmaker with the same seating in every match: every agent has its own policy."""
+
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        seated = Counter(ref.policy for ref in self._seating)
+        return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        seated = {ref.policy for ref in self._seating}
+        return tuple(m.ref.policy for m in population.learning if m.ref.policy not in seated)
+
+    def __init__(self, seats: Sequence[str]) -> None:
+        super().__init__(len(seats))
+        self._seating = tuple(PolicyRef(policy) for policy in seats)
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
+        if all(ref in population for ref in self._seating):
+            return self._seating
+        return tuple(self._stand_in(population, ref) for ref in self._seating)
+
+    @staticmethod
+    def _stand_in(population: Population, ref: PolicyRef) -> PolicyRef:
+        if ref in population:
+            return ref
+        past = population.past_of(ref.policy)
+        if not past:
+            raise ConfigError(f"the policy {ref.policy} has retired, and has no frozen copy")
+        return past[-1].ref
+
+
+class Random(Matchmaker):
+    """A matchmaker that draws uniformly from all seatings of different policies.
+
+    Frozen copies take their configured share of seats.
+    """
+
+    seats_differ = True
+
+    exchangeable = True
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
+        return draw_uniformly(self, population, rng)
+
+
+MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
+HELD = 500_000  # limit of cached counts; beyond it they are recomputed when needed
+
+
+class Rounds:
+    """An enumeration of the allowed seatings of a cycle.
+
+    Every combination of policies is seated in order, in every rotation of the seats. The ways to
+    complete a seating are counted from the last position back. So a seating is found from its
+    number without a search through forbidden ones.
+    """
+
+    def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
+        self._seats, self._num_seats = seats, num_seats
+        self._free = all(own is None for own in seats)
+        self.kept_ways: dict[int, list[list[int]]] = {}
+        self._most = max(HELD // (num_seats * max(len(seats) - num_seats + 2, 1)), 1)
+        self._starts = [0]
+        """[num_seats + 1]: the number of the first seating of each rotation, and the total."""
+        for turned in range(num_seats):
+            count = -self._counts(turned)[0][0]
+            self._starts.append(self._starts[-1] + count)
+
+    @property
+    def count(self) -> int:
+        return self._starts[-1]
+
+    def seating(self, number: int) -> list[int]:
+        """Return the index of the policy on each seat."""
+        turned = bisect_right(self._starts, number) - 1
+        number -= self._starts[turned]
+        chosen: list[int] = []
+        spare = 0  # policies skipped so far
+        for ways in self._counts(turned):
+            first = ways[spare]
+            spare = bisect_right(ways, first + number, lo=spare) - 1
+            number -= ways[spare] - first
+            chosen.append(len(chosen) + spare)
+        return [*chosen[turned:], *chosen[:turned]]
+
+    def dealt(self) -> set[int]:
+        """Return the indices of the policies that are in any seating."""
+        found: set[int] = set()
+        for turned in range(self._num_seats):
+            reached = {0}  # possible numbers of policies skipped before this position
+            for place, ways in enumerate(self._counts(turned)):
+                taken = {
+                    spare
+                    for spare in range(min(reached, default=len(ways)), len(ways) - 1)
+                    if ways[spare] != ways[spare + 1]
+                }
+                found |= {place + spare for spare in taken}
+                reached = taken
+        return found
+
+    def _counts(self, turned: int) -> list[list[int]]:
+        """Return the negative number of ways to complete a seating, by position.
+
+        For each position: [len(seats) - num_seats + 2], ascending to 0. Entry i counts the ways to
+        seat policies from this position on, if its policy has index `place + i` or more. Counts are
+        negative so that `bisect` can search them.
+        """
+        key = 0 if self._free else turned
+        found = self.kept_ways.get(key)
+        if found is not None:
+            return found
+        count, seats = len(self._seats), self._num_seats
+        band = max(count - seats + 1, 0)
+        after = [*[-1] * band, -1]
+        found = []
+        for place in reversed(range(seats)):
+            seat = (place - turned) % seats
+            own = self._seats[place : place + band]
+            ways = [
+                more if may is None or seat in may else 0
+                for may, more in zip(own, after, strict=False)
+            ]
+            after = [0, *accumulate(reversed(ways))][::-1]
+            found.append(after)
+        found.reverse()
+        if len(self.kept_ways) >= self._most:
+            self.kept_ways.clear()
+        self.kept_ways[key] = found
+        return found
+
+
+class Order:
+    """A pseudorandom permutation of 0 to `count` - 1 in constant memory.
+
+    A Feistel network permutes the numbers below the next power of four. Results of `count` or more
+    are permuted again until they are below it (Black and Rogaway 2002, "Ciphers with arbitrary
+    finite domains").
+    """
+
+    def __init__(self, count: int, key: int, done: int) -> None:
+        self.count, self._key, self._done = count, key, done
+        self._keys = [zlib.crc32(f"{key} {i}".encode()) for i in range(4)]
+        self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
+
+    @staticmethod
+    def draw(count: int, rng: Generator) -> Order:
+        return Order(count, int(rng.integers(1, 2**62)), 0)
+
+    @property
+    def left(self) -> int:
+        return self.count - self._done
+
+    def next(self) -> int:
+        number = self._turn(self._done)
+        while number >= self.count:
+            number = self._turn(number)
+        self._done += 1
+        return number
+
+    def plain(self) -> list[int]:
+        """Return the arguments of another order that continues from here."""
+        return [self.count, self._key, self._done]
+
+    def _turn(self, number: int) -> int:
+        mask = (1 << self._bits) - 1
+        left, right = number >> self._bits, number & mask
+        for key in self._keys:
+            mixed = (right + key) * MIX & WORD
+            left, right = right, left ^ ((mixed ^ mixed >> 29) * MIX >> 32 & mask)
+        return left << self._bits | right
+
+
+class RoundRobin(Matchmaker):
+    """A round robin of live policies: every combination, in every rotation of the seats.
+
+    A cycle has each combination once in each rotation, in random order. So the number of games of
+    two seatings never differs by more than one. Forbidden seatings are skipped. A birth or a
+    retirement starts a new cycle; freezing or dropping a copy does not. A seat drawn for frozen
+    copies goes to one of them, all equally likely, and the live policy loses its turn there.
+    """
+
+    seats_differ = True
+
+    exchangeable = True
+
+    def __init__(self, num_seats: int) -> None:
+        super().__init__(num_seats)
+        self._members: list[PolicyRef] = []
+        self._rounds = Rounds((), num_seats)
+        self._order = Order(0, 1, 0)
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
+        seating = self._next(population, rng)
+        past = [s for s, is_past in enumerate(self.past_seats(population, rng)) if is_past]
+        if not past:
+            return seating
+        able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
+        drawn = draw_different(population, ("stand in", *past), able, past, rng)
+        # If too few copies may take these seats, the live policy keeps its turn.
+        first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
+        instead = {past[i]: ref for ref, i in first.items()}
+        return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
+
+    def _next(self, population: Population, rng: Generator) -> Seating:
+        learning = population.learning
+        members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
+        if members != self._members or not self._rounds.count:
+            if len(members) < self.num_seats:
+                raise ConfigError(
+                    f"a round robin of {self.num_seats} seats needs as many policies; "
+                    f"there are {len(members)}"
+                )
+            if members != self._members:
+                self._order = Order(0, 1, 0)
+            self._members = members
+            self._rounds = Rounds([member.seats for member in learning], self.num_seats)
+        if not self._rounds.count:
+            raise ConfigError("no combination of different policies may take the seats together")
+        if self._order.left == 0 or self._order.count != self._rounds.count:
+            self._order = Order.draw(self._rounds.count, rng)
+        return tuple(members[i] for i in self._rounds.seating(self._order.next()))
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        learning = population.learning
+        if len(learning) < self.num_seats or all(member.seats is None for member in learning):
+            return ()
+        dealt = Rounds([member.seats for member in learning], self.num_seats).dealt()
+        return tuple(member.ref.policy for i, member in enumerate(learning) if i not in dealt)
+
+    def state(self) -> State:
+        members = [[ref.policy, ref.version] for ref in self._members]
+        return {**super().state(), "order": self._order.plain(), "members": members}
+
+    def restore(self, state: State) -> None:
+        super().restore(state)
+        where = where_is(state, "order")
+        count, key, done = state["order"]
+        self._order = Order(
+            whole_number(count, where),
+            whole_number(key, where, Range(0, 2**62)),
+            whole_number(done, where, Range(0, count)),
+        )
+        where = where_is(state, "members")
+        self._members = [
+            PolicyRef(str(policy), whole_number(version, where, Range(-1, MOST)))
+            for policy, version in state["members"]
+        ]
+
+
+class SelfPlay(Matchmaker):
+    """Self-play: a policy learns against itself and its frozen copies.
+
+    Learners take turns, and each takes every seat in turn. Every other seat goes to the learner's
+    live weights with probability `newest`. Otherwise it goes to one of the learner's frozen copies
+    or to a policy of another run, all equally likely.
+    """
+
+    exchangeable = True
+
+    def __init__(self, num_seats: int, newest: float = 0.5) -> None:
+        super().__init__(num_seats)
+        self.past_share = 1.0 - newest
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        return tuple(m.ref.policy for m in population.learning if m not in population.free)
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
+        able = population.free
+        if not able:
+            raise ConfigError("self-play needs a policy that learns and may take every seat")
+        turn, place = divmod(self.proposed, self.num_seats)
+        return self.seat_for(able[turn % len(able)], place, population, ledger, rng)
+
+    def seat_for(
+        self,
+        learner: Member,
+        place: int,
+        population: Population,
+        ledger: Ledger,  # noqa: ARG002
+        rng: Generator,
+    ) -> Seating:
+        """Seat the learner against itself or its copies; others take the seats that it may not."""
+        ref = learner.ref
+        own = population.past_of(ref.policy)
+
+        def other(seat: int) -> PolicyRef:
+            if not learner.may_sit(seat):
+                others = population.live_for_seat(seat) or population.for_seat(seat)
+                return others[int(rng.random() * len(others))].ref
+            past = own
+            if population.imported:
+                past = [*own, *(m for m in population.imported if m.may_sit(seat))]
+            if not past or rng.random() < 1.0 - self.past_share:
+                return ref
+            return past[int(rng.random() * len(past))].ref
+
+        return tuple(ref if seat == place else other(seat) for seat in range(self.num_seats))
+
+
+class Teams(Matchmaker):
+    """A matchmaker for teams: every seat belongs to a team, and each team has its own policies.
+
+    Within a team all seatings of different policies are equally likely; frozen copies take their
+    share. A policy never plays for another team.
+    """
+
+    exchangeable = True
+
+    def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(len(seats))
+        self.team_of_seat = tuple(seats)
+        self._team_of: dict[str, str] = {}
+        for team, members in policies.items():
+            for policy in members:
+                if self._team_of.setdefault(policy, team) != team:
+                    raise ConfigError(f"the policy {policy} plays for two teams")
+        for team in seats:
+            if not policies.get(team):
+                raise ConfigError(f"the team {team!r} has a seat and no policy")
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]
+        return tuple(
+            member.ref.policy
+            for member, team in teams
+            if not any(own == team and member.may_sit(i) for i, own in enumerate(self.team_of_seat))
+        )
+
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
+        live, past, _ = self.able(population)
+        for seat, team in enumerate(self.team_of_seat):
+            if not live[seat] and not past[seat]:
+                raise ConfigError(f"the team {team!r} has no policy left for seat {seat}")
+        return draw_uniformly(self, population, rng)
+
+    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        return self._of_team(population, seat, "live", population.live_for_seat(seat))
+
+    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        return self._of_team(population, seat, "past", population.past_for_seat(seat))
+
+    def _of_team(
+        self, population: Population, seat: int, name: str, members: tuple[Member, ...]
+    ) -> tuple[Member, ...]:
+        team, of = self.team_of_seat[seat], self._team_of
+        return population.view(
+            ("team", name, team, population.kind_of_seat(seat)),
+            lambda: tuple(member for member in members if of.get(member.ref.policy) == team),
+        )

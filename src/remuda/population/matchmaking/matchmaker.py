@@ -1,0 +1,270 @@
+"""The base class of matchmakers, which choose the policies of each match.
+
+In every match at least one policy learns: one seat, drawn uniformly, goes to a live policy. Frozen
+copies take a configured share of the other seats, regardless of the number of copies. Live policies
+may also play without learning (`Matchmaker.learning_seats`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.random import Generator
+
+from remuda.checkpoint.fitting import whole
+from remuda.errors import ConfigError
+from remuda.population.ledger.ledger import Ledger
+from remuda.population.ledger.records import Match, Member, PolicyRef, Population
+from remuda.population.matchmaking.seating import Group, Seating, draw_apart, groups_of
+from remuda.types import State
+
+By = list[tuple[Member, ...]]
+Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
+"""For each seat, the learning members and the frozen copies that may take it; groups of seats
+for which both are equal."""
+PAST = 0.5
+DRAWN = 4096  # trial matches to estimate shares of seats
+
+
+class ForLearner(Protocol):
+    """A matchmaker that can choose opponents for a learner on a given seat; a part of `mixed`."""
+
+    def seat_for(
+        self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
+    ) -> Seating:
+        """Return the member on each seat, with the learner on seat `place`."""
+
+
+class Matchmaker(ABC):
+    """The base class of matchmakers, which propose matches for `num_seats` seats.
+
+    `state` returns all of its state, and it draws only from the generator passed to it. It never
+    seats a policy twice in a match unless there are fewer policies than seats, or in self-play.
+    """
+
+    exchangeable: ClassVar[bool] = False
+    """True if policies with the same allowed seats get equal shares."""
+    seats_differ: ClassVar[bool] = False
+    """True if no policy sits twice in a match when there are enough policies and all may take any
+    seat. Then memory is allocated for one seat of each policy, and a match that needs more is
+    refused."""
+
+    def __init__(self, num_seats: int) -> None:
+        self.num_seats = num_seats
+        self.dealt_seats: Sequence[int] = range(num_seats)
+        self.name = type(self).__name__
+        """Its name in messages: the class name, or the name in the configuration."""
+        self.past_share = PAST  # share of the other seats that frozen copies take, 0 to 1
+        self.team_of_seat: tuple[str, ...] = ("",) * num_seats
+        """The team of each seat: only its policies may take the seat; empty: any policy may."""
+        self.proposed = 0  # matches proposed so far, which is the number of the next match
+
+    def propose(
+        self, population: Population, ledger: Ledger, count: int, rng: Generator
+    ) -> list[Match]:
+        """Return `count` matches with consecutive numbers."""
+        self.refuse_empty_seats(population)
+        matches = []
+        for _ in range(count):
+            seats = self.seat(population, ledger, rng)
+            if all(ref.is_frozen for ref in seats) and population.learning:
+                seats = self._with_one_live(seats, population, rng)
+            matches.append(Match(self.proposed, seats, self.learning_seats(seats)))
+            self.proposed += 1
+        return matches
+
+    def refuse_empty_seats(self, population: Population) -> None:
+        """Raise a `ConfigError` if no policy may take a seat."""
+
+        def find() -> int | None:
+            return next((s for s in self.dealt_seats if not population.for_seat(s)), None)
+
+        empty = population.view(("nobody", self.num_seats), find)
+        if empty is not None:
+            raise ConfigError(f"no policy in the population may take seat {empty}")
+
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        """Return the mean number of seats per match on which each live policy learns.
+
+        A copy of this matchmaker deals trial matches, unless all policies get equal shares. Frozen
+        copies take seats from all live policies equally, so shares without copies are proportional.
+        """
+        learning = population.learning
+        kinds = {self.dealt_like(member) for member in learning}
+        if self.exchangeable and len(kinds) == 1 and not population.frozen:
+            return {member.ref.policy: self.num_seats / len(learning) for member in learning}
+        dealer = copy.deepcopy(self)
+        cycle = len(learning) * self.num_seats  # the period of a matchmaker that takes turns
+        drawn = -(-DRAWN // cycle) * cycle
+        matches = dealer.propose(population, Ledger(population), drawn, np.random.default_rng(0))
+        seated = Counter(
+            ref.policy
+            for match in matches
+            for seat, ref in enumerate(match.seats)
+            if not ref.is_frozen and (match.learns is None or seat in match.learns)
+        )
+        found = {member.ref.policy: seated[member.ref.policy] / drawn for member in learning}
+        if not self.exchangeable:
+            return _without_noise(found, drawn, dict.fromkeys(found, 1))
+        sizes: dict[str, int] = {}
+        for kind in kinds:
+            alike = [m.ref.policy for m in learning if self.dealt_like(m) == kind]
+            found |= dict.fromkeys(alike, sum(found[name] for name in alike) / len(alike))
+            sizes |= dict.fromkeys(alike, len(alike))
+        return _without_noise(found, drawn, sizes)
+
+    def dealt_like(self, member: Member) -> Hashable:
+        """Return a key, equal for policies with equal shares; for exchangeable matchmakers."""
+        return member.seats
+
+    def never_dealt(self, population: Population) -> tuple[str, ...]:
+        """Return the live policies that are known to be in no match."""
+        del population
+        return ()
+
+    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """Return the learning members that may be dealt a seat."""
+        return population.live_for_seat(seat)
+
+    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
+        """Return the frozen copies that may be dealt a seat."""
+        return population.past_for_seat(seat)
+
+    def past_seats(self, population: Population, rng: Generator) -> list[bool]:
+        """Draw the seats of frozen copies in the next match.
+
+        At least one seat goes to a live policy, if a live policy may take any. In a group of seats
+        with the same possible members, neither kind gets more seats than it has members, as long as
+        both kinds together have enough.
+        """
+        seats = range(self.num_seats)
+        if not population.frozen:
+            return [False for _ in seats]
+        live, past, groups = self.able(population)
+        able = [seat for seat in seats if live[seat]]
+        sure = able[int(rng.integers(len(able)))] if able else -1
+        drawn = (rng.random(self.num_seats) < self.past_share).tolist()
+        found = [
+            seat != sure and bool(past[seat]) and (drawn[seat] or not live[seat]) for seat in seats
+        ]
+        order = rng.permutation(self.num_seats).tolist()
+        for _, alike in groups:
+            some, group = alike[0], sorted(alike, key=order.index)
+            count = sum(found[seat] for seat in group)
+            spare = [seat for seat in group if found[seat] and live[seat]]
+            for seat in spare[: max(count - len(past[some]), 0)]:
+                found[seat] = False
+            count = sum(found[seat] for seat in group)
+            rest = [seat for seat in group if not found[seat] and seat != sure and past[seat]]
+            missing = len(group) - count - len(live[some])
+            for seat in rest[: max(min(missing, len(past[some]) - count), 0)]:
+                found[seat] = True
+        return found
+
+    @abstractmethod
+    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
+        """Return the member on each seat of the next match."""
+
+    def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
+        """Return the seats that learn from the match that `seat` just dealt; None: all seats.
+
+        A live policy on any other seat plays, but the match does not enter its experience. Frozen
+        copies never learn.
+        """
+        return None
+
+    def able(self, population: Population) -> Able:
+        def find() -> Able:
+            seats = range(self.num_seats)
+            live = [self.live_for(population, seat) for seat in seats]
+            past = [self.past_for(population, seat) for seat in seats]
+            return live, past, groups_of([(live[seat], past[seat]) for seat in seats])
+
+        return population.view(("able", self.name, self.team_of_seat), find)
+
+    def _with_one_live(self, seats: Seating, population: Population, rng: Generator) -> Seating:
+        """Replace a member by a live policy, if one may take a seat."""
+        able = [seat for seat in range(len(seats)) if self.live_for(population, seat)]
+        if not able:
+            return seats
+        seat = able[int(rng.integers(len(able)))]
+        members = self.live_for(population, seat)
+        live = members[int(rng.integers(len(members)))].ref
+        return (*seats[:seat], live, *seats[seat + 1 :])
+
+    def begin_at(self, number: int) -> None:
+        """Set the number of the next match; an earlier matchmaker proposed the previous ones."""
+        self.proposed = number
+
+    def state(self) -> State:
+        """Return the state that a successor needs."""
+        return {"proposed": self.proposed}
+
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+        self.proposed = whole(state, "proposed")
+
+
+def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generator) -> Seating:
+    """Draw from all members that may take the seats; `past_seats` draws the seats of copies."""
+    past = matchmaker.past_seats(population, rng)
+    live, frozen, _ = matchmaker.able(population)
+    return draw_apart(
+        population, ("all", matchmaker.name, matchmaker.team_of_seat), past, live, frozen, rng
+    )
+
+
+def _without_noise(
+    shares: Mapping[str, float], drawn: int, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Give the same share to policies whose counts differ only by chance."""
+    found: dict[str, float] = {}
+    together: list[str] = []
+    for name in [*sorted(shares, key=shares.__getitem__), ""]:
+        mean = sum(shares[each] for each in together) / max(len(together), 1)
+        counted = drawn * min(sizes.get(name, 1), max(len(together), 1))
+        if together and (not name or shares[name] - mean > 4.0 * math.sqrt(mean / counted)):
+            found |= dict.fromkeys(together, mean)
+            together = []
+        together.append(name)
+    return {name: found[name] for name in shares}
+
+
+def can_do_without(
+    members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
+) -> bool:
+    """Return whether matches can be made without a policy, also with only learning policies."""
+    others = [member for member in members if member.ref != ref]
+    learners = [member for member in others if member.learns]
+    enough = len(learners) >= least
+    return enough and all(_makes_matches(some, matchmaker) for some in (others, learners))
+
+
+def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker) -> bool:
+    """Return whether matches can be made with a frozen copy in place of a policy."""
+    live = next(member for member in members if member.ref == ref)
+    others = [member for member in members if member.ref != ref]
+    versions = (member.ref.version for member in others if not member.ref.is_scripted)
+    newest = max(versions, default=0)
+    frozen = Member(PolicyRef(ref.policy, max(newest, 0) + 1), live.seats)
+    frozen.place = live.place
+    learns = any(member.learns for member in others)
+    return learns and _makes_matches([*others, frozen], matchmaker)
+
+
+def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
+    left = Population()
+    for member in members:
+        left.add(Member(member.ref, member.seats, member.parent), member.place)
+    trial = copy.deepcopy(matchmaker)
+    try:
+        trial.propose(left, Ledger(left), 1, np.random.default_rng(0))
+    except ConfigError:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Births in progress: the actor orders them in shared memory, and a learner carries them out.
+
+The actor empties a policy's ring, writes the newborn's weights, hyperparameters and training state
+into the table, and counts an order. The learner loads them, publishes, and confirms; from then on
+the actor may deal seats to the newborn. If the learner dies in between, its successor finds the
+open order and carries it out from the start; if the actor dies, its successor admits the newborn.
+The actor writes this data only while no order is open, and learners read it only while one is. An
+actor that dies while writing has ordered nothing, and its successor writes all of it again.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from remuda.checkpoint.fitting import branch, fitting
+from remuda.memory.atomic import load, store
+from remuda.memory.shared import SharedArrays
+from remuda.population.ledger.records import PolicyRef
+from remuda.population.members.table_parts import ADMITTED, CONFIRMED, ORDERED, SINCE
+from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
+from remuda.types import Array, Floats, State
+
+
+@dataclass(frozen=True)
+class Newborn:
+    """The initial data of a newborn."""
+
+    weights: Floats  # [size], for the network of its slot
+    parent: PolicyRef | None = None
+    training: TrainingState | None = None  # None: a new training state
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+
+
+class BirthOrders:
+    """The orders for births in the slots of live policies.
+
+    The actor writes `ORDERED` and `ADMITTED`, the learner of the slot `CONFIRMED` and `SINCE`.
+    """
+
+    def __init__(
+        self,
+        shared: SharedArrays,
+        weights: Mapping[str, SharedArrays],
+        training: Mapping[str, TrainingLayout] | None = None,
+    ) -> None:
+        self._shared, self._weights = shared, weights
+        self._policies = tuple(weights)
+        self._training = {p: TrainingRows(own, weights[p]) for p, own in (training or {}).items()}
+
+    @property
+    def all(self) -> Array:
+        """[policies, 4], by slot: the columns `ORDERED`, `ADMITTED`, `CONFIRMED` and `SINCE`."""
+        return self._shared["orders"]
+
+    @property
+    def expected(self) -> list[int]:
+        """The slots with an ordered newborn that does not play yet."""
+        orders = self.all
+        return np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
+
+    def is_expected(self, place: int) -> bool:
+        orders = self.all[place]
+        return bool(orders[ADMITTED] != orders[ORDERED])
+
+    def since(self, place: int) -> int | None:
+        """Return the version under which the newborn was published, if it was."""
+        orders = self.all[place]
+        if load(orders, CONFIRMED) != orders[ORDERED]:
+            return None
+        return int(orders[SINCE])
+
+    def ordered(self, place: int) -> int:
+        return load(self.all[place], ORDERED)
+
+    def confirmed(self, place: int) -> int:
+        """Return the number of births that the slot's learner has carried out."""
+        return load(self.all[place], CONFIRMED)
+
+    def newborn_weights(self, policy: str) -> Floats:
+        """Return the newborn's weights: [size]; valid until the birth is confirmed."""
+        return self._weights[policy]["newborn"].copy()
+
+    def put_weights(self, place: int, weights: Floats) -> int:
+        """Write the weights of the next newborn; returns their digest."""
+        held = self._weights[self._policies[place]]["newborn"]
+        held[...] = weights
+        return zlib.crc32(held.tobytes())
+
+    def rows(self, policy: str) -> list[Array]:
+        held = self._weights[policy]
+        copies = ("weights", "learner_step", "epsilon")
+        return [held[name] for name in held.names if name not in copies]
+
+    def training_layout(self, policy: str) -> TrainingLayout | None:
+        rows = self._training.get(policy)
+        return rows.layout if rows is not None else None
+
+    def put_training(self, place: int, training: TrainingState | None) -> None:
+        rows = self._training.get(self._policies[place])
+        if rows is not None:
+            rows.write(0, training)
+
+    def newborn_training(self, policy: str) -> TrainingState | None:
+        """Return the newborn's training state, if any; valid until the birth is confirmed."""
+        rows = self._training.get(policy)
+        return rows.read(0) if rows is not None else None
+
+    def restore_newborn(
+        self, policy: str, weights: Mapping[str, Array], training: Mapping[str, State | None]
+    ) -> None:
+        """Restore the next newborn of a policy; both arguments are keyed by policy."""
+        held, rows = self._weights[policy]["newborn"], self._training.get(policy)
+        held[...] = fitting(weights, policy, held)
+        if rows is not None:
+            found: TrainingState | None = None
+            if policy in training:
+                found = TrainingState.restored(branch(training, policy), rows.layout, held)
+            rows.write(0, found)
+
+    def count(self, place: int) -> None:
+        """Count an order, once all data of the newborn is in the table."""
+        store(self.all[place], ORDERED, int(self.all[place, ORDERED]) + 1)
+
+    def close(self, place: int) -> None:
+        """Mark the newborn as playing."""
+        self.all[place, ADMITTED] = self.all[place, ORDERED]
+
+    def confirm(self, place: int, version: int) -> int:
+        """Mark the newest order as carried out; returns the number of orders."""
+        ordered = self.ordered(place)
+        self.all[place, SINCE] = version
+        store(self.all[place], CONFIRMED, ordered)
+        return ordered

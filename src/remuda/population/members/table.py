@@ -1,0 +1,358 @@
+"""The table of a population in shared memory: members, sums of results, the newest results.
+
+It outlives the actor that deals from it, and other processes read the population from it. The
+coordinator displays and saves it, and writes the results into the ledger. Other actors may deal
+from it too: they only read it, and each writes a separate part (`follower_views.py`).
+
+One actor writes everything else here, except that learners confirm in `orders` the births that they
+have carried out (see `remuda.population.members.births`). If that actor dies:
+
+- a slot whose `sequence` it left odd has no copy: its successor empties it;
+- a retired policy in its last matches is removed: its successor empties the slot;
+- results that were not counted in `RECORDS` never happened;
+- a move of ratings (`MemberNumbers.move_ratings`) is completed by its successor;
+- its successor makes a `REVISION` even that it left odd;
+- its successor finds out whether the batch that it was taking from another actor is in `RECORDS`
+  (`follower_views.py`);
+- sums may have only a part of the result that it was counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from remuda.checkpoint.fitting import (
+    COUNT,
+    FINITE_64,
+    MOST,
+    Range,
+    branch,
+    fitting,
+    fitting_all,
+    require,
+    where_is,
+    whole_number,
+)
+from remuda.errors import CheckpointError
+from remuda.hyperparameters import names_of
+from remuda.memory.atomic import fence_acquire, load, store
+from remuda.memory.shared import Arena, SharedArrays
+from remuda.population.ledger.ledger import forget
+from remuda.population.ledger.records import (
+    FRESH,
+    GAMES,
+    MEETINGS,
+    UNCERTAINTY,
+    Member,
+    Numbers,
+    PolicyRef,
+    Population,
+)
+from remuda.population.members.births import BirthOrders, Newborn
+from remuda.population.members.follower_views import LOST, Followers, Shard
+from remuda.population.members.follower_views import PROPOSED as OWN_PROPOSED
+from remuda.population.members.frozen_weights import FrozenWeights, weight_arrays
+from remuda.population.members.imported import Imported
+from remuda.population.members.table_parts import (
+    MATCHES,
+    MOVES,
+    NO_POLICY,
+    PARENT,
+    POLICY,
+    PROPOSED,
+    RECORDS,
+    MemberNumbers,
+    Occupants,
+    PlaceHyperparameters,
+    Places,
+    RecordBuffer,
+    table_fields,
+)
+from remuda.publish.snapshot import Snapshot
+from remuda.publish.training_state import TrainingLayout
+from remuda.types import Array, Floats, Integers, State
+
+Row = list[float]  # a member's numbers, by `GAMES` and so on
+MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
+"""A member, its parent, its birth, its slot and its numbers."""
+TRIES = 1000
+
+
+class Table:
+    """The table of a population: its members by slot, in several parts.
+
+    `places` assigns slots, and `occupants` are their members. `numbers` and `member_numbers` are
+    results and ratings, `frozen_weights` the weights of members that do not learn, `births` the
+    orders for learners, and `records` the results for the coordinator to write.
+    """
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        seats: int,
+        copies: int,
+        hyperparameters: Mapping[str, Mapping[str, float]] | None = None,
+        empty: Collection[str] = (),
+        arena: Arena | None = None,
+        imported: Sequence[Imported] = (),
+        scripted: Sequence[str] = (),
+        stand_ins: bool = False,
+        episode_metrics: int = 0,
+        training: Mapping[str, TrainingLayout] | None = None,
+        followers: Sequence[int] = (),
+    ) -> None:
+        origins = [member.origin for member in imported]
+        self.places = Places(tuple(sizes), copies, origins, scripted, stand_ins)
+        self.policies, self.names, self.seats = self.places.policies, self.places.names, seats
+        self.specified = dict(hyperparameters or {})
+        names = names_of(self.specified.values())
+        others = len(self.places.outsiders)
+        fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
+        shared = SharedArrays(fields, arena)
+        weights = weight_arrays(sizes, copies, arena, training)
+        self._shared = shared
+        self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
+        self.births = BirthOrders(shared, weights, training)
+        self.records = RecordBuffer(shared, seats)
+        self.shards = tuple(
+            Shard(own, seats, len(sizes), episode_metrics, arena) for own in followers
+        )
+        self.member_numbers = MemberNumbers(shared)
+        self.hyperparameters = PlaceHyperparameters(shared, names)
+        self.hyperparameters.all[...] = np.nan
+        self.occupants = Occupants(shared, self.places)
+        self.followers = Followers(self.shards, shared, self.records, self.occupants, self.births)
+        self.occupants.identity[...] = NO_POLICY
+        for place, policy in enumerate(self.policies):
+            self.hyperparameters.put(place, self.specified.get(policy, {}))
+            if policy not in empty:
+                self.occupants.put(place, Member(PolicyRef(policy)))
+        self.numbers[: len(sizes), : len(FRESH)] = FRESH
+        for place, ref in self.places.outsiders.items():
+            self.occupants.put(place, Member(ref))
+            self.numbers[place, : len(FRESH)] = FRESH
+
+    @property
+    def arrays(self) -> SharedArrays:
+        return self._shared
+
+    @property
+    def nbytes(self) -> int:
+        """Shared bytes, without weights."""
+        return self._shared.nbytes + sum(shard.nbytes for shard in self.shards)
+
+    @property
+    def numbers(self) -> Numbers:
+        return self.member_numbers.all
+
+    @property
+    def pairs(self) -> Numbers:
+        """[4, policies, slots]: the ledger's sums between live policies and all members."""
+        return self._shared["pairs"]
+
+    @property
+    def recent(self) -> Numbers:
+        """[2, policies, slots]: remembered meetings and wins."""
+        return self._shared["recent"]
+
+    @property
+    def num_actors(self) -> int:
+        return 1 + len(self.shards)
+
+    @property
+    def results_lost(self) -> int:
+        """Results of followers that were lost because the lead did not take them in time."""
+        return sum(shard.word(LOST) for shard in self.shards)
+
+    def word(self, word: int) -> int:
+        return load(self._shared["words"], word)
+
+    def set_word(self, word: int, value: int) -> None:
+        store(self._shared["words"], word, value)
+
+    def prepare(self, place: int, newborn: Member, begins: Newborn) -> int:
+        """Write a newborn's initial data into an empty slot; returns a digest of its weights."""
+        digest = self.births.put_weights(place, begins.weights)
+        self.births.put_training(place, begins.training)
+        self.occupants.put(place, newborn, there=False)
+        self.hyperparameters.put(place, newborn.hyperparameters)
+        return digest
+
+    def admit(self, place: int) -> Member:
+        parent, born = self.occupants.ordered(place)
+        ref, own = PolicyRef(self.policies[place]), self.hyperparameters.of(place)
+        newborn = Member(ref, None, parent, born, own)
+        self.occupants.put(place, newborn)
+        self.births.close(place)
+        return newborn
+
+    def population(
+        self, seats: Mapping[str, frozenset[int]] | None = None, own: bool = False
+    ) -> Population:
+        """Return all members that have not retired, except copies that are being frozen."""
+        numbers = self.numbers if own else self.member_numbers.whole()
+        found = Population(numbers=numbers)
+        for place in np.flatnonzero(self.occupants.there).tolist():
+            identity = self.occupants.read(place)
+            if identity is None:
+                continue  # the copy is being frozen
+            member = self.member(place, *identity, seats)
+            member.numbers = numbers[place].copy()
+            found.add(member, place)
+        return found
+
+    def member(
+        self,
+        place: int,
+        ref: PolicyRef,
+        parent: PolicyRef | None,
+        born: int,
+        seats: Mapping[str, frozenset[int]] | None = None,
+    ) -> Member:
+        """Return a slot's member, from the result of `Occupants.read`, without its numbers."""
+        own = (seats or {}).get(ref.policy)
+        is_imported, held = place in self.places.imported, self.hyperparameters.of(place)
+        return Member(ref, own, parent, born, held, is_imported=is_imported)
+
+    def rows(self, frozen: bool = True, places: Integers | None = None) -> list[MemberRow]:
+        """Return all members as plain data, for display: thousands in milliseconds."""
+        occupants = self.occupants
+        if places is None:
+            places = np.arange(len(self.places) if frozen else len(self.policies))
+        before = occupants.sequence[places]
+        fence_acquire()
+        identity, numbers = occupants.identity[places], self.member_numbers.whole(places)
+        there = occupants.there[places]
+        fence_acquire()
+        there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
+        there &= occupants.sequence[places] == before  # false if a copy was being frozen
+        found, names = [], self.names
+        rows = (each[there].tolist() for each in (places, identity, numbers))
+        for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
+            of = occupants.parent(parent, parent_version)
+            found.append((PolicyRef(names[policy], version), of, born, place, row))
+        return found
+
+    def freeze(self, member: Member, snapshot: Snapshot) -> int:
+        """Write a deep copy of these weights into the member's slot; returns their digest."""
+        place = member.place
+        writing = self.occupants.begin_writing(place)
+        digest = self.frozen_weights.write(place, snapshot)
+        self.occupants.put(place, member)
+        self.hyperparameters.put(place, member.hyperparameters)
+        self.occupants.end_writing(place, writing)
+        return digest
+
+    def snapshot(self, place: int) -> Snapshot:
+        """Return the weights of the frozen copy or imported member in a slot."""
+        return self.frozen_weights.read(place, self.occupants.version(place))
+
+    def repair(self) -> None:
+        """Repair what a dead actor left half done; called by its successor.
+
+        Half-written copies are removed; removals and moves of ratings are completed. A policy in
+        its last matches stays marked, and the successor empties its slot once it has no seat.
+        """
+        for place in self.occupants.half_written:
+            self.occupants.remove(place)
+            forget(self.pairs, place)
+            forget(self.recent, place)
+            self.occupants.end_writing(place, int(self.occupants.sequence[place]))
+        self.occupants.finish_removals()
+        self.member_numbers.finish_move()
+        self.followers.repair()
+
+    def state(self) -> State:
+        """Return everything as plain data; the actor may continue at the same time."""
+        saved: State = {
+            "policies": list(self.policies),
+            "hyperparameter_names": list(self.hyperparameters.names),
+            "pairs": self.pairs.copy(),
+            "recent": self.recent.copy(),
+            "leaving": self._shared["leaving"].copy(),
+            "words": [self.word(MATCHES), self._proposed(), self.word(RECORDS)],
+            "copies": {},
+        }
+        while True:  # repeat until no birth was ordered in between, so that orders are complete
+            orders = self.births.all.copy()
+            fence_acquire()
+            saved["numbers"] = self.member_numbers.whole()
+            saved["hyperparameters"] = self.hyperparameters.all.copy()
+            saved["cradles"] = {p: self.births.newborn_weights(p) for p in self.policies}
+            training = {p: self.births.newborn_training(p) for p in self.policies}
+            fence_acquire()
+            if (orders == self.births.all).all():
+                break
+        saved["orders"] = orders
+        saved["newborn_training"] = {p: t.state() for p, t in training.items() if t is not None}
+        identity = self.occupants.identity.copy()
+        for policy in self.policies:
+            saved["copies"][policy] = held = self.frozen_weights.state(policy)
+            for place in self.places.copies_of(policy):
+                if identity[place, POLICY] == NO_POLICY:
+                    continue
+                if not self._copy_whole(place, held["weights"], identity):
+                    identity[place] = NO_POLICY
+        return saved | {"identity": identity}
+
+    def restore(self, state: State) -> None:
+        """Restore everything, before any process starts."""
+        if state["policies"] != list(self.policies):
+            raise CheckpointError(
+                f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, and there are "
+                f"{', '.join(self.policies)} now"
+            )
+        for name, array in self._checked(state).items():
+            self._shared[name][...] = array
+        self.hyperparameters.restore(state)
+        where = where_is(state, "words")
+        matches, proposed, records = (whole_number(word, where) for word in state["words"])
+        own = -(-proposed // self.num_actors)  # the number of actors may have changed
+        for word, value in ((MATCHES, matches), (PROPOSED, own), (RECORDS, records), (MOVES, 0)):
+            self.set_word(word, value)
+        for shard in self.shards:
+            shard.set_word(OWN_PROPOSED, own)
+        cradles, training = branch(state, "cradles"), branch(state, "newborn_training")
+        copies = branch(state, "copies")
+        for policy in self.policies:
+            self.births.restore_newborn(policy, cradles, training)
+            self.frozen_weights.restore(policy, branch(copies, policy))
+
+    def _checked(self, state: State) -> dict[str, Array]:
+        any_version = Range(-1, MOST)
+        names = Range(NO_POLICY, len(self.names) - 1)
+        ranges = {
+            **dict.fromkeys(("numbers", "pairs", "recent"), FINITE_64),
+            "identity": any_version,
+            "orders": COUNT,
+            "leaving": Range(0, 1),
+        }
+        shared = self._shared
+        found = fitting_all(state, {name: (shared[name], each) for name, each in ranges.items()})
+        fitting(state, "identity", shared["identity"], names, (POLICY, PARENT))
+        fitting(state, "numbers", shared["numbers"], COUNT, (GAMES, UNCERTAINTY, MEETINGS))
+        for i, policy in enumerate(self.policies):
+            held = found["identity"][[i, *self.places.copies_of(policy)], POLICY]
+            fits = bool(((held == i) | (held == NO_POLICY)).all())
+            require(
+                state, "identity", fits, f"the slots of {policy} must have its copies or be empty"
+            )
+        return found
+
+    def _proposed(self) -> int:
+        """Return an upper bound of the numbers of proposed matches; see `Dealer`."""
+        others = (shard.word(OWN_PROPOSED) for shard in self.shards)
+        return max(self.word(PROPOSED), *others, 0) * self.num_actors
+
+    def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
+        """Copy the weights in a slot; returns False if the slot was being written all the time."""
+        for _ in range(TRIES):
+            before = load(self.occupants.sequence, place)
+            self.frozen_weights.copy_into(place, weights)
+            identity[place] = self.occupants.identity[place]
+            fence_acquire()
+            if before % 2 == 0 and load(self.occupants.sequence, place) == before:
+                return True
+        return False
