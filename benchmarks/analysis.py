@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from recording import Results, options_of
 
-from remuda.analysis.alpha_rank import alpha_rank
-from remuda.analysis.zero_sum import solve
+from remuda.analysis.equilibria.zero_sum import solve
+from remuda.analysis.ranking.alpha_rank import alpha_rank
 from remuda.population.ledger.ledger import header_of, record_type
 from remuda.tournaments.record import DESCRIPTION
 

@@ -37,9 +37,9 @@ from typing import Any
 
 from recording import FIGURES, Cell, Results, options_of
 
-from remuda.analysis.exact_play import WalkedGame, walked_game
-from remuda.analysis.exploitability import exploitability
-from remuda.analysis.trees import mixture
+from remuda.analysis.trees.exact_play import WalkedGame, walked_game
+from remuda.analysis.trees.exploitability import exploitability
+from remuda.analysis.trees.trees import mixture
 from remuda.config import load_config, overlay
 from remuda.coordinator.callback import ActiveRun, Callback
 from remuda.envs.registry import make_env

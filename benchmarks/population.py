@@ -27,7 +27,7 @@ from recording import Results, options_of
 from rich.console import Console
 from rich.table import Table
 
-from remuda.analysis.kuhn import Strategy, average, strategies, summary
+from remuda.analysis.trees.kuhn import Strategy, average, strategies, summary
 from remuda.config import load_config, overlay, read_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
 
 KINDS = ("wins", "normal", "skewed")
 """Of what a match returns."""

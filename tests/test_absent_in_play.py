@@ -10,9 +10,9 @@ import pytest
 import remuda
 from absent_agents import RETURNS, Guests
 from played_tournaments import play_across
-from remuda.analysis.returns import balanced
-from remuda.analysis.society import society
-from remuda.analysis.welfare import efficiency, equality, long_run_equality
+from remuda.analysis.payoffs.returns import balanced
+from remuda.analysis.society.society import society
+from remuda.analysis.society.welfare import efficiency, equality, long_run_equality
 from remuda.best_checkpoint import measurement
 from remuda.crossplay import margin
 from remuda.double_oracle.matches import play_pairs

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from remuda.analysis.frame import Frame
 from remuda.config import Config, fields_of, load_config
 from remuda.config.faults import COMMON_NAMES
 from remuda.errors import ConfigError
-from remuda.frame import Frame
 from remuda.ui.arguments import parse_flags
 
 

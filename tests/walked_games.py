@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from remuda.analysis.trees import CHANCE, OVER
+from remuda.analysis.trees.trees import CHANCE, OVER
 
 
 class RandomGame:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from remuda.version import __version__
 
 if TYPE_CHECKING:
-    from remuda.analysis.payoff import Payoffs
+    from remuda.analysis.frame import Frame
+    from remuda.analysis.payoffs.payoffs import Payoffs
     from remuda.api import Run, load, tournament, train
     from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary
     from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
     from remuda.evaluation import Evaluation
     from remuda.exploiting.bounds import LowerBound
-    from remuda.frame import Frame
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.runs.result import Result
@@ -58,14 +58,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "analysis.payoff": "Payoffs",
+    "analysis.payoffs.payoffs": "Payoffs",
     "api": "Run load tournament train",
     "coordinator.callback": "ActiveRun Callback EpisodeSummary",
     "crossplay": "Tournament",
     "errors": "ConfigError RemudaError UsageError",
     "evaluation": "Evaluation",
     "exploiting.bounds": "LowerBound",
-    "frame": "Frame",
+    "analysis.frame": "Frame",
     "policies.algorithms.rollout_algorithm": "RolloutAlgorithm",
     "policies.algorithms.transition_algorithm": "TransitionAlgorithm",
     "runs.result": "Result",

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.frame import Frame
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.config import Config, check_presets, load_config, overlay
 from remuda.crossplay import Tournament
 from remuda.envs.registry import find_game, name_game
@@ -19,7 +20,6 @@ from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
 from remuda.evaluate import evaluate as play_episodes
 from remuda.evaluation import Evaluation
 from remuda.forkserver.child import check_guard
-from remuda.frame import Frame
 from remuda.own_code import gone_on_with, name_objects, name_scripted, tree_of, written_in
 from remuda.runs.metrics import View, row_of
 from remuda.runs.recorded_matches import read_births, read_ledger, read_payoffs

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import as_json
-from remuda.analysis.returns import known
+from remuda.analysis.payoffs.returns import known
 from remuda.config import Config
 from remuda.envs.registry import agents_of, find_game
 from remuda.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis.returns import known, mean_of, standard_error
+from remuda.analysis.payoffs.returns import known, mean_of, standard_error
 
 Returns = Any
 """[episodes, agents] float64: made from a plain array with NaN, read as a masked array."""

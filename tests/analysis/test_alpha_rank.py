@@ -6,15 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from remuda.analysis.alpha_rank import (
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.ranking.alpha_rank import (
     AlphaRank,
     alpha_rank,
     fixation,
     log_stationary,
     sweep,
 )
-from remuda.analysis.payoff import Payoffs
-from remuda.analysis.rank import rank_intervals
+from remuda.analysis.ranking.rank import rank_intervals
 from remuda.errors import UsageError
 
 RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

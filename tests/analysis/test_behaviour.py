@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate
 from scipy.spatial.distance import jensenshannon
 
-from remuda.analysis.behaviour import hellinger, jensen_shannon
+from remuda.analysis.structure.behaviour import hellinger, jensen_shannon
 from remuda.errors import UsageError
 
 

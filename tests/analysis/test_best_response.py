@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.exploitability import best_response, expected_returns
-from remuda.analysis.tree_games import KuhnPoker, MatrixGame
-from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import uniform
+from remuda.analysis.trees.exploitability import best_response, expected_returns
+from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
+from remuda.analysis.trees.tree_walk import flatten
+from remuda.analysis.trees.trees import uniform
 from remuda.errors import UsageError
 from walked_games import Delayed, RandomGame, all_pure, from_callable, random_policies
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from remuda.analysis import correlated
-from remuda.analysis.correlated import constraints, solve
-from remuda.analysis.general_sum import all_equilibria
-from remuda.analysis.regret import correlated_regret
+from remuda.analysis.equilibria import correlated
+from remuda.analysis.equilibria.correlated import constraints, solve
+from remuda.analysis.equilibria.general_sum import all_equilibria
+from remuda.analysis.equilibria.regret import correlated_regret
 from remuda.errors import UsageError
 
 CHICKEN = np.array([[[6.0, 2.0], [7.0, 0.0]], [[6.0, 7.0], [2.0, 0.0]]])

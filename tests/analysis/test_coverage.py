@@ -5,11 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from remuda.analysis import zero_sum
-from remuda.analysis.payoff import from_sums
-from remuda.analysis.rank import mean_payoff, rank_intervals, ranks
-from remuda.analysis.sums import ROWS, add_up
-from remuda.analysis.uncertain_equilibrium import nash
+from remuda.analysis.equilibria import zero_sum
+from remuda.analysis.equilibria.uncertain_equilibrium import nash
+from remuda.analysis.payoffs.payoffs import from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.ranking.rank import mean_payoff, rank_intervals, ranks
 from synthetic_populations import KINDS, SHAPES, population
 
 SEEDS = range(200)

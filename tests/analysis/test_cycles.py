@@ -6,8 +6,8 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from remuda.analysis.cycles import cycles, strongest_cycle
-from remuda.analysis.payoff import Payoffs, exact
+from remuda.analysis.payoffs.payoffs import Payoffs, exact
+from remuda.analysis.structure.cycles import cycles, strongest_cycle
 from remuda.errors import UsageError
 
 RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

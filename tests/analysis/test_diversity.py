@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.bias import all_equal, estimate, estimate_from
-from remuda.analysis.diversity import (
+from remuda.analysis.payoffs.bias import all_equal, estimate, estimate_from
+from remuda.analysis.payoffs.payoffs import Payoffs, exact
+from remuda.analysis.structure.diversity import (
     expected_cardinality,
     payoff_distances,
     response_diversity,
 )
-from remuda.analysis.payoff import Payoffs, exact
 from remuda.errors import UsageError
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

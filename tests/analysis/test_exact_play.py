@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from remuda.analysis.exact_play import exact_exploitability, walked_game
-from remuda.analysis.played_trees import TIC_TAC_TOE
+from remuda.analysis.trees.exact_play import exact_exploitability, walked_game
+from remuda.analysis.trees.played_trees import TIC_TAC_TOE
 from remuda.config import load_config
 from remuda.envs.adapters.wrapping import WRAPPERS
 from remuda.envs.kuhn_poker import KuhnPoker

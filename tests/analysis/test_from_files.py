@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.from_files import read_file
+from remuda.analysis.payoffs.from_files import read_file
 from remuda.errors import UsageError
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.analysis import from_ledger
-from remuda.analysis.from_ledger import LedgerReader, read_payoffs
+from remuda.analysis.payoffs import from_ledger
+from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, FREEZE, LOST, MATCH, LedgerFile, record_type
 

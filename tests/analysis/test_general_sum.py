@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.analysis import general_sum
-from remuda.analysis.extreme_equilibria import vertices
-from remuda.analysis.general_sum import all_equilibria, solve
-from remuda.analysis.lemke_howson import complementary
-from remuda.analysis.regret import regret
+from remuda.analysis.equilibria import general_sum
+from remuda.analysis.equilibria.extreme_equilibria import vertices
+from remuda.analysis.equilibria.general_sum import all_equilibria, solve
+from remuda.analysis.equilibria.lemke_howson import complementary
+from remuda.analysis.equilibria.regret import regret
 from remuda.errors import UsageError
 
 GAMES = {

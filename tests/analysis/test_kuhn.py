@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.kuhn import VALUE, average, exploitability, strategies, value
+from remuda.analysis.trees.kuhn import VALUE, average, exploitability, strategies, value
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs

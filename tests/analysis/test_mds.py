@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist, squareform
 
-from remuda.analysis.mds import align, classical_mds, payoff_map
-from remuda.analysis.payoff import Payoffs, exact
+from remuda.analysis.payoffs.payoffs import Payoffs, exact
+from remuda.analysis.structure.mds import align, classical_mds, payoff_map
 from remuda.errors import UsageError
 
 

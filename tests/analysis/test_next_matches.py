@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from remuda.analysis.next_matches import (
+from remuda.analysis.payoffs.payoffs import from_sums
+from remuda.analysis.payoffs.sums import add_up
+from remuda.analysis.ranking.next_matches import (
     FIRST,
     WRONG,
     Order,
@@ -13,8 +15,6 @@ from remuda.analysis.next_matches import (
     allocate,
     parse_until,
 )
-from remuda.analysis.payoff import from_sums
-from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
 

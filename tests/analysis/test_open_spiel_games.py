@@ -5,12 +5,12 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.analysis.exploitability import exploitability, measure, nash_conv
-from remuda.analysis.open_spiel_games import MAX_LENGTH, OpenSpielGame
-from remuda.analysis.sequence_form import equilibrium
-from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
-from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import OVER, uniform
+from remuda.analysis.trees.exploitability import exploitability, measure, nash_conv
+from remuda.analysis.trees.open_spiel_games import MAX_LENGTH, OpenSpielGame
+from remuda.analysis.trees.sequence_form import equilibrium
+from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
+from remuda.analysis.trees.tree_walk import flatten
+from remuda.analysis.trees.trees import OVER, uniform
 from remuda.errors import UsageError
 from walked_games import from_callable
 

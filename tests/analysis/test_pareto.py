@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.analysis.pareto import (
+from remuda.analysis.society.pareto import (
     crowding_distance,
     fronts,
     hypervolume,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import Payoffs, exact, from_sums
-from remuda.analysis.sums import ROWS, add_up
+from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.errors import UsageError
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from remuda.analysis.exploitability import measure
-from remuda.analysis.played_trees import KUHN, LEDUC, PLAYED, TIC_TAC_TOE, played_rules
-from remuda.analysis.policy_adapter import probabilities
-from remuda.analysis.tree_games import KuhnPoker, LeducPoker, TicTacToe
-from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees.exploitability import measure
+from remuda.analysis.trees.played_trees import KUHN, LEDUC, PLAYED, TIC_TAC_TOE, played_rules
+from remuda.analysis.trees.policy_adapter import probabilities
+from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
+from remuda.analysis.trees.tree_walk import flatten
 from remuda.config import load_config
 from remuda.envs.kuhn_poker import BET, PASS, START
 from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv

@@ -9,7 +9,7 @@ import torch
 from gymnasium.spaces import Box, MultiDiscrete
 from scipy.spatial.distance import jensenshannon
 
-from remuda.analysis.policy_behaviour import policy_behaviour
+from remuda.analysis.structure.policy_behaviour import policy_behaviour
 from remuda.config import load_config
 from remuda.envs.recorded import ObservedStates
 from remuda.envs.registry import make_env

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import exact, from_sums
-from remuda.analysis.population_regret import within_population
-from remuda.analysis.sums import ROWS, add_up
+from remuda.analysis.payoffs.payoffs import exact, from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.structure.population_regret import within_population
 from remuda.errors import UsageError
 
 NAMES = ("rock", "paper", "scissors")

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.payoffs.payoffs import exact, from_sums
+from remuda.analysis.payoffs.sums import add_up
 from remuda.analysis.population_report import analyse
-from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from remuda.analysis.payoff import Payoffs, exact, from_sums
-from remuda.analysis.rank import (
+from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
+from remuda.analysis.ranking.rank import (
     agreement,
     mean_payoff,
     nash_average,

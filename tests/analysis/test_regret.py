@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.regret import correlated_regret, regret, values
+from remuda.analysis.equilibria.regret import correlated_regret, regret, values
 from remuda.errors import UsageError
 
 CHICKEN = np.array([[[6.0, 2.0], [7.0, 0.0]], [[6.0, 7.0], [2.0, 0.0]]])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import KNOWN, Payoffs, exact
-from remuda.analysis.sampling import draws, symmetric_draws
+from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, exact
+from remuda.analysis.payoffs.sampling import draws, symmetric_draws
 
 
 def played(between):
@@ -30,7 +30,7 @@ def test_they_have_the_means_and_covariances_of_samples(between):
 
 
 def test_both_roles_are_one_and_any_number_is_drawn(monkeypatch):
-    monkeypatch.setattr("remuda.analysis.sampling.PIECE", 40)
+    monkeypatch.setattr("remuda.analysis.payoffs.sampling.PIECE", 40)
     drawn = list(draws(played(0.4), 7, np.random.default_rng(0)))
     assert len(drawn) == 7
     assert all((each[0] == each[1].T).all() for each in drawn)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.exploitability import nash_conv
-from remuda.analysis.sequence_form import equilibrium
-from remuda.analysis.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
-from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees.exploitability import nash_conv
+from remuda.analysis.trees.sequence_form import equilibrium
+from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
+from remuda.analysis.trees.tree_walk import flatten
 from remuda.errors import UsageError
 from walked_games import Delayed, RandomGame
 

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from remuda.analysis.payoff import exact, from_sums
+from remuda.analysis.payoffs.payoffs import exact, from_sums
+from remuda.analysis.payoffs.sums import add_up
 from remuda.analysis.population_report import analyse
 from remuda.analysis.several_runs import Several, spread
-from remuda.analysis.sums import add_up
 from remuda.errors import UsageError
 
 

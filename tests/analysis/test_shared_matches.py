@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.analysis.from_ledger import read_payoffs
-from remuda.analysis.payoff import count_matches, exact, from_sums
+from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.payoffs import count_matches, exact, from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
-from remuda.analysis.sums import ROWS, add_up
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, measure
 from remuda.population.ledger.ledger import MATCH, LedgerFile, record_type
 from remuda.ui.analysing import print_analysis

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.sampling import shrink
+from remuda.analysis.payoffs.sampling import shrink
 from remuda.errors import UsageError
 
 

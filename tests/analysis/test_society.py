@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from remuda.analysis.society import society
+from remuda.analysis.society.society import society
 from remuda.errors import UsageError
 
 

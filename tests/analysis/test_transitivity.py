@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from remuda.analysis.payoff import exact, from_sums
-from remuda.analysis.transitivity import (
+from remuda.analysis.payoffs.payoffs import exact, from_sums
+from remuda.analysis.structure.transitivity import (
     disc,
     margin_variances,
     margins,

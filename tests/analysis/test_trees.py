@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.exploitability import expected_returns
-from remuda.analysis.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
-from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import CHANCE, OVER, mixture, uniform
+from remuda.analysis.trees.exploitability import expected_returns
+from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
+from remuda.analysis.trees.tree_walk import flatten
+from remuda.analysis.trees.trees import CHANCE, OVER, mixture, uniform
 from remuda.envs.kuhn_poker import BET, PASS
 from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
 from remuda.errors import UsageError

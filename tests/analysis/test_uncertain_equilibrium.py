@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis import general_sum, uncertain_equilibrium
-from remuda.analysis.payoff import KNOWN, Payoffs, exact
-from remuda.analysis.regret import correlated_regret, regret
-from remuda.analysis.uncertain_equilibrium import nash
+from remuda.analysis.equilibria import general_sum, uncertain_equilibrium
+from remuda.analysis.equilibria.regret import correlated_regret, regret
+from remuda.analysis.equilibria.uncertain_equilibrium import nash
+from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, exact
 from remuda.errors import UsageError
 
 BIASED = np.array([[0.0, -0.25, 0.5], [0.25, 0.0, -0.05], [-0.5, 0.05, 0.0]])

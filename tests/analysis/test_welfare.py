@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.welfare import (
+from remuda.analysis.society.welfare import (
     efficiency,
     equality,
     long_run_equality,

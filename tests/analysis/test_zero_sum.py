@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from remuda.analysis import zero_sum
-from remuda.analysis.maximum_entropy import find_face, maximize
-from remuda.analysis.regret import regret
-from remuda.analysis.zero_sum import solve, solve_max_entropy
+from remuda.analysis.equilibria import zero_sum
+from remuda.analysis.equilibria.maximum_entropy import find_face, maximize
+from remuda.analysis.equilibria.regret import regret
+from remuda.analysis.equilibria.zero_sum import solve, solve_max_entropy
 from remuda.errors import UsageError
 
 BIASED = np.array([[0.0, -0.25, 0.5], [0.25, 0.0, -0.05], [-0.5, 0.05, 0.0]])

@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from remuda.analysis.from_ledger import LedgerReader
+from remuda.analysis.payoffs.from_ledger import LedgerReader
 from remuda.checkpoint.state import save_tensors
 from remuda.coordinator.analysis_helper import RecentPayoffs
 from remuda.coordinator.loggers.common import IDS, known_id

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.analysis.from_ledger import read_payoffs
-from remuda.analysis.payoff import exact
+from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.payoffs import exact
 from remuda.config import load_config
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, gapless, measure
 from remuda.errors import ConfigError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metric_lines import line_of, scalars
+from remuda.analysis.frame import Frame
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.frame import Frame
 from remuda.runs.columns import Mean, Newest, Total
 from remuda.runs.metrics import (
     MEMBER_COLUMNS,

@@ -9,11 +9,11 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
-from remuda.analysis.exploitability import nash_conv
-from remuda.analysis.open_spiel_games import OpenSpielGame
-from remuda.analysis.sequence_form import equilibrium
-from remuda.analysis.tree_games import KuhnPoker, MatrixGame
-from remuda.analysis.tree_walk import flatten
+from remuda.analysis.trees.exploitability import nash_conv
+from remuda.analysis.trees.open_spiel_games import OpenSpielGame
+from remuda.analysis.trees.sequence_form import equilibrium
+from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
+from remuda.analysis.trees.tree_walk import flatten
 from remuda.double_oracle import exact
 from remuda.double_oracle.exact import ExactSetup, iterate, run_exact
 from remuda.double_oracle.games import ByHistory, tree_of

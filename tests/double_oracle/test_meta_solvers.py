@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.analysis.regret import regret
+from remuda.analysis.equilibria.regret import regret
 from remuda.double_oracle import meta_solvers
 from remuda.double_oracle.meta_solvers import SOLVERS, check_players, replicate, solve, to_beat
 from remuda.errors import UsageError

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.analysis.exploitability import nash_conv
+from remuda.analysis.trees.exploitability import nash_conv
 from remuda.double_oracle import trained
 from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT

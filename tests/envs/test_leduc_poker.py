@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from remuda.analysis.tree_games import LeducPoker as Rules
-from remuda.analysis.trees import CHANCE, OVER
+from remuda.analysis.trees.tree_games import LeducPoker as Rules
+from remuda.analysis.trees.trees import CHANCE, OVER
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.leduc_poker import (
     BETS,

@@ -167,8 +167,8 @@ def test_policies_of_its_games_are_measured_exactly():
     from open_spiel.python import policy as policies
     from open_spiel.python.algorithms import exploitability
 
-    from remuda.analysis.exact_play import walked_game
-    from remuda.analysis.exploitability import measure
+    from remuda.analysis.trees.exact_play import walked_game
+    from remuda.analysis.trees.exploitability import measure
 
     env = OpenSpielEnv("leduc_poker", 1)
     game = walked_game("open_spiel:leduc_poker", env)
@@ -189,7 +189,7 @@ def test_policies_of_its_games_are_measured_exactly():
     "name", ["tic_tac_toe", "goofspiel(num_cards=4)", "connect_four", "go", "shogi", "chess"]
 )
 def test_games_that_are_large_or_of_moves_at_once_are_not_walked(name):
-    from remuda.analysis.exact_play import walked_game
+    from remuda.analysis.trees.exact_play import walked_game
 
     assert walked_game(f"open_spiel:{name}", OpenSpielEnv(name, 1)) is None
 

@@ -7,7 +7,7 @@ import pytest
 
 import remuda
 from hand_written import Counting
-from remuda.analysis.ratings import TAU, ledger_history
+from remuda.analysis.ranking.ratings import TAU, ledger_history
 from remuda.assembly import Assembly
 from remuda.best_checkpoint import measurement
 from remuda.config import load_config, overlay

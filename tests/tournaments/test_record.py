@@ -14,7 +14,7 @@ import pytest
 
 import remuda
 from played_tournaments import play_across
-from remuda.analysis.from_ledger import read_payoffs
+from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.crossplay import setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import read_records

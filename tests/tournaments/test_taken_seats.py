@@ -8,8 +8,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import remuda
-from remuda.analysis.from_ledger import read_payoffs
-from remuda.analysis.sums import add_up
+from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.payoffs.sums import add_up
 from remuda.config import load_config
 from remuda.crossplay import margin, play_setup, play_setup_until, setup_of_entrants
 from remuda.envs.vector_env import VectorEnv

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remuda.analysis.from_ledger import read_payoffs
-from remuda.analysis.next_matches import allocate, parse_until
+from remuda.analysis.payoffs.from_ledger import read_payoffs
+from remuda.analysis.ranking.next_matches import allocate, parse_until
 from remuda.crossplay import play_setup_until, setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import Limits

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.analysis.next_matches import parse_until
+from remuda.analysis.ranking.next_matches import parse_until
 from remuda.tournaments.entrants import Participant
 from remuda.tournaments.record import MatchResults
 from remuda.tournaments.schedule import Schedule
@@ -120,7 +120,7 @@ def test_no_more_tournaments_end_wrong_than_said(strengths, until, tournaments, 
     """Over all tournaments, whatever the differences: also those that would end by luck alone."""
     if tournaments < 400:
         monkeypatch.setattr(
-            "remuda.analysis.next_matches.WORLDS", 3
+            "remuda.analysis.ranking.next_matches.WORLDS", 3
         )  # a rougher plan, and a quick one
     wins = of_strengths(strengths)
     most = 3000 if tournaments < 400 else 10_000

@@ -14,10 +14,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from remuda.analysis.pareto import uncertain_front
-from remuda.analysis.payoff import Payoffs, exact, from_sums
+from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.population_report import Analysis, analyse
-from remuda.analysis.transitivity import split
+from remuda.analysis.society.pareto import uncertain_front
+from remuda.analysis.structure.transitivity import split
 from remuda.config import load_config, write_config
 from remuda.errors import UsageError
 from remuda.population.ledger.ledger import FREEZE, LedgerFile, record_type

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 import remuda
-from remuda.analysis.payoff import exact
-from remuda.analysis.society import society
+from remuda.analysis.payoffs.payoffs import exact
+from remuda.analysis.society.society import society
 from remuda.envs.recorded import PlayedEpisodes
 from remuda.evaluate import RecordedPlay
 from remuda.ui.analysing import SocietyReport, print_societies

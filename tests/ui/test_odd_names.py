@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from remuda.analysis.from_files import read_file
-from remuda.analysis.payoff import from_sums
+from remuda.analysis.payoffs.from_files import read_file
+from remuda.analysis.payoffs.payoffs import from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
-from remuda.analysis.society import society
-from remuda.analysis.sums import ROWS, add_up
+from remuda.analysis.society.society import society
 from remuda.crossplay import Tournament
 from remuda.exploiting.bounds import Candidate, LowerBound, MeanReturn, SeatBound
 from remuda.ui.analysing import Report, SocietyReport, _directories, print_report, print_societies

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.analysis.as_json import as_json, figures, tree_as_json
-from remuda.analysis.bias import Estimate
-from remuda.analysis.cycles import Cycles, cycles
-from remuda.analysis.diversity import response_diversity
-from remuda.analysis.payoff import KNOWN, Payoffs
-from remuda.analysis.population_regret import WithinPopulation, within_population
-from remuda.analysis.rank import RankIntervals, mean_payoff, rank_intervals
-from remuda.analysis.sampling import with_own
-from remuda.analysis.transitivity import SplitIntervals, split_intervals
-from remuda.analysis.uncertain_equilibrium import UncertainEquilibrium, nash
+from remuda.analysis.equilibria.uncertain_equilibrium import UncertainEquilibrium, nash
+from remuda.analysis.payoffs.bias import Estimate
+from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
+from remuda.analysis.payoffs.sampling import with_own
+from remuda.analysis.ranking.rank import RankIntervals, mean_payoff, rank_intervals
+from remuda.analysis.structure.cycles import Cycles, cycles
+from remuda.analysis.structure.diversity import response_diversity
+from remuda.analysis.structure.population_regret import WithinPopulation, within_population
+from remuda.analysis.structure.transitivity import SplitIntervals, split_intervals
 from remuda.errors import UsageError
 
 SAMPLES = 400  # draws of the payoffs for intervals

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from remuda.analysis.as_json import Summary, figures
-from remuda.analysis.payoff import check_level
+from remuda.analysis.payoffs.payoffs import check_level
 from remuda.analysis.population_report import Analysis
 
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis import general_sum, zero_sum
-from remuda.analysis.diversity import response_diversity
-from remuda.analysis.from_ledger import KEY, PIECE, LedgerReader
-from remuda.analysis.payoff import Payoffs, from_sums
-from remuda.analysis.sums import ROWS, add_up
-from remuda.analysis.transitivity import split_intervals
-from remuda.analysis.uncertain_equilibrium import USED
+from remuda.analysis.equilibria import general_sum, zero_sum
+from remuda.analysis.equilibria.uncertain_equilibrium import USED
+from remuda.analysis.payoffs.from_ledger import KEY, PIECE, LedgerReader
+from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.structure.diversity import response_diversity
+from remuda.analysis.structure.transitivity import split_intervals
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, MATCH

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.analysis.exploitability import best_response, expected_returns
-from remuda.analysis.trees import OVER, Tree, mixture, uniform
+from remuda.analysis.trees.exploitability import best_response, expected_returns
+from remuda.analysis.trees.trees import OVER, Tree, mixture, uniform
 from remuda.double_oracle.games import tree_of
 from remuda.double_oracle.iterations import (
     CONVERGED,

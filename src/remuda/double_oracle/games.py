@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic
 
-from remuda.analysis.exact_play import walked_game
-from remuda.analysis.open_spiel_games import OpenSpielGame
-from remuda.analysis.played_trees import PLAYED, TIC_TAC_TOE
-from remuda.analysis.tree_games import TicTacToe
-from remuda.analysis.tree_walk import flatten
-from remuda.analysis.trees import State, Tree, TreeGame
+from remuda.analysis.trees.exact_play import walked_game
+from remuda.analysis.trees.open_spiel_games import OpenSpielGame
+from remuda.analysis.trees.played_trees import PLAYED, TIC_TAC_TOE
+from remuda.analysis.trees.tree_games import TicTacToe
+from remuda.analysis.trees.tree_walk import flatten
+from remuda.analysis.trees.trees import State, Tree, TreeGame
 from remuda.envs.registry import GAMES, make_env
 from remuda.errors import ConfigError, UnknownGameError
 

@@ -16,9 +16,9 @@ from difflib import get_close_matches
 import numpy as np
 import numpy.typing as npt
 
-from remuda.analysis import general_sum, zero_sum
-from remuda.analysis.alpha_rank import alpha_rank
-from remuda.analysis.regret import as_payoffs, to_distribution
+from remuda.analysis.equilibria import general_sum, zero_sum
+from remuda.analysis.equilibria.regret import as_payoffs, to_distribution
+from remuda.analysis.ranking.alpha_rank import alpha_rank
 from remuda.errors import UsageError
 from remuda.kernels import njit
 from remuda.types import Integers, Numbers

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.returns import mean_of
+from remuda.analysis.payoffs.returns import mean_of
 from remuda.config import Config, load_config
 from remuda.double_oracle.oracle_game import name_of
 from remuda.envs.registry import agents_of

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.exact_play import WalkedGame
-from remuda.analysis.exploitability import measure
-from remuda.analysis.trees import mixture
+from remuda.analysis.trees.exact_play import WalkedGame
+from remuda.analysis.trees.exploitability import measure
+from remuda.analysis.trees.trees import mixture
 from remuda.double_oracle.exact import check_end, least_gain
 from remuda.double_oracle.iterations import (
     CONVERGED,

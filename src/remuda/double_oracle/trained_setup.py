@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from remuda.analysis.exact_play import WalkedGame, walked_game
-from remuda.analysis.trees import OVER
+from remuda.analysis.trees.exact_play import WalkedGame, walked_game
+from remuda.analysis.trees.trees import OVER
 from remuda.double_oracle.games import check_played
 from remuda.double_oracle.iterations import Setup
 from remuda.double_oracle.meta_solvers import ZERO_SUM, check_zero_sum

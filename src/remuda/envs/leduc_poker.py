@@ -13,7 +13,7 @@ card has the public card's rank wins, or else the higher rank; equal ranks are a
 gets the chips that the other put in.
 
 At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
-The rules are those of OpenSpiel's `leduc_poker`, and of `remuda.analysis.tree_games.LeducPoker`.
+The rules are those of OpenSpiel's `leduc_poker`, and of `LeducPoker` in `analysis/trees/`.
 """
 
 from __future__ import annotations

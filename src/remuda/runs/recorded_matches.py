@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.from_ledger import read_payoffs as payoffs_of_ledger
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.frame import Frame
+from remuda.analysis.payoffs.from_ledger import read_payoffs as payoffs_of_ledger
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.config import Config
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError
-from remuda.frame import Frame
 from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.ratings import sides_of

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.analysis.returns import balanced, known, standard_error
+from remuda.analysis.payoffs.returns import balanced, known, standard_error
 from remuda.tournaments.entrants import Entrant, Participant
 from remuda.tournaments.member_turns import MemberTurns
 from remuda.types import Floats, Integers, Numbers

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.analysis.next_matches import Question
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.ranking.next_matches import Question
 from remuda.types import Numbers
 
 EVEN = 4  # larger values divide the error probability more evenly; see `share_of`

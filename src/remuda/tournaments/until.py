@@ -1,7 +1,6 @@
 """Play a tournament in rounds until a question is answered.
 
-Each round plays the pairs that decide the answer (`remuda.analysis.next_matches.allocate`), then
-looks at the answer again. Rounds are planned in `rounds.jsonl` before they are played, so an
+Each round plays the pairs that decide the answer (`next_matches.allocate`), then looks at the answer again. Rounds are planned in `rounds.jsonl` before they are played, so an
 interrupted tournament plays the same matches on resume.
 
 Repeated looks increase the probability of a wrong answer. There are few looks, since each round
@@ -21,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.next_matches import Question, allocate, parse_until
-from remuda.analysis.payoff import Payoffs, from_sums
-from remuda.analysis.sums import ROWS, add_up
+from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.ranking.next_matches import Question, allocate, parse_until
 from remuda.checkpoint.opening import open_to_append, read_file
 from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError

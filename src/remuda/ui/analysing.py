@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from remuda.analysis.payoff import Payoffs, count_matches
+from remuda.analysis.payoffs.payoffs import Payoffs, count_matches
+from remuda.analysis.payoffs.returns import known
 from remuda.analysis.population_report import Analysis
 from remuda.analysis.population_report import analyse as analyse_payoffs
-from remuda.analysis.returns import known
 from remuda.analysis.several_runs import RunSpread, Several, spread
-from remuda.analysis.society import Society
+from remuda.analysis.society.society import Society
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation import WAYS
 from remuda.runs.run_directory import write_file

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.exact_play import WalkedGame, exact_exploitability, walked_game
-from remuda.analysis.policy_behaviour import PolicyBehaviour, policy_behaviour
-from remuda.analysis.society import Society, society
+from remuda.analysis.society.society import Society, society
+from remuda.analysis.structure.policy_behaviour import PolicyBehaviour, policy_behaviour
+from remuda.analysis.trees.exact_play import WalkedGame, exact_exploitability, walked_game
 from remuda.config import Config
 from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from remuda.analysis.from_files import read_file
-from remuda.analysis.from_ledger import LedgerReader, read_payoffs
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoffs.from_files import read_file
+from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.checkpoint.opening import read_json
 from remuda.config import Config
 from remuda.envs.registry import agents_of

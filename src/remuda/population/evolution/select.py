@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from remuda.analysis.pareto import crowding_distance, fronts
+from remuda.analysis.society.pareto import crowding_distance, fronts
 from remuda.population.evolution.fitness import Fitness
 from remuda.types import Integers, Numbers
 

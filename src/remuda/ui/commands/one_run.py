@@ -120,7 +120,7 @@ def evaluate(options: EvaluateOptions) -> int:
 
 
 def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
-    from remuda.analysis.returns import standard_error
+    from remuda.analysis.payoffs.returns import standard_error
     from remuda.ui.numbers import number
 
     played = len(evaluation.returns)

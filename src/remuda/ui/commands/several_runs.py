@@ -121,7 +121,7 @@ def tournament(options: TournamentOptions) -> int:
             "lists runs"
         )
 
-    from remuda.analysis.next_matches import parse_until
+    from remuda.analysis.ranking.next_matches import parse_until
     from remuda.coordinator.coordinator import Signals
     from remuda.tournaments.until import SPENT
     from remuda.ui.crossplay import Length, check_ends, directory_of, options_to_record, play_shown

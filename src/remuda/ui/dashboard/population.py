@@ -23,7 +23,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import rounded
 
 if TYPE_CHECKING:
-    from remuda.analysis.payoff import Payoffs
+    from remuda.analysis.payoffs.payoffs import Payoffs
 
 MEMBERS = 60  # maximum number of members: the live ones, then the newest copies
 PATIENCE = 10.0  # an answer is reused for this multiple of its computation time
@@ -145,7 +145,7 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
 
 def _read_payoffs(files: RunDirectory) -> Payoffs:
     """Read payoffs; create the environment only if there are teams or scripted seats."""
-    from remuda.analysis.from_ledger import read_payoffs
+    from remuda.analysis.payoffs.from_ledger import read_payoffs
     from remuda.config import read_tree
     from remuda.runs.recorded_matches import payoffs_of
 
@@ -163,7 +163,7 @@ def _table(values: Any) -> list[list[float]]:
 def _mixture(payoffs: Payoffs) -> dict[str, Any]:
     import numpy as np
 
-    from remuda.analysis.uncertain_equilibrium import nash
+    from remuda.analysis.equilibria.uncertain_equilibrium import nash
 
     try:
         found = nash(payoffs, np.random.default_rng(0), DRAWS, SECONDS)
@@ -176,7 +176,7 @@ def _map(payoffs: Payoffs) -> list[list[float]] | None:
     """Map members with similar payoffs near each other, [members, 2]; None: too few matches."""
     import numpy as np
 
-    from remuda.analysis.mds import payoff_map
+    from remuda.analysis.structure.mds import payoff_map
 
     try:
         found = payoff_map(payoffs, np.random.default_rng(0), draws=DRAWS)

@@ -22,7 +22,7 @@ from matplotlib.transforms import Bbox
 from remuda.runs.run_directory import write_file
 
 if TYPE_CHECKING:
-    from remuda.analysis.payoff import Payoffs
+    from remuda.analysis.payoffs.payoffs import Payoffs
     from remuda.types import Integers, Numbers
 
 INK, QUIET, FAINT = "#33373d", "#666c75", "#e4e6e9"
@@ -97,7 +97,7 @@ def write_pictures(
 
 def matches_in_words(payoffs: Payoffs) -> str:
     """Describe the number of matches or meetings: `12,345 matches`."""
-    from remuda.analysis.payoff import count_matches
+    from remuda.analysis.payoffs.payoffs import count_matches
 
     return count_matches(payoffs) or "payoffs known without matches"
 

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from remuda.analysis.from_ledger import LedgerReader
-from remuda.analysis.ratings import RatingHistory, ledger_history
+from remuda.analysis.payoffs.from_ledger import LedgerReader
+from remuda.analysis.ranking.ratings import RatingHistory, ledger_history
 from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import FREEZE
@@ -54,7 +54,7 @@ def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
     if records > MOST_MATCHES:
         return (
             f"There are {records:,} matches, but at most {MOST_MATCHES:,} are rated here; see "
-            "`remuda.analysis.ratings.ledger_history`."
+            "`remuda.analysis.ranking.ratings.ledger_history`."
         )
     return Ratings(ledger_history(ledger, sides=sides), _frozen_at(reader, records))
 

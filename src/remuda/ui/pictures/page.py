@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
-from remuda.analysis.from_ledger import read_payoffs
+from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.errors import RemudaError
 from remuda.population.ledger.lineage import read_lineage, read_matches

@@ -10,13 +10,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Ellipse
 
-from remuda.analysis.mds import PolicyMap, payoff_map
-from remuda.analysis.pareto import UncertainFront, uncertain_front
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.payoffs.sampling import draws
 from remuda.analysis.population_report import Analysis
-from remuda.analysis.rank import mean_payoff
-from remuda.analysis.sampling import draws
-from remuda.analysis.transitivity import Disc, disc, split
+from remuda.analysis.ranking.rank import mean_payoff
+from remuda.analysis.society.pareto import UncertainFront, uncertain_front
+from remuda.analysis.structure.mds import PolicyMap, payoff_map
+from remuda.analysis.structure.transitivity import Disc, disc, split
 from remuda.errors import UsageError
 from remuda.types import Numbers
 from remuda.ui.pictures.drawing import (

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from remuda.analysis.as_json import figures
-from remuda.analysis.payoff import Payoffs
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.population_report import Analysis
 from remuda.types import Integers, Numbers
 from remuda.ui.pictures.drawing import (

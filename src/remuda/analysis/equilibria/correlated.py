@@ -1,0 +1,149 @@
+"""Correlated and coarse correlated equilibria of games of any number of roles.
+
+A joint distribution of all roles' strategies is a correlated equilibrium if no role gains by
+deviating after it learns its own strategy (Aumann 1974, "Subjectivity and correlation in randomized
+strategies"). It is a coarse correlated equilibrium if no role gains by deviating before that
+(Moulin and Vial 1978, "Strategically zero-sum games"). Both sets are polytopes. A linear program
+finds the largest welfare, and Newton's method the largest entropy, which is unique (Ortiz, Schapire
+and Kakade 2007, "Maximum entropy correlated equilibria").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from remuda.analysis.equilibria.maximum_entropy import maximize, solve_program
+from remuda.analysis.equilibria.regret import (
+    as_payoffs,
+    correlated_regret,
+    marginals,
+    to_distribution,
+)
+from remuda.errors import UsageError
+from remuda.types import Numbers
+
+Choice = Literal["entropy", "welfare"]
+ENOUGH = 1e-9  # largest regret of a solution, relative to the range of the payoffs
+SIZE = 10_000_000  # joint strategies times deviations; more take minutes and many gigabytes
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """A correlated or coarse correlated equilibrium."""
+
+    joint: Numbers  # [n_1, ..., n_R] probabilities
+    values: Numbers  # [R] the roles' payoffs
+    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
+    entropy: float  # of `joint`, in nats
+    coarse: bool
+    note: str = ""  # a remark on the solution; often empty
+
+    @property
+    def welfare(self) -> float:
+        """The sum of the roles' payoffs."""
+        return float(self.values.sum())
+
+    @property
+    def marginals(self) -> tuple[Numbers, ...]:
+        """The mixture of each role, [n_r] each."""
+        return marginals(self.joint)
+
+
+def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Correlated:
+    """Return the correlated equilibrium with the largest entropy, or one with the largest welfare.
+
+    If the search for the largest entropy does not reach a regret below 1e-9 of the payoff range,
+    the solution has the largest welfare, and its note says so.
+
+    `payoffs`: [R, n_1, ..., n_R]; `coarse`: roles deviate before they learn their strategy.
+    """
+    game = as_payoffs(payoffs)
+    if choose not in get_args(Choice):
+        raise UsageError(f'choose is "{choose}"; it may be {" or ".join(get_args(Choice))}')
+    departures = sum(size if coarse else size * (size - 1) for size in game.shape[1:])
+    if game[0].size * departures > SIZE:
+        raise UsageError(
+            f"payoffs: {game[0].size} joint strategies with {departures} deviations are "
+            f"too many (the product must be at most {SIZE}); leave out strategies"
+        )
+    scaled = _scaled(game)
+    losses = constraints(scaled, coarse)
+    note = ""
+    if choose == "entropy":
+        found = maximize(losses)
+        if found is not None:
+            best = _answer(game, found[0], coarse, "")
+            if (best.regret <= ENOUGH * _range(game)).all():
+                return best
+        note = (
+            "the equilibrium of the largest entropy was not found; this one has the largest welfare"
+        )
+    return _answer(game, _most_welfare(scaled, losses), coarse, note)
+
+
+def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
+    """Return the losses of deviations by joint strategy: [K, n_1 * ... * n_R].
+
+    In an equilibrium their expectations are at least 0. If coarse, each row is a role and an
+    alternative strategy; otherwise also the recommended strategy. `payoffs`: [R, n_1, ..., n_R].
+    """
+    shape = payoffs.shape[1:]
+    found = []
+    for role, size in enumerate(shape):
+        # [n_role, ...]: the loss in each cell from playing another strategy.
+        instead = np.moveaxis(payoffs[role], role, 0)
+        for alternative in range(size):
+            lost = payoffs[role] - np.expand_dims(instead[alternative], role)
+            if coarse:
+                found.append(lost)
+                continue
+            for recommended in range(size):
+                if recommended != alternative:
+                    only = np.zeros(shape)
+                    np.moveaxis(only, role, 0)[recommended] = np.moveaxis(lost, role, 0)[
+                        recommended
+                    ]
+                    found.append(only)
+    return np.array(found).reshape(len(found), payoffs[0].size)
+
+
+def _most_welfare(game: Numbers, losses: Numbers) -> Numbers:
+    cells = losses.shape[1]
+    answer: Numbers = solve_program(
+        -game.sum(0).reshape(-1),
+        -sparse.csr_array(losses) if losses.size else None,
+        np.zeros(len(losses)) if losses.size else None,
+        np.ones((1, cells)),
+        [1.0],
+        (0.0, None),
+    ).x
+    return answer
+
+
+def _answer(game: Numbers, probabilities: Numbers, coarse: bool, note: str) -> Correlated:
+    joint = to_distribution(probabilities).reshape(game.shape[1:])
+    earned = game.reshape(len(game), -1) @ joint.reshape(-1)
+    regret = correlated_regret(game, joint, coarse)
+    if not note and (regret > ENOUGH * _range(game)).any():
+        note = f"its regret is {regret.max():.1e}: the payoffs differ by too little"
+    positive = joint[joint > 0.0]
+    entropy = max(0.0, -float((positive * np.log(positive)).sum()))
+    return Correlated(joint, earned, regret, entropy, coarse, note)
+
+
+def _range(game: Numbers) -> float:
+    """Return the largest range of a role's payoffs; 1 where all are equal."""
+    axes = tuple(range(1, game.ndim))
+    return float((game.max(axes) - game.min(axes)).max()) or 1.0
+
+
+def _scaled(game: Numbers) -> Numbers:
+    """Return the payoffs less each role's minimum, divided by the common range."""
+    axes = tuple(range(1, game.ndim))
+    scaled: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
+    return scaled

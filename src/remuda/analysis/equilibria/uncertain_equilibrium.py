@@ -1,0 +1,263 @@
+"""The equilibrium of an empirical game, with its uncertainty.
+
+A few lucky matches may put a strategy into the equilibrium of the mean payoffs. So payoffs are
+drawn from their posterior (`Payoffs.sample`), and each draw is solved like the means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from remuda.analysis.as_json import as_json
+from remuda.analysis.equilibria import correlated, general_sum, zero_sum
+from remuda.analysis.equilibria.regret import correlated_regret, regret, values
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.errors import UsageError
+from remuda.types import Bools, Numbers
+
+SAMPLES = 1000  # draws of the payoffs
+USED = 1e-6  # strategies with a smaller probability are not in the support
+LISTED = 5_000  # most pairs of supports for which all equilibria are enumerated, to choose one
+CHUNK = 2_000_000  # payoffs drawn per batch
+ZERO_SUM = "zero-sum"  # the kind of a zero-sum game of two roles
+INTERVAL = (0.025, 0.975)  # the quantiles of a 95% interval
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An equilibrium of one game."""
+
+    mixtures: tuple[Numbers, ...]  # by role, [n_r]
+    joint: Numbers | None  # [n_1, ..., n_R]; None: the roles play independently
+    values: Numbers  # [R] the roles' payoffs
+    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
+    note: str  # how it was selected, and other remarks
+
+
+@dataclass(frozen=True)
+class UncertainEquilibrium:
+    """The equilibrium of the mean payoffs, and the equilibria of payoff draws."""
+
+    kind: str  # `zero-sum`, `general-sum` or `correlated`: how the game was solved
+    strategies: tuple[tuple[str, ...], ...]  # by role, their names
+    symmetric: bool  # whether both roles have the same strategies and the same mixture
+    answer: Solution  # of the mean payoffs
+    masses: tuple[Numbers, ...]  # by role, [3, n_r] mean and 95% interval of probabilities
+    in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws with a strategy in the support
+    values: Numbers  # [3, R] mean and 95% interval of payoffs; for zero-sum see `_value_intervals`
+    regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
+    samples: int  # number of draws
+    unsolved: int  # draws without an equilibrium; they count only in `regrets`
+
+    def as_summary(self) -> dict[str, object]:
+        """Return plain data; for a symmetric game only the first role's strategies."""
+        roles = [
+            [
+                {
+                    "strategy": name,
+                    "mass": float(self.answer.mixtures[role][place]),
+                    "mean": as_json(self.masses[role][0, place]),
+                    "interval": as_json(self.masses[role][1:, place]),
+                    "in_support": as_json(self.in_support[role][place]),
+                }
+                for place, name in enumerate(names)
+            ]
+            for role, names in enumerate(self.strategies)
+        ]
+        joint = self.answer.joint
+        return {
+            "kind": self.kind,
+            "symmetric": self.symmetric,
+            "roles": roles[:1] if self.symmetric else roles,
+            "joint": None if joint is None else joint.tolist(),
+            "values": self.answer.values.tolist(),
+            "values_mean": as_json(self.values[0]),
+            "values_intervals": as_json(self.values[1:].T),
+            "regret": self.answer.regret.tolist(),
+            "regret_if_drawn": as_json(self.regrets[0]),
+            "regret_if_drawn_intervals": as_json(self.regrets[1:].T),
+            "samples": self.samples,
+            "unsolved": self.unsolved,
+            "note": self.answer.note,
+        }
+
+
+def nash(
+    payoffs: Payoffs,
+    rng: np.random.Generator,
+    samples: int = SAMPLES,
+    seconds: float = 10.0,
+) -> UncertainEquilibrium:
+    """Return the equilibrium of a game's mean payoffs, with its uncertainty.
+
+    A zero-sum game of two roles gets the equilibrium of the largest entropy. Another game of two
+    roles gets the equilibrium with the largest welfare, if all can be enumerated; a symmetric game
+    only considers those with equal mixtures. Otherwise it gets the one that the Lemke-Howson
+    algorithm finds. More roles get the correlated equilibrium of the largest entropy. Draws of the
+    payoffs are solved the same way. If a game has several equilibria, the selection may differ
+    between draws.
+
+    `seconds`: limit of the search in a large general-sum game; a tenth of it for each draw.
+    """
+    if samples < 1:
+        raise UsageError(f"samples is {samples}; at least one draw of the payoffs is needed")
+    payoffs = payoffs.completed()
+    payoffs.check_whole()
+    kind, solver = _solver(payoffs)
+    answer = solver(payoffs.means, seconds)
+    if answer is None:
+        raise UsageError(
+            f"no equilibrium was found within {seconds:g} s; give more `seconds`, or leave out "
+            "strategies"
+        )
+    found: list[Solution] = []
+    regrets, earned = [], []
+    last, latest = payoffs.means, answer
+    for draw in _draws(payoffs, samples, rng):
+        regrets.append(_regret(draw, answer))
+        if kind == ZERO_SUM:
+            earned.append(values(draw, answer.mixtures))
+        if not np.array_equal(draw, last):
+            solved = solver(draw, seconds / 10.0)
+            if solved is None:
+                continue
+            last, latest = draw, solved
+        found.append(latest)
+    gathered = _gathered(payoffs, kind, answer, found, np.array(regrets))
+    if kind != ZERO_SUM:
+        return gathered
+    intervals = _value_intervals(answer.values, np.array(earned))
+    return replace(gathered, values=np.vstack([gathered.values[:1], intervals]))
+
+
+def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
+    """Return 95% intervals of the value of a zero-sum game: [2, R].
+
+    Quantiles over draws are not valid intervals. Each role's best response to a draw's noise moves
+    the value further than its true error, so quantiles cover the truth in only 84% of cases. To
+    first order, noise moves the value by the change of the payoffs of the optimal mixtures (Mills
+    1956, "Marginal values of matrix games and linear programs", theorem 1). So the value is as
+    uncertain as these payoffs.
+
+    `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] its payoffs in each
+    draw.
+    """
+    # Draws deviate symmetrically: use both sides to estimate the half-width.
+    half = np.quantile(np.abs(earned - at_means), INTERVAL[1] - INTERVAL[0], axis=0)
+    return np.stack([at_means - half, at_means + half])
+
+
+def _gathered(
+    payoffs: Payoffs, kind: str, answer: Solution, found: list[Solution], regrets: Numbers
+) -> UncertainEquilibrium:
+    """Summarise the equilibria of the draws; `regrets` [S, R] covers all draws."""
+    masses, in_support = [], []
+    for role, names in enumerate(payoffs.strategies):
+        mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
+        masses.append(_summed(mixed))
+        in_support.append(_mean(mixed > USED))
+    earned = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
+    return UncertainEquilibrium(
+        kind,
+        payoffs.strategies,
+        payoffs.symmetric,
+        answer,
+        tuple(masses),
+        tuple(in_support),
+        _summed(earned),
+        _summed(regrets),
+        len(regrets),
+        len(regrets) - len(found),
+    )
+
+
+Solver = Callable[[Numbers, float], Solution | None]
+
+
+def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
+    if payoffs.num_roles != 2:
+        return "correlated", _correlated
+    symmetric = payoffs.symmetric
+    if payoffs.is_zero_sum:
+        return ZERO_SUM, lambda game, _: _zero_sum(game, symmetric)
+    return "general-sum", lambda game, seconds: _general_sum(game, symmetric, seconds)
+
+
+def _zero_sum(game: Numbers, symmetric: bool) -> Solution:
+    # The two payoffs may add up to a constant other than zero, as shares of wins do.
+    matrix = (game[0] - game[1]) / 2.0
+    if symmetric:
+        matrix = (matrix - matrix.T) / 2.0
+    found = zero_sum.solve_max_entropy(matrix)
+    mixtures = (found.mixtures[0],) * 2 if symmetric else found.mixtures
+    note = "the only equilibrium" if found.unique else "one of several, with the largest entropy"
+    return Solution(
+        mixtures, None, values(game, mixtures), regret(game, mixtures), found.note or note
+    )
+
+
+def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | None:
+    a, b = game
+    if symmetric:
+        a = (a + b.T) / 2.0
+        b = a.T
+    if not general_sum.can_enumerate(a.shape[0], a.shape[1], LISTED):
+        found = general_sum.solve(a, b, seconds, symmetric)
+        if not found.found:
+            return None
+        note = f"there may be others; found by {found.note}"
+        return Solution(found.mixtures, None, found.values, found.regret, note)
+    listed = general_sum.all_equilibria(a, b)
+    if not len(listed):
+        return None
+    welfare = listed.values.sum(1)
+    if symmetric:
+        equal = np.abs(listed.rows - listed.columns).max(1) <= USED
+        welfare = np.where(equal, welfare, -np.inf)
+    best = int((welfare >= welfare.max() - 1e-9 * (1.0 + abs(welfare.max()))).argmax())
+    mixtures = listed.rows[best], listed.columns[best]
+    chosen = "; this one has the largest welfare"
+    unique = len(listed) == 1 and not listed.infinite
+    return Solution(
+        mixtures,
+        None,
+        listed.values[best],
+        listed.regrets[best],
+        listed.note
+        + ("" if unique else chosen + (" among those with equal mixtures" if symmetric else "")),
+    )
+
+
+def _correlated(game: Numbers, _: float) -> Solution:
+    found = correlated.solve(game)
+    note = found.note or "the correlated equilibrium of the largest entropy"
+    return Solution(found.marginals, found.joint, found.values, found.regret, note)
+
+
+def _regret(game: Numbers, answer: Solution) -> Numbers:
+    if answer.joint is None:
+        return regret(game, answer.mixtures)
+    return correlated_regret(game, answer.joint, False)
+
+
+def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
+    """Draw [R, n_1, ..., n_R] payoffs, in batches if the game is large."""
+    at_once = max(1, CHUNK // payoffs.means.size)
+    for done in range(0, samples, at_once):
+        yield from payoffs.sample(min(at_once, samples - done), rng)
+
+
+def _summed(drawn: Numbers) -> Numbers:
+    """Return [3, n]: mean and interval of [S, n]; NaN without draws."""
+    if not len(drawn):
+        return np.full((3, drawn.shape[1]), np.nan)
+    found: Numbers = np.vstack([drawn.mean(0, keepdims=True), np.quantile(drawn, INTERVAL, 0)])
+    return found
+
+
+def _mean(drawn: Bools) -> Numbers:
+    found: Numbers = drawn.mean(0) if len(drawn) else np.full(drawn.shape[1], np.nan)
+    return found

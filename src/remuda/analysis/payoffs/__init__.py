@@ -1,0 +1,1 @@
+"""Payoffs between policies, with errors."""

@@ -1,0 +1,427 @@
+"""The payoffs of an empirical game, with their uncertainty.
+
+An empirical game (Wellman 2006, "Methods for empirical game-theoretic analysis") has policies as
+strategies and mean returns as payoffs. Means always come with the covariances of the returns and
+the numbers of matches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from remuda.analysis.frame import data_frame
+from remuda.errors import UsageError
+from remuda.types import Bools, Integers, Numbers
+
+PRIOR = 4.0
+"""Degrees of freedom of the pooled variance in the variance of each cell (Smyth 2004, "Linear
+models and empirical Bayes methods", equation 3): three equal results do not make a payoff certain.
+"""
+UNLIKE = (
+    6.0  # degrees of freedom that limit a cell's weight in the pooled variance: cells really differ
+)
+KNOWN = 1 << 40  # number of matches that marks an exactly known payoff
+
+
+@dataclass(frozen=True)
+class Payoffs:
+    """The payoffs of an empirical game: each role's mean return, for each strategy profile.
+
+    Role r chooses one of n_r strategies; a cell is one strategy for each role. A game is symmetric
+    if two roles have the same strategies and are interchangeable. Then `means[1]` is `means[0]`
+    transposed, and a match of two different strategies counts in both of their cells.
+
+    Attributes:
+        strategies: by role, the names of its strategies.
+        means: [R, n_1, ..., n_R] mean returns; NaN: no match.
+        covariances: [R, R, n_1, ..., n_R] of the roles' returns in one match, unbiased; NaN: fewer
+            than two matches.
+        counts: [n_1, ..., n_R] matches; a match with several opponents is shared among them, so
+            counts may be fractions.
+        units: [n_1, ..., n_R] the mean weight of a match in `counts`.
+        meetings: [n_1, ..., n_R] matches in which these strategies met, with or without others;
+            None: as `counts`.
+        matches: number of matches in which any two met; None: unknown.
+    """
+
+    strategies: tuple[tuple[str, ...], ...]
+    means: Numbers = field(repr=False)
+    covariances: Numbers = field(repr=False)
+    counts: npt.NDArray[Any] = field(repr=False)
+    symmetric: bool = False
+    units: npt.NDArray[Any] | None = field(default=None, repr=False)
+    meetings: npt.NDArray[Any] | None = field(default=None, repr=False)
+    matches: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise a `UsageError` for arrays that do not fit each other."""
+        shape = tuple(len(names) for names in self.strategies)
+        roles = len(shape)
+        for what, array, wanted in (
+            ("means", self.means, (roles, *shape)),
+            ("covariances", self.covariances, (roles, roles, *shape)),
+            ("counts", self.counts, shape),
+        ):
+            if array.shape != wanted:
+                raise UsageError(f"payoffs: {what} are {array.shape}, and must be {wanted}")
+        for names in self.strategies:
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise UsageError(
+                    f"payoffs: {twice[0]} is named twice among the strategies of a role"
+                )
+        if np.isinf(self.means).any():
+            raise UsageError("payoffs: a mean is infinite")
+        if (np.isnan(self.means).any(0) & (self.counts > 0)).any():
+            raise UsageError("payoffs: a mean is not a number although matches were played")
+        if self.symmetric and (roles != 2 or self.strategies[0] != self.strategies[1]):
+            raise UsageError("payoffs: a symmetric game has two roles of the same strategies")
+
+    @property
+    def num_roles(self) -> int:
+        """R."""
+        return len(self.strategies)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The strategies of the first role; in a symmetric game, of all."""
+        return self.strategies[0]
+
+    @property
+    def matrix(self) -> Numbers:
+        """The payoffs of the first of two roles: [n_1, n_2]."""
+        self._check_two()
+        matrix: Numbers = self.means[0]
+        return matrix
+
+    @property
+    def missing(self) -> Bools:
+        """Cells without a match: [n_1, ..., n_R]."""
+        missing: Bools = self.counts == 0
+        return missing
+
+    @property
+    def met(self) -> npt.NDArray[Any]:
+        """Matches in which the strategies met, [n_1, ..., n_R]; `KNOWN`: known exactly."""
+        met = self.counts if self.meetings is None else self.meetings
+        return np.where(self.counts < KNOWN, met, KNOWN)
+
+    def missing_names(self, most: int = 5) -> str:
+        """Return cells without a match as text: `a and b, and 7 others`; empty: no such cell."""
+        cells = np.argwhere(self.missing)
+        if self.symmetric:
+            cells = cells[cells[:, 0] <= cells[:, 1]]
+        return self._names_of(cells, most)
+
+    def _names_of(self, cells: Integers, most: int = 5) -> str:
+        """Return cells [C, R] as text."""
+        words = [
+            " and ".join(names[place] for names, place in zip(self.strategies, cell, strict=True))
+            for cell in cells[:most]
+        ]
+        if len(cells) > most:
+            words.append(f"and {len(cells) - most} others")
+        return ", ".join(words)
+
+    @property
+    def pooled(self) -> Numbers:
+        """The covariances of returns within cells, pooled over all cells: [R, R].
+
+        A cell with f degrees of freedom has the weight 1 / (1 / f + 1 / `UNLIKE`), so a pair with
+        very many matches does not dominate (Cochran 1954, "The combination of estimates from
+        different experiments").
+        """
+        own = self.own_freedom
+        weights = np.where(self.counts < KNOWN, own / (own + UNLIKE), 0.0)
+        if not weights.any():
+            unknown = 0.0 if self._is_known else np.nan
+            return np.full((self.num_roles,) * 2, unknown)
+        known = np.where(weights > 0, self.covariances, 0.0)
+        axes = tuple(range(2, known.ndim))
+        pooled: Numbers = (known * weights).sum(axes) / weights.sum()
+        # All matches of each pair may have ended equally by chance: then the differences between
+        # pairs estimate the variance of a match.
+        constant = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
+        return np.where(constant.any(), self._between, pooled)
+
+    @property
+    def _between(self) -> Numbers:
+        """The covariances of mean returns between cells: [R, R]."""
+        played = (self.counts > 0) & (self.counts < KNOWN)
+        means = self.means[:, played]
+        away = means - means.mean(1, keepdims=True)
+        between: Numbers = away @ away.T / max(played.sum() - 1, 1)
+        return between
+
+    @property
+    def moderated(self) -> Numbers:
+        """Covariances of one match, shrunk to the pooled ones (`PRIOR`): [R, R, n_1, ..., n_R]."""
+        weights = self.own_freedom
+        known = np.where(weights > 0, self.covariances, 0.0)
+        prior = np.where(self.counts < KNOWN, PRIOR, 0.0)
+        pooled = self.pooled.reshape(self.num_roles, self.num_roles, *([1] * self.counts.ndim))
+        found: Numbers = (known * weights + pooled * prior) / (weights + prior)
+        return found
+
+    @property
+    def own_freedom(self) -> Numbers:
+        """Degrees of freedom of the cells' own covariances, [n_1, ..., n_R]; 0: never met twice.
+
+        Summed over the opponents that share a match, they are one less than the matches.
+        """
+        unit = 1.0 if self.units is None else self.units
+        return np.maximum(self.counts - unit, 0.0)
+
+    @property
+    def freedom(self) -> Numbers:
+        """Degrees of freedom of the moderated covariances: [n_1, ..., n_R]."""
+        return self.own_freedom + PRIOR
+
+    @property
+    def errors(self) -> Numbers:
+        """Standard errors of the means, [R, n_1, ..., n_R]; NaN: no match."""
+        variances = np.stack([self.moderated[role, role] for role in range(self.num_roles)])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors: Numbers = np.sqrt(variances / np.where(self.counts > 0, self.counts, np.nan))
+        return errors
+
+    def intervals(self, level: float = 0.95) -> Numbers:
+        """Return the moderated t intervals of the means: [2, R, n_1, ..., n_R]."""
+        check_level(level)
+        from scipy import stats  # imported here: it takes half a second, and actors import this
+
+        half = stats.t.ppf(0.5 + level / 2.0, self.freedom) * self.errors
+        return np.stack([self.means - half, self.means + half])
+
+    @property
+    def is_zero_sum(self) -> bool:
+        """True if the two roles' returns have the same sum in every match."""
+        if self.num_roles != 2 or not (self.counts > 0).any():
+            return False
+        sums = self.means.sum(0)[self.counts > 0]
+        scale = float(np.nanmax(np.abs(self.means))) + 1e-12
+        of_sums = self.covariances.sum((0, 1))[self.own_freedom > 0.0]
+        spread = np.abs(of_sums) / scale / scale  # the square of a scale may overflow
+        return bool(np.ptp(sums) <= 1e-6 * scale and (spread <= 1e-6).all())
+
+    def sample(self, number: int, rng: np.random.Generator) -> Numbers:
+        """Draw payoffs from their posterior: [number, R, n_1, ..., n_R].
+
+        Cells have t distributions, jointly over roles: draws of a zero-sum game are zero-sum, and
+        draws of a symmetric game are symmetric.
+        """
+        self.check_whole()
+        roles, shape = self.num_roles, self.counts.shape
+        covariances = np.moveaxis(self.moderated.reshape(roles, roles, -1), 2, 0)
+        values, vectors = np.linalg.eigh(covariances)
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        normal = rng.standard_normal((number, math.prod(shape), roles))
+        freedom = self.freedom.reshape(-1)
+        scale = np.sqrt(freedom / rng.chisquare(freedom, (number, len(freedom))))
+        scale /= np.sqrt(self.counts.reshape(-1))
+        drawn = np.einsum("cij,kcj->kci", roots, normal) * scale[..., None]
+        drawn = np.moveaxis(drawn, 2, 1).reshape(number, roles, *shape)
+        if self.symmetric:
+            turned = np.swapaxes(drawn[:, ::-1], 2, 3)
+            upper = np.triu(np.ones(shape, np.bool_), 1)
+            drawn = np.where(upper, drawn, turned)
+            own = np.einsum("krii->kri", drawn)
+            own[...] = own.mean(1, keepdims=True)
+        found: Numbers = self.means + drawn
+        return found
+
+    def part(self, kept: Sequence[int]) -> Payoffs:
+        """Return the game restricted to some strategies of all roles."""
+        if any(names != self.names for names in self.strategies):
+            raise UsageError("payoffs: the roles have different strategies; select by role")
+        names = tuple(self.names[place] for place in kept)
+        index: tuple[Any, ...] = np.ix_(*[list(kept)] * self.num_roles)
+        return replace(
+            self,
+            strategies=(names,) * self.num_roles,
+            means=self.means[(slice(None), *index)],
+            covariances=self.covariances[(slice(None), slice(None), *index)],
+            counts=self.counts[index],
+            units=None if self.units is None else self.units[index],
+            meetings=None if self.meetings is None else self.meetings[index],
+            matches=None,
+        )
+
+    def completed(self) -> Payoffs:
+        """Return the game with self-play payoffs filled in where symmetry determines them.
+
+        In a symmetric constant-sum game they are half of the sum, however few self-play matches
+        were played.
+        """
+        if not (self.symmetric and self.is_zero_sum):
+            return self
+        own = np.eye(len(self.names), dtype=np.bool_)
+        half = float(np.nanmean(self.means.sum(0))) / 2.0
+        return replace(
+            self,
+            means=np.where(own, half, self.means),
+            covariances=np.where(own, 0.0, self.covariances),
+            counts=np.where(own, KNOWN, self.counts),
+        )
+
+    def to_pandas(self) -> Any:
+        """Return the first role's payoffs as a `pandas.DataFrame` with names."""
+        return data_frame(
+            self.matrix, index=list(self.strategies[0]), columns=list(self.strategies[1])
+        )
+
+    def pooled_roles(self) -> Payoffs:
+        """Return the symmetric game in which each player takes both roles equally often."""
+        self._check_two()
+        if self.symmetric:
+            return self
+        if self.strategies[0] != self.strategies[1]:
+            raise UsageError("payoffs: the roles have different strategies, and cannot be pooled")
+        if not self._is_known and not (self.own_freedom > 0.0).any():
+            raise UsageError("no two policies met twice in these seats: leave out `--roles`")
+        both = (self.counts > 0) & (self.counts.T > 0)
+        one_way = np.argwhere((self.counts > 0) & ~both)
+        if len(one_way):
+            raise UsageError(
+                f"these met only in one order of seats: {self._names_of(one_way)}; leave "
+                "out `--roles`"
+            )
+        diagonal = np.eye(len(self.names), dtype=np.bool_)
+        counts, units, meetings = self._counts_of_both(both, diagonal)
+        errors = self.errors**2
+        own = (self.means[0] + self.means[1].T) / 2.0
+        # The variance of the mean of both roles, scaled to one of `counts` matches.
+        moderated = self.moderated
+        shared = moderated[0, 1] / np.where(self.counts > 0, self.counts, 1)
+        variance = (errors[0] + errors[1].T) / 4.0 * counts
+        covariance = (shared + shared.T) / 4.0 * counts
+        # In self-play a policy receives both returns of a match.
+        of_self_play = (moderated[0, 0] + moderated[1, 1] + 2.0 * moderated[0, 1]) / 4.0
+        variance, covariance = (
+            np.where(diagonal, of_self_play, each) for each in (variance, covariance)
+        )
+        covariances = np.stack(
+            [np.stack([variance, covariance]), np.stack([covariance, variance.T])]
+        )
+        means = np.stack([own, own.T])
+        return Payoffs(
+            self.strategies, means, covariances, counts, True, units, meetings, self.matches
+        )
+
+    def _counts_of_both(self, both: Bools, itself: Bools) -> tuple[Numbers, Numbers, Numbers]:
+        """Return [N, N] counts, units and meetings, each summed over both seat orders."""
+
+        def added(each: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return np.where(both, each + np.where(itself, 0, each.T), 0)
+
+        counts = added(self.counts)
+        squares = added(self.counts * (1.0 if self.units is None else self.units))
+        meetings = counts if self.meetings is None else added(self.meetings)
+        return counts, squares / np.where(counts > 0, counts, 1), meetings
+
+    def check_whole(self) -> None:
+        """Raise a `UsageError` that names the cells without a match, if there are any."""
+        missing = self.missing_names()
+        if missing:
+            raise UsageError(
+                f"these never met: {missing}; let them play (`remuda tournament`), or leave out "
+                "policies with `--only`"
+            )
+        if not self._is_known and not ((self.own_freedom > 0.0) & (self.counts < KNOWN)).any():
+            raise UsageError(
+                "no two policies met twice: the uncertainty of their payoffs is unknown"
+            )
+
+    @property
+    def _is_known(self) -> bool:
+        """True if all payoffs are known exactly."""
+        return bool((self.counts >= KNOWN).all())
+
+    def _check_two(self) -> None:
+        if self.num_roles != 2:
+            raise UsageError(f"payoffs: this needs two roles, and there are {self.num_roles}")
+
+
+def check_level(level: float) -> None:
+    """Raise a `UsageError` unless a level of confidence is between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise UsageError(f"level is {level}; it is a probability between 0 and 1, such as 0.95")
+
+
+def exact(
+    *means: npt.ArrayLike, names: Sequence[Sequence[str]] = (), symmetric: bool = False
+) -> Payoffs:
+    """Return the payoffs of an exactly known game, without uncertainty.
+
+    `means`: the payoffs of each role: [n_1, ..., n_R]; a single array: a zero-sum game of two
+    roles.
+    """
+    arrays = [np.asarray(each, np.float64) for each in means]
+    if len(arrays) == 1:
+        arrays.append(-arrays[0])
+    if any(array.shape != arrays[0].shape for array in arrays):
+        raise UsageError(f"payoffs: the roles' have the shapes {[a.shape for a in arrays]}")
+    shape = arrays[0].shape
+    names = names or [[str(place) for place in range(size)] for size in shape]
+    roles = len(arrays)
+    return Payoffs(
+        tuple(tuple(of_role) for of_role in names),
+        np.stack(arrays),
+        np.zeros((roles, roles, *shape)),
+        np.full(shape, KNOWN, np.int64),
+        symmetric,
+    )
+
+
+def from_sums(
+    strategies: Sequence[str], sums: Numbers, symmetric: bool, matches: int | None = None
+) -> Payoffs:
+    """Return the payoffs of two roles from the sums of `add_up`.
+
+    Covariances are unbiased for weighted observations: the sum of squares is divided by V1 - V2 /
+    V1, with V1 the sum of the weights and V2 the sum of their squares (Galassi et al. 2009, "GNU
+    Scientific Library reference manual", weighted samples).
+
+    `sums`: [8, N, N] as of `add_up`; [6, N, N]: each match has two seats and weight 1. `matches`:
+    their total number; None: unknown, unless each match is one meeting.
+    """
+    count, row_sum, column_sum, one_squared, other_squared, product = sums[:6]
+    played = np.where(count > 0, count, np.nan)
+    units, meetings = (sums[6] / played, sums[7]) if len(sums) > 6 else (np.ones_like(count), count)
+    units = np.where(count > 0, units, 1.0)
+    means = np.stack([row_sum, column_sum]) / played
+    freedom = np.where(count - units > 1e-9 * count, count - units, np.nan)
+    squares = np.array([[one_squared, product], [product, other_squared]])
+    centered = squares - count * np.einsum("i...,j...->ij...", means, means)
+    covariances = centered / freedom
+    for role in range(2):
+        covariances[role, role] = np.maximum(covariances[role, role], 0.0)
+    # Remove rounding errors from sums of thirds and sevenths.
+    count, meetings = np.round(count, 9), np.round(meetings, 9)
+    units = np.where(np.isnan(freedom) & (count > 0), count, units)
+    names = tuple(strategies)
+    return Payoffs((names, names), means, covariances, count, symmetric, units, meetings, matches)
+
+
+def count_matches(payoffs: Payoffs) -> str:
+    """Return the number of matches, as `12,345 matches`; empty: exactly known payoffs.
+
+    With more than two seats and an unknown number of matches, it counts meetings of two policies:
+    `12,345 meetings`.
+    """
+    upper = np.triu(payoffs.met)
+    meetings = int(np.ceil(upper[upper < KNOWN].sum() - 1e-6))
+    if not meetings:
+        return ""
+    # Without weights, matches have two seats each: each match is one meeting.
+    shared = payoffs.units is not None and bool((payoffs.units[~payoffs.missing] != 1.0).any())
+    if payoffs.matches is None and shared:
+        return f"{meetings:,} meetings" if meetings > 1 else "1 meeting"
+    matches = meetings if payoffs.matches is None else payoffs.matches
+    return f"{matches:,} matches" if matches > 1 else "1 match"

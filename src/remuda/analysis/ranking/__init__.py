@@ -1,0 +1,1 @@
+"""Rank policies: ratings, alpha-rank, the next matches to play."""

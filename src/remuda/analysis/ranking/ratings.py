@@ -1,0 +1,333 @@
+"""Ratings from match results: Elo by maximum likelihood, and Plackett-Luce over time.
+
+Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs") on
+the scale of chess: 400 points are odds of ten to one. All results are fitted at once; their order
+does not matter, which suits policies that do not change. For policies that change, ratings are
+updated match by match (`plackett_luce`, Weng and Lin 2011). Neither can represent cycles: see
+`remuda.analysis.structure.transitivity`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from remuda.analysis.as_json import Summary
+from remuda.analysis.payoffs.from_ledger import LedgerReader, check_sides, keys_of, parents_of
+from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, check_level
+from remuda.errors import UsageError
+from remuda.kernels import njit
+from remuda.population.ledger.ratings import TAU, rate_all, sides_there
+from remuda.population.ledger.records import FRESH, GAMES, RATING, UNCERTAINTY
+from remuda.types import Integers, Numbers
+
+POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds
+PRIOR = 1.0  # virtual matches against average skill, half of them won: keeps ratings finite
+CHANGE = 25.0 / 300.0  # added to the uncertainty, in squares, before each match: openskill's `tau`
+STEPS = 200  # Newton steps; ten are usual
+Piece = tuple[list[tuple[int, int]], Integers, Numbers]  # (newborn, parent), places, returns
+
+
+@dataclass(frozen=True)
+class Elo:
+    """Ratings by maximum likelihood, with intervals."""
+
+    names: tuple[str, ...]  # of the n strategies
+    ratings: Numbers  # [n] Elo points; their mean is 0
+    errors: Numbers  # [n] standard errors, relative to that mean
+    intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
+    covariance: Numbers = field(repr=False)  # [n, n]; differences vary less than `errors` suggest
+    matches: Numbers  # [n] of each strategy
+    prior: float  # virtual matches against average skill
+    level: float
+
+    @property
+    def win_rates(self) -> Numbers:
+        """[n, n]: the expected score of the row, counting a draw as half a win."""
+        found: Numbers = special.expit(np.subtract.outer(self.ratings, self.ratings) / POINTS)
+        return found
+
+    @property
+    def above(self) -> Numbers:
+        """[n, n]: the probability that the row's skill is above the column's; 0.5 for itself."""
+        variances = np.diagonal(self.covariance)
+        variances = np.add.outer(variances, variances) - 2.0 * self.covariance
+        spread = np.sqrt(np.maximum(variances, 1e-300))
+        found: Numbers = special.ndtr(np.subtract.outer(self.ratings, self.ratings) / spread)
+        return found
+
+
+def elo(
+    wins: npt.ArrayLike,
+    draws: npt.ArrayLike | None = None,
+    *,
+    names: Sequence[str] = (),
+    prior: float = PRIOR,
+    level: float = 0.95,
+) -> Elo:
+    """Fit Elo ratings to results.
+
+    A draw is half a win for both. Uncertainty is that of the inverse Fisher information, which
+    treats a draw as equally uncertain as a win. With many draws, intervals are slightly too wide.
+
+    - `wins`: [n, n] how often the row beat the column.
+    - `draws`: [n, n] how often they drew, symmetric; None: never.
+    - `prior`: number of virtual matches against a strategy of average skill, half of them won.
+    """
+    check_level(level)
+    won = np.array(wins, np.float64)
+    drawn = np.zeros_like(won) if draws is None else np.array(draws, np.float64)
+    if won.ndim != 2 or won.shape[0] != won.shape[1] or won.shape != drawn.shape or not len(won):
+        raise UsageError(
+            f"wins and draws must both be [n, n]; they have shapes {won.shape} and {drawn.shape}"
+        )
+    for what, counts in (("wins", won), ("draws", drawn)):
+        np.fill_diagonal(counts, 0.0)  # self-play has no information
+        if not np.isfinite(counts).all() or (counts < 0.0).any():
+            raise UsageError(f"{what}: they must be counts, 0 or more")
+    if not np.array_equal(drawn, drawn.T):
+        raise UsageError("draws: they must be symmetric, the same for both strategies of a pair")
+    if not (prior > 0.0 and math.isfinite(prior)):
+        raise UsageError(
+            f"prior: it must be above 0, or an unbeaten strategy is rated inf; this is {prior}"
+        )
+    if names and len(names) != len(won):
+        raise UsageError(f"names: there are {len(names)} for {len(won)} strategies")
+    shares, meetings = won + drawn / 2.0, won + won.T + drawn
+    skills = _fit(shares, meetings, prior)
+    centre = np.eye(len(won)) - 1.0 / len(won)
+    covariance = centre @ np.linalg.inv(_information(skills, meetings, prior)) @ centre * POINTS**2
+    ratings = (skills - skills.mean()) * POINTS
+    errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    half = special.ndtri(0.5 + level / 2.0) * errors
+    return Elo(
+        tuple(names) or tuple(str(place) for place in range(len(won))),
+        ratings,
+        errors,
+        np.stack([ratings - half, ratings + half]),
+        covariance,
+        meetings.sum(1),
+        prior,
+        level,
+    )
+
+
+def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
+    """Fit Elo ratings to payoffs of wins (1, 0.5 and 0), as returned by `read_payoffs(wins=True)`.
+
+    Pairs may be missing.
+    """
+    if not payoffs.symmetric:
+        raise UsageError("elo: this is for symmetric games; pool the seats (`pooled_roles`)")
+    apart = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
+    shares = np.where(apart, payoffs.matrix, 0.5)
+    if (shares < -1e-9).any() or (shares > 1.0 + 1e-9).any() or np.ptp(shares + shares.T) > 1e-6:
+        raise UsageError(
+            "elo: payoffs must be shares of wins, which add up to 1 for a pair; count wins instead "
+            "of returns (`read_payoffs(wins=True)`)"
+        )
+    if (payoffs.counts[apart] >= KNOWN).any():
+        raise UsageError(
+            "elo: these payoffs are known without matches, and so have no weight; give "
+            "numbers of wins"
+        )
+    counts = np.where(apart, payoffs.counts, 0)
+    won = np.clip(shares, 0.0, 1.0) * counts
+    return elo(won, names=payoffs.names, prior=prior, level=level)
+
+
+def _fit(shares: Numbers, met: Numbers, prior: float) -> Numbers:
+    """Return the maximum-likelihood log skills [n], by Newton's method with a line search."""
+    skills = np.zeros(len(shares))
+    least = _loss(skills, shares, prior)
+    for _ in range(STEPS):
+        expected = met * special.expit(np.subtract.outer(skills, skills))
+        slope = (shares - expected).sum(1) + prior * (0.5 - special.expit(skills))
+        step = np.linalg.solve(_information(skills, met, prior), slope)
+        if np.abs(step).max() < 1e-10:
+            break
+        scale = 1.0
+        while scale > 1e-9:
+            loss = _loss(skills + scale * step, shares, prior)
+            if loss <= least:
+                break
+            scale /= 2.0
+        else:
+            break  # no step size improves the loss beyond rounding
+        skills, least = skills + scale * step, loss
+    return skills
+
+
+def _loss(skills: Numbers, shares: Numbers, prior: float) -> float:
+    """Return the negative log likelihood, including the prior's matches."""
+    found = -(shares * special.log_expit(np.subtract.outer(skills, skills))).sum()
+    own = special.log_expit(skills) + special.log_expit(-skills)
+    return float(found - prior / 2.0 * own.sum())
+
+
+def _information(skills: Numbers, met: Numbers, prior: float) -> Numbers:
+    """Return the [n, n] Fisher information of the log skills."""
+    rates = special.expit(np.subtract.outer(skills, skills))
+    weights = met * rates * (1.0 - rates)
+    own = special.expit(skills)
+    found: Numbers = np.diag(weights.sum(1) + prior * own * (1.0 - own)) - weights
+    return found
+
+
+@dataclass(frozen=True)
+class RatingHistory(Summary):
+    """Ratings at several numbers of matches, on openskill's scale."""
+
+    names: tuple[str, ...]  # of the n strategies
+    matches: Integers  # [C] played before each row
+    ratings: Numbers = field(repr=False)  # [C, n] means of the skills; 25 before the first match
+    uncertainties: Numbers = field(repr=False)  # [C, n] standard deviations; 25 / 3 at first
+    played: Integers = field(repr=False)  # [C, n] matches of each strategy
+
+    def intervals(self, level: float = 0.95) -> Numbers:
+        """Return intervals of the skills: [2, C, n]."""
+        check_level(level)
+        half = float(special.ndtri(0.5 + level / 2.0)) * self.uncertainties
+        return np.stack([self.ratings - half, self.ratings + half])
+
+
+def plackett_luce(
+    places: npt.ArrayLike,
+    returns: npt.ArrayLike,
+    names: Sequence[str],
+    *,
+    sides: Sequence[int] = (),
+    every: int | None = None,
+    tau: float = CHANGE,
+) -> RatingHistory:
+    """Rate matches one after another, as openskill's PlackettLuce does.
+
+    - `places`: [M, seats] the strategy in each seat, as an index into `names`.
+    - `returns`: [M, seats]; the higher return is ahead. NaN: that seat took no part, and its rating
+      does not change.
+    - `every`: the number of matches between recorded ratings; None: record only at the end.
+    - `tau`: added to uncertainties, in squares, before each match, since skills change. At least
+      `remuda.population.ledger.ratings.TAU`, the value in runs.
+    """
+    place_array, return_array = np.asarray(places, np.int64), np.asarray(returns, np.float64)
+    of_seat = _check_matches(place_array, return_array, len(names), sides)
+    if (place_array < 0).any():
+        raise UsageError("places: a seat is empty (-1); leave out such matches")
+    if every is not None and every < 1:
+        raise UsageError(f"every: it must be at least 1 match; this is {every}")
+    marks = np.unique(
+        [*range(every or len(place_array), len(place_array), every or 1), len(place_array)]
+    )
+    return _history([([], place_array, return_array)], marks, tuple(names), of_seat, tau)
+
+
+def ledger_history(
+    path: Path, *, sides: Sequence[int] = (), checkpoints: int = 100, tau: float = CHANGE
+) -> RatingHistory:
+    """Rate the matches of a ledger in their order, and record ratings at even intervals.
+
+    A live policy is one strategy, whatever version acted; each of its frozen copies is another. A
+    newborn starts with its parent's rating and the initial uncertainty.
+    """
+    if checkpoints < 1:
+        raise UsageError(f"checkpoints: there must be at least one; this is {checkpoints}")
+    reader = LedgerReader.open(path)
+    keys, total = np.zeros(0, np.int64), 0
+    for matches in reader.pieces():
+        keys, total = np.union1d(keys, keys_of(matches)), total + len(matches)
+    if not total:
+        raise UsageError(f"{path} has no finished match")
+
+    def pieces() -> Iterator[Piece]:
+        for births, matches in reader.generations():
+            places, returns = np.searchsorted(keys, keys_of(matches)), matches["returns"]
+            yield parents_of(births, keys), places, returns.astype(np.float64)
+
+    names = tuple(str(reader.ref(key)) for key in keys.tolist())
+    of_seat = _check_sides(sides, reader.seats)
+    marks = np.unique(np.linspace(0, total, min(checkpoints, total) + 1).round()[1:])
+    return _history(pieces(), marks.astype(np.int64), names, of_seat, tau)
+
+
+def _history(
+    pieces: Iterable[Piece],
+    marks: Integers,
+    names: tuple[str, ...],
+    sides: Integers,
+    tau: float,
+) -> RatingHistory:
+    """Rate all matches, and record the ratings after the numbers of matches in `marks`."""
+    if not TAU <= tau < math.inf:
+        raise UsageError(f"tau: it must be at least {TAU:.4g} (the value in runs); this is {tau}")
+    numbers = np.tile(np.array(FRESH), (len(names), 1))
+    noted, over = [], 0
+    for births, places, returns in pieces:
+        for born, parent in births:
+            numbers[born, UNCERTAINTY] = FRESH[UNCERTAINTY]
+            numbers[born, RATING] = numbers[parent, RATING] if parent >= 0 else FRESH[RATING]
+        inside = marks[(marks > over) & (marks <= over + len(places))] - over
+        start = 0
+        for end in inside.tolist():
+            _rate(places[start:end], returns[start:end], sides, tau**2 - TAU**2, numbers)
+            noted.append(numbers.copy())
+            start = end
+        _rate(places[start:], returns[start:], sides, tau**2 - TAU**2, numbers)
+        over += len(places)
+    found = np.array(noted) if noted else numbers[None]
+    played = np.rint(found[:, :, GAMES]).astype(np.int64)
+    return RatingHistory(names, marks, found[:, :, RATING], found[:, :, UNCERTAINTY], played)
+
+
+@njit(cache=True)
+def _rate(
+    places: Integers, returns: Numbers, sides: Integers, extra: float, numbers: Numbers
+) -> None:
+    """Rate matches in order; `extra` is the variance that `tau` adds beyond `TAU`."""
+    over, sizes = np.ones(1, np.bool_), np.zeros(sides.max() + 1, np.int64)
+    side_of = np.zeros(len(sides), np.int64)
+    for m in range(len(places)):
+        count, single_side = sides_there(places[m], returns[m], sides, side_of, sizes)
+        if single_side or count < 2:
+            continue
+        for i in range(len(sides)):
+            place, again = places[m, i], side_of[i] < 0
+            for j in range(i):
+                again |= places[m, j] == place and side_of[j] >= 0
+            if not again:
+                variance = numbers[place, UNCERTAINTY] ** 2 + extra
+                numbers[place, UNCERTAINTY] = np.sqrt(variance)
+                numbers[place, GAMES] += 1.0
+        rate_all(places[m : m + 1], returns[m : m + 1], over, sides, numbers)
+
+
+def _check_sides(sides: Sequence[int], seats: int) -> Integers:
+    """Return [seats] the numbers of sides, from 0 without gaps."""
+    of_seat = check_sides(sides, seats)
+    # Seats without a side play for themselves: each becomes its own side.
+    no_side = of_seat < 0
+    of_seat[no_side] = of_seat.max(initial=0) + 1 + np.arange(int(no_side.sum()))
+    found: Integers = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
+    return found
+
+
+def _check_matches(
+    places: npt.ArrayLike, returns: npt.ArrayLike, count: int, sides: Sequence[int]
+) -> Integers:
+    """Check matches, and return the side of each seat: [seats]."""
+    place_array, return_array = np.asarray(places), np.asarray(returns)
+    if place_array.ndim != 2 or place_array.shape != return_array.shape:
+        raise UsageError(
+            f"places and returns must both be [M, seats]; they have shapes {place_array.shape} and "
+            f"{return_array.shape}"
+        )
+    if place_array.size and not (int(place_array.min()) >= -1 and int(place_array.max()) < count):
+        raise UsageError(f"places: they must be less than {count}, the number of strategies")
+    if np.isinf(np.asarray(return_array, np.float64)).any():
+        raise UsageError("returns: one is infinite; NaN marks a seat that took no part")
+    return _check_sides(sides, place_array.shape[1])

@@ -1,0 +1,1 @@
+"""Social outcomes: welfare, fairness and Pareto fronts."""

@@ -1,0 +1,1 @@
+"""The structure of a population: cycles, diversity, behaviour."""

@@ -1,0 +1,112 @@
+"""Compare how trained policies act on common states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from remuda.analysis.structure.behaviour import BehaviourDistances, hellinger, jensen_shannon
+from remuda.analysis.trees.policy_adapter import gaussians, joint_probabilities
+from remuda.envs.recorded import ObservedStates
+from remuda.errors import UsageError
+from remuda.types import Array, Floats
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
+STATES = 2000  # most states in a comparison: the mean is then accurate to about 0.01
+
+
+@dataclass(frozen=True)
+class PolicyBehaviour:
+    """Distances between the action distributions of policies."""
+
+    names: tuple[str, ...]  # of the policies
+    distances: BehaviourDistances  # between each two policies, on the same states
+    measure: str  # `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones
+    states: int  # number of common states
+    not_measured: Mapping[str, str]  # by policy, the reason why it was left out
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "policies": list(self.names),
+            "measure": self.measure,
+            "states": self.states,
+            **self.distances.as_summary(),
+            "not_measured": dict(self.not_measured),
+        }
+
+    def in_words(self) -> str:
+        """Return one sentence."""
+        away = self.distances
+        low, high = away.mean_interval
+        words = (
+            f"On {self.states:,} states the mean distance between the policies' actions is "
+            f"{away.mean:.2f} ({low:.2f} to {high:.2f}; {self.measure} distance, 0: equal, "
+            "1: disjoint)"
+        )
+        if len(self.names) > 2:
+            apart = np.where(np.eye(len(self.names), dtype=np.bool_), np.nan, away.distances)
+            a, b = np.unravel_index(int(np.nanargmin(apart)), apart.shape)
+            words += f"; {self.names[a]} and {self.names[b]} are closest, {apart[a, b]:.2f}"
+        return words + "."
+
+
+def policy_behaviour(
+    players: Mapping[str, tuple[PolicySpec, Floats]],
+    states: ObservedStates,
+    rng: np.random.Generator,
+    most: int = STATES,
+) -> PolicyBehaviour:
+    """Compare the action distributions of policies on common states.
+
+    `players`: specification and weights [P].
+    """
+    count, frames = states.observations.shape[:2]
+    chosen = np.sort(rng.choice(count, min(most, count), replace=False))
+    observations = states.observations[chosen]
+    masks = None if states.masks is None else states.masks[chosen]
+    answers: dict[str, Any] = {}
+    not_measured: dict[str, str] = {}
+    for name, (spec, weights) in players.items():
+        try:
+            inputs = _as_seen(spec, observations, frames)
+            if spec.actions.mask_size:
+                size = spec.actions.mask_size
+                allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
+                answers[name] = joint_probabilities(spec, weights, inputs, allowed)
+            else:
+                answers[name] = gaussians(spec, weights, inputs)
+        except UsageError as error:
+            not_measured[name] = str(error)
+    if len(answers) < 2:
+        why = next(iter(not_measured.values()), "there are fewer than two policies")
+        raise UsageError(f"policies cannot be compared by their actions: {why}")
+    episodes = states.episodes[chosen]
+    found, measure = _distances(list(answers.values()), episodes, rng)
+    return PolicyBehaviour(tuple(answers), found, measure, len(chosen), not_measured)
+
+
+def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
+    """Return a policy's stacked frames from observations [S, frames, *shape]."""
+    stacked = spec.config.n_frames
+    if stacked > frames:
+        raise UsageError(
+            f"the policy {spec.name} stacks {stacked} observations, and {frames} are known"
+        )
+    found: Array = observations[:, -1] if stacked == 1 else observations[:, -stacked:]
+    return found
+
+
+def _distances(
+    answers: Sequence[Any], episodes: Any, rng: np.random.Generator
+) -> tuple[BehaviourDistances, str]:
+    """Return the distances of distributions that are all discrete or all Gaussian."""
+    if not isinstance(answers[0], tuple):
+        return jensen_shannon(np.stack(answers), rng=rng, episodes=episodes), "Jensen-Shannon"
+    means, deviations = (np.stack(each) for each in zip(*answers, strict=True))
+    return hellinger(means, deviations, rng=rng, episodes=episodes), "Hellinger"

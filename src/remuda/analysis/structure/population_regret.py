@@ -1,0 +1,141 @@
+"""Exploitability of each policy within its population: a lower bound.
+
+If all play policy i and one player changes to policy j, that player gains u(j, i) - u(i, i). The
+largest of these gains is the exploitability of i within the population: the gain of a best response
+in the restricted game (Lanctot et al. 2017, "A unified game-theoretic approach to multiagent
+reinforcement learning", section 3). Policies outside the population may gain more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from remuda.analysis.payoffs.bias import Estimate, check_draws
+from remuda.analysis.payoffs.payoffs import Payoffs, check_level
+from remuda.analysis.payoffs.sampling import draws
+from remuda.errors import UsageError
+from remuda.types import Numbers
+
+
+@dataclass(frozen=True)
+class WithinPopulation:
+    """The gains of a population's best responses to each of its policies."""
+
+    names: tuple[str, ...]  # [N] of the policies
+    gains: tuple[Estimate, ...] = field(repr=False)
+    """[N] of the best response. `corrected` is unbiased for a response chosen with half of the
+    matches. It is at most the best response's gain, and may be below 0 by chance. The interval is
+    for the largest gain."""
+    best_responses: tuple[str, ...]  # [N] to the mean payoffs
+
+    @property
+    def least(self) -> str:
+        """The least exploitable policy."""
+        return self.names[int(np.argmin([each.corrected for each in self.gains]))]
+
+    def of(self, name: str) -> Estimate:
+        """Return the gain against one policy."""
+        return self.gains[self.names.index(name)]
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "what": "the gain of the best response among these policies; a lower bound",
+            "policies": [
+                {"policy": name, "best_response": best, "gain": gain.as_summary()}
+                for name, best, gain in zip(
+                    self.names, self.best_responses, self.gains, strict=True
+                )
+            ],
+        }
+
+
+def within_population(
+    payoffs: Payoffs, rng: np.random.Generator, samples: int = 400, level: float = 0.95
+) -> WithinPopulation:
+    """Return the gain of the best response within a population to each of its policies.
+
+    Each draw e of the noise splits the means x into x + e and x - e, which are independent for
+    normal noise (Rasines and Young 2023, "Splitting strategies for post-selection inference",
+    section 2; Leiner et al. 2023, "Data fission"). One half chooses the response, the other
+    measures it. `corrected` is the mean over the draws.
+
+    `payoffs`: of a symmetric game with known self-play.
+    """
+    check_draws(samples)
+    if not payoffs.symmetric:
+        raise UsageError(
+            "gains within a population need a symmetric game; pool the roles first "
+            "(`Payoffs.pooled_roles`)"
+        )
+    missing = payoffs.missing_names()
+    if missing:
+        raise UsageError(f"these never met: {missing}; let them play (`remuda tournament`)")
+    check_level(level)
+    gains = _gains(payoffs.matrix)
+    errors = _errors(payoffs)
+    # Draws have t distributions, which are wider than the normal noise.
+    narrower = np.sqrt(1.0 - 2.0 / payoffs.freedom)
+    columns = np.arange(len(gains))
+    measured, largest = np.zeros(len(gains)), np.empty((samples, len(gains)))
+    for place, drawn in enumerate(draws(payoffs, samples, rng)):
+        away = drawn[0] - payoffs.matrix
+        noise = _gains(away)
+        chosen = (gains + _gains(away * narrower)).argmax(0)
+        measured += (gains - _gains(away * narrower))[chosen, columns]
+        ratios = np.divide(noise, errors, out=np.zeros_like(noise), where=errors > 0.0)
+        largest[place] = ratios.max(0)
+    corrected = measured / samples
+    low, high = _interval(gains, errors, payoffs.freedom, largest, level)
+    low, high = np.minimum(low, corrected), np.maximum(high, corrected)
+    return WithinPopulation(
+        payoffs.names,
+        tuple(
+            Estimate(
+                float(raw), float(mean), (float(least), float(most)), draws=samples, level=level
+            )
+            for raw, mean, least, most in zip(gains.max(0), corrected, low, high, strict=True)
+        ),
+        tuple(payoffs.names[place] for place in gains.argmax(0)),
+    )
+
+
+def _gains(matrix: Numbers) -> Numbers:
+    """Return [N, N]: u(j, i) - u(i, i), for row j against column i."""
+    gains: Numbers = matrix - np.diagonal(matrix)
+    return gains
+
+
+def _errors(payoffs: Payoffs) -> Numbers:
+    """Return [N, N]: standard errors of the gains; 0 on the diagonal."""
+    variances = payoffs.errors[0] ** 2
+    # In self-play a policy receives the mean of both seats.
+    own = np.diagonal(payoffs.moderated.sum((0, 1)) / 4.0 / payoffs.counts)
+    errors: Numbers = np.sqrt(np.maximum(variances + own, 0.0))
+    np.fill_diagonal(errors, 0.0)
+    return errors
+
+
+def _interval(
+    gains: Numbers, errors: Numbers, freedom: Numbers, largest: Numbers, level: float
+) -> tuple[Numbers, Numbers]:
+    """Return [N] bounds that contain the largest true gain with at least this probability.
+
+    The upper bound is the largest upper end, which is at least the end of the true best response's
+    interval. Every lower end is a lower bound, since all hold simultaneously by the largest
+    standardized deviation (Romano and Wolf 2005, "Stepwise multiple testing as formalized data
+    snooping", section 3).
+
+    - `gains`, `errors`, `freedom`: [N, N] at the means, their standard errors and degrees of
+      freedom.
+    - `largest`: [samples, N] standardized deviations of drawn gains from the means.
+    """
+    tail = 0.5 + level / 2.0
+    freedom = np.minimum(freedom, np.diagonal(freedom))
+    high = (gains + stats.t.ppf(tail, freedom) * errors).max(0)
+    low = (gains - np.quantile(largest, tail, axis=0) * errors).max(0)
+    return low, high

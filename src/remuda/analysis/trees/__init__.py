@@ -1,0 +1,1 @@
+"""Game trees: exact play, best responses and exploitability."""

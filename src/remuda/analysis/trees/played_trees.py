@@ -1,0 +1,123 @@
+"""The games of runs that can be traversed as trees: the rules and observations of each.
+
+To add a game, add its rules (`trees.TreeGame`) and a function from a player's information set in
+the tree to the observation in the run. All exact measurements of networks use these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from remuda.analysis.trees.policy_adapter import probabilities
+from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
+from remuda.analysis.trees.trees import InformationSet, Tree, TreeGame
+from remuda.envs import kuhn_poker, leduc_poker
+from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.vector_env import VectorEnv
+from remuda.types import Array, Bools, Floats, Numbers
+
+if TYPE_CHECKING:
+    from remuda.policies.spec import PolicySpec
+
+KUHN, LEDUC = "kuhn_poker", "leduc_poker"
+TIC_TAC_TOE = "pettingzoo:classic/tictactoe-v3"
+KUHN_DONE: Mapping[tuple[int, ...], int] = {
+    (): kuhn_poker.START,
+    (0,): kuhn_poker.PASSED,
+    (1,): kuhn_poker.BETS,
+    (0, 1): kuhn_poker.PASSED_BETS,
+}
+"""The run's index of each action history in the tree of Kuhn poker (0: pass, 1: bet)."""
+
+
+@dataclass(frozen=True)
+class PlayedRules:
+    """The rules of a game that runs play, and the observations of its information sets."""
+
+    rules: Callable[[], TreeGame[Any]]  # builds them
+    observe: Callable[[InformationSet], Array]  # from information sets to observations [*shape]
+    first: int = 0  # the run's action number of the tree's action 0; the others follow in order
+    env: type[VectorEnv] | None = None  # the game's class; None: only the name identifies it
+
+    def observations(self, tree: Tree, player: int) -> tuple[Array, Bools]:
+        """Return a run's observations of a player's information sets in the tree.
+
+        Returns: observations [I_p, *shape] and the run's legal actions there [I_p, actions].
+        """
+        sets, legal = tree.information_sets[player], tree.legal_of(player)
+        allowed = np.zeros((len(sets), self.first + tree.num_actions), np.bool_)
+        allowed[:, self.first :] = legal
+        return np.stack([self.observe(known) for known in sets]), allowed
+
+    def policies(self, tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
+        """Return a policy's probabilities of the tree's actions by seat: [I_p, A] each."""
+        return tuple(
+            probabilities(spec, weights, *self.observations(tree, player))[:, self.first :]
+            for player in range(tree.num_players)
+        )
+
+
+def observe_kuhn(known: InformationSet) -> Array:
+    """Return the observation of `kuhn_poker` for an information set of the tree: [8] float32."""
+    card, done = cast(tuple[int, tuple[int, ...]], known.key)
+    observation = np.zeros(8, np.float32)
+    observation[card] = observation[3 + KUHN_DONE[done]] = observation[7] = 1.0
+    return observation
+
+
+def observe_leduc(known: InformationSet) -> Array:
+    """Return the observation of `leduc_poker` for an information set of the tree: [23] float32.
+
+    The tree distinguishes the two cards of a rank; observations do not.
+    """
+    own, public, rounds = cast(tuple[int, tuple[int, ...], tuple[tuple[int, ...], ...]], known.key)
+    observation = np.zeros(leduc_poker.SIZE, np.float32)
+    observation[own // 2] = observation[leduc_poker.TO_ACT] = 1.0
+    for card in public:
+        observation[leduc_poker.PUBLIC + card // 2] = 1.0
+    for number, done in enumerate(rounds):
+        for turn, action in enumerate(done):
+            place = leduc_poker.BETS + 2 * (leduc_poker.MOST_ACTIONS * number + turn)
+            observation[place + (action == LeducPoker.RAISE)] = 1.0
+    return observation
+
+
+def observe_tic_tac_toe(known: InformationSet) -> Array:
+    """Return the observation of `pettingzoo:classic/tictactoe-v3` for a node of the tree.
+
+    Returns: [3, 3, 2] int8: the player's own squares, and the opponent's.
+    """
+    grid = np.array(known.key, np.int8)
+    planes = np.stack([grid == known.player, grid == 1 - known.player], axis=-1)
+    return planes.reshape(3, 3, 2).astype(np.int8)
+
+
+PLAYED: Mapping[str, PlayedRules] = {
+    KUHN: PlayedRules(KuhnPoker, observe_kuhn, kuhn_poker.PASS, kuhn_poker.KuhnPoker),
+    LEDUC: PlayedRules(LeducPoker, observe_leduc, leduc_poker.FOLD, leduc_poker.LeducPoker),
+    TIC_TAC_TOE: PlayedRules(TicTacToe, observe_tic_tac_toe),
+}
+
+
+def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
+    """Return the rules of a run's game; None: it cannot be traversed.
+
+    Wrappers may change observations and rewards, and a subclass may have other rules: neither
+    counts as the game.
+    """
+    if is_wrapped(env):
+        return None
+    for name, found in PLAYED.items():
+        if game == name or type(env) is found.env:
+            return found
+    return None
+
+
+def is_wrapped(env: VectorEnv) -> bool:
+    """Return whether `env.wrappers` wrap the environment copies."""
+    wrapping: Wrapping = getattr(env, "wrapping", NOTHING)
+    return bool(wrapping.wrappers)
