@@ -29,7 +29,7 @@ from peers import program
 from recording import FIGURES, ROOT, Bar, Results, options_of, text
 from stacks import Watch, measure
 
-from remuda.policies.networks.products import multiply
+from remuda.policies.networks.kernels.gemm import multiply
 
 HERE = Path(__file__).parent
 PEERS = ROOT / ".peers"

@@ -15,7 +15,7 @@ from remuda.evaluate import evaluate
 from remuda.exploiting.matches import Lineup, play_lineups
 from remuda.exploiting.target import make_target
 from remuda.policies.acting import ActingStack
-from remuda.policies.networks.compiled_pass import GatheredPass
+from remuda.policies.networks.kernels.compiled_pass import GatheredPass
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng

@@ -7,7 +7,7 @@ import torch
 from devices.alike import FEW, assert_alike, told
 from devices.gpus import gpus, is_there
 from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
-from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.kernels.ppo import Fused
 
 MEMBERS = (3, 4, 5)
 GPU = "cuda:0"

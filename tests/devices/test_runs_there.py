@@ -7,7 +7,7 @@ import remuda
 from devices.alike import PASSES, assert_alike
 from devices.gpus import REAL, ROUNDING, gpus
 from remuda.config import overlay
-from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.ui.live import PlainView

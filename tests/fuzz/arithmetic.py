@@ -14,12 +14,12 @@ from remuda.policies.advantages import (
 )
 from remuda.policies.algorithms.algorithm import clip
 from remuda.policies.algorithms.dqn import DQN
-from remuda.policies.algorithms.fused_kernels import BLOCK, FORBIDDEN, softmax
 from remuda.policies.algorithms.iqn import IQN
+from remuda.policies.algorithms.kernels.ppo_heads import BLOCK, FORBIDDEN, softmax
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
 from remuda.policies.joint_actions import take_best_choices
-from remuda.policies.networks.convolution import convolve
-from remuda.policies.networks.products import add_products, multiply
+from remuda.policies.networks.kernels.convolution import convolve
+from remuda.policies.networks.kernels.gemm import add_products, multiply
 from remuda.policies.optimizer import BETA_1, BETA_2, step
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng

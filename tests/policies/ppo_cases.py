@@ -11,7 +11,7 @@ from remuda.experience.segments import AFTER, Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
-from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import make_rng, torch_rng
 

@@ -6,9 +6,9 @@ import torch
 from torch.nn import functional
 
 from remuda.policies.networks import encoders
-from remuda.policies.networks.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.networks.images import Image
+from remuda.policies.networks.kernels.convolution import as_groups, by_torch, convolve
 from support import drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")

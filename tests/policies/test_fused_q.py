@@ -7,12 +7,12 @@ import torch
 from remuda.config import NetworkConfig, PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.algorithms import fused_iqn, fused_q
 from remuda.policies.algorithms.dqn import DQN
-from remuda.policies.algorithms.fused_q import arrays_of, differentiate_q
 from remuda.policies.algorithms.iqn import IQN
+from remuda.policies.algorithms.kernels import dqn, iqn
+from remuda.policies.algorithms.kernels.dqn import arrays_of, differentiate_q
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
-from remuda.policies.networks.compiled_pass import CompiledPass
+from remuda.policies.networks.kernels.compiled_pass import CompiledPass
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng
 
@@ -127,7 +127,7 @@ def test_a_step_depends_on_its_own_policy_alone_to_the_bit(kind):
 def test_a_chunk_of_samples_ends_anywhere_to_the_bit(monkeypatch, kind, count):
     whole, cut, batch = made(kind=kind), made(kind=kind), drawn(samples=61)
     whole.update(batch)
-    steps = {"dqn": (fused_q, "step_q"), "iqn": (fused_iqn, "step_iqn")}
+    steps = {"dqn": (dqn, "step_q"), "iqn": (iqn, "step_iqn")}
     module, name = steps[kind]
     if kind == "dqn":
         monkeypatch.setattr(module, "CHUNK", count)
@@ -141,7 +141,7 @@ def test_a_chunk_of_samples_ends_anywhere_to_the_bit(monkeypatch, kind, count):
 def test_cosines_are_those_of_equation_4():
     quantiles = np.float32([0.0, 1e-4, 0.25, 0.5, 0.9, 1.0])
     found = np.zeros((6, 64), np.float32)
-    fused_iqn.write_cosines(quantiles, found)
+    iqn.write_cosines(quantiles, found)
     metrics = np.cos(np.pi * np.arange(64) * quantiles.astype(np.float64)[:, None])
     np.testing.assert_allclose(found, metrics, atol=2e-7)
 

@@ -6,9 +6,9 @@ from numba import njit
 
 from remuda.memory.shared import CACHE_LINE
 from remuda.policies.acting import ActingStack
-from remuda.policies.algorithms import fused_kernels
-from remuda.policies.algorithms.objective import Means
-from remuda.policies.networks import activations, products
+from remuda.policies.algorithms.kernels import ppo_heads
+from remuda.policies.algorithms.kernels.objective import Means
+from remuda.policies.networks.kernels import activations, gemm
 from remuda.policies.stack import ParameterStack
 
 POLICIES, ROWS = 3, 150
@@ -29,9 +29,9 @@ def differentiate(rng, sizes):
     outputs = draw(*rows, logits + 1)
     totals = np.zeros((len(Means._fields), POLICIES))
     index = np.tile(np.arange(ROWS), (POLICIES, 1))
-    of_batch = fused_kernels.RowsOf(np.arange(POLICIES), index, np.full(POLICIES, ROWS))
+    of_batch = ppo_heads.RowsOf(np.arange(POLICIES), index, np.full(POLICIES, ROWS))
     masks = np.zeros((*rows, 0), np.bool_)
-    terms = fused_kernels.Terms(
+    terms = ppo_heads.Terms(
         -np.abs(draw(*rows)),
         np.ones(rows, np.float32),
         draw(*rows),
@@ -44,7 +44,7 @@ def differentiate(rng, sizes):
         column(0.01),
         np.full(POLICIES, 1 / ROWS),
     )
-    fused_kernels.differentiate(outputs, of_batch, actions, masks, sizes, terms, totals)
+    ppo_heads.differentiate(outputs, of_batch, actions, masks, sizes, terms, totals)
     return outputs.tobytes() + totals.tobytes()
 
 
@@ -64,7 +64,7 @@ def test_no_loop_whose_sums_may_be_reordered_looks_at_addresses():
     activations.activate_in_place(np.zeros(24, np.float32), 1)
     kernels = {
         kernel
-        for module in (fused_kernels, activations, products)
+        for module in (ppo_heads, activations, gemm)
         for kernel in vars(module).values()
         if "reassoc" in getattr(kernel, "targetoptions", {}).get("fastmath", ())
     }

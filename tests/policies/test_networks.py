@@ -8,8 +8,8 @@ from torch.nn.functional import linear
 from remuda.config import IQNConfig, NetworkConfig, PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
-from remuda.policies.networks.activations import RELU, TANH, activate_in_place
 from remuda.policies.networks.iqn import IQNetwork
+from remuda.policies.networks.kernels.activations import RELU, TANH, activate_in_place
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size

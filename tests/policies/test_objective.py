@@ -11,9 +11,9 @@ from remuda.policies import parallel_parts
 from remuda.policies.actions import ContinuousActions
 from remuda.policies.algorithms import autograd
 from remuda.policies.algorithms.algorithm import has_flag
-from remuda.policies.algorithms.fused import Fused
-from remuda.policies.algorithms.fused_kernels import BLOCK, softmax
-from remuda.policies.algorithms.objective import Objective
+from remuda.policies.algorithms.kernels.objective import Objective
+from remuda.policies.algorithms.kernels.ppo import Fused
+from remuda.policies.algorithms.kernels.ppo_heads import BLOCK, softmax
 from remuda.policies.algorithms.ppo import PPO
 from remuda.policies.networks.actor_critic import ActorCritic
 

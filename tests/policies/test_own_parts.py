@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from remuda.policies.networks.perceptron import LINEAR, through
+from remuda.policies.networks.kernels.perceptron import LINEAR, through
 from remuda.policies.networks.vmap_rules import with_own_parts
 from support import drawn
 

@@ -9,9 +9,9 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
-from remuda.policies.algorithms.fused import MOST_ROWS, Fused, Workspace
-from remuda.policies.algorithms.fused_kernels import RowsOf, standardise
-from remuda.policies.algorithms.objective import RolloutBatch
+from remuda.policies.algorithms.kernels.objective import RolloutBatch
+from remuda.policies.algorithms.kernels.ppo import MOST_ROWS, Fused, Workspace
+from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, standardise
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
 

@@ -10,12 +10,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from remuda.config import NetworkConfig
 from remuda.policies.acting import ActingStack
-from remuda.policies.networks import products
-from remuda.policies.networks.compiled_pass import CompiledPass, GatheredPass, PlainLayers
+from remuda.policies.networks.kernels import gemm
+from remuda.policies.networks.kernels.compiled_pass import CompiledPass, GatheredPass, PlainLayers
+from remuda.policies.networks.kernels.gemm import TERMS, add_products, multiply
+from remuda.policies.networks.kernels.llvm_tiles import LANES, ROWS
+from remuda.policies.networks.kernels.perceptron import LINEAR, through
 from remuda.policies.networks.network import Network
-from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.products import TERMS, add_products, multiply
-from remuda.policies.networks.tiles import LANES, ROWS
 from support import drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -114,7 +114,7 @@ def test_with_more_threads_products_are_torchs(monkeypatch):
             torch.ones(2, 5, 6),
         ]
         if threads == 2:
-            monkeypatch.setattr(products, "gemm", None)
+            monkeypatch.setattr(gemm, "gemm", None)
         multiply(x, weight, bias, outs[0])
         multiply(x, weight, None, outs[1])
         add_products(x, errors, outs[2], fresh=True)

@@ -9,7 +9,7 @@ import torch
 from policies.made_rollouts import KINDS, LENGTH, fill, make_stack, room_for, some_lengths
 from policies.ppo_cases import watched_update
 from remuda.policies.algorithms import rollout_algorithm
-from remuda.policies.algorithms.fused import Fused
+from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.algorithms.samples import Pick
 
 AMOUNTS = {

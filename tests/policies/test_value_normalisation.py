@@ -7,9 +7,8 @@ import torch
 from policies.made_rollouts import KINDS, fill, make_stack, room_for, some_lengths
 from remuda.experience.segments import AFTER
 from remuda.policies.advantages import HORIZON, generalised_advantages
-from remuda.policies.algorithms.fused import Fused
-from remuda.policies.stack import ParameterStack
-from remuda.policies.value_normalisation import (
+from remuda.policies.algorithms.kernels.ppo import Fused
+from remuda.policies.networks.value_normalisation import (
     LEAST,
     NEWEST,
     VALUE_COUNT,
@@ -17,6 +16,7 @@ from remuda.policies.value_normalisation import (
     VALUE_VARIANCE,
     ValueNormalisation,
 )
+from remuda.policies.stack import ParameterStack
 
 BUFFERS = VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT
 SHAPES = {"value.weight": (5, 1), "value.bias": (1, 1)} | dict.fromkeys(BUFFERS, (1, 1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from remuda.policies.networks import vector_math
+from remuda.policies.networks.kernels import vector_math
 
 
 @njit

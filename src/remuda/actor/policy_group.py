@@ -15,7 +15,7 @@ from remuda.experience.ring_block import StreamPlan
 from remuda.experience.writer import BlockWriter
 from remuda.kernels import njit
 from remuda.policies.acting import ActingStack
-from remuda.policies.networks.compiled_pass import gather_rows
+from remuda.policies.networks.kernels.compiled_pass import gather_rows
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.types import Array, Bools, Floats, Integers, State

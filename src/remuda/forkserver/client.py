@@ -29,7 +29,7 @@ MODULES = (
     *("remuda.learner.group", "remuda.learner.warm_up", "remuda.learner.replay"),
     *("remuda.learner.role", "remuda.learner.rollouts"),
     *("remuda.policies.acting", "remuda.policies.selectors", "remuda.policies.algorithms.dqn"),
-    *("remuda.policies.algorithms.fused", "remuda.policies.algorithms.iqn"),
+    *("remuda.policies.algorithms.kernels.ppo", "remuda.policies.algorithms.iqn"),
     *("remuda.population.births.inheritance", "remuda.population.dealing.lead"),
     *("remuda.population.dealing.follower", "remuda.population.setup"),
     *("remuda.envs.array_game", "remuda.envs.workers"),

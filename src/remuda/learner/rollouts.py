@@ -13,7 +13,7 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, rows_for
 from remuda.learner.learner import Learner, PolicyTrainer
-from remuda.policies.algorithms.objective import RolloutMetrics
+from remuda.policies.algorithms.kernels.objective import RolloutMetrics
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
 from remuda.population.members.births import Newborn
 from remuda.scoreboard import Learn

@@ -14,7 +14,7 @@ from remuda.algorithms import Section, Takes
 from remuda.checkpoint.fitting import branch, fitting, whole
 from remuda.config import PolicyConfig
 from remuda.kernels import njit
-from remuda.policies.networks.activations import FAST
+from remuda.policies.networks.kernels.activations import FAST
 from remuda.policies.networks.network import Network
 from remuda.policies.optimizer import Adam
 from remuda.policies.stack import ParameterStack, whole_rows

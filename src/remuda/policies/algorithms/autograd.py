@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.objective import (
+from remuda.policies.algorithms.kernels.objective import (
     LossCosts,
     Means,
     MinibatchObjective,

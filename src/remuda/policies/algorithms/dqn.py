@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.fused_q import FusedQ, StepMetrics
+from remuda.policies.algorithms.kernels.dqn import FusedQ, StepMetrics
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
     Part,

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from remuda.algorithms import Section
 from remuda.policies.algorithms.dqn import DQN
-from remuda.policies.algorithms.fused_iqn import FusedIQN
-from remuda.policies.algorithms.fused_q import StepMetrics
+from remuda.policies.algorithms.kernels.dqn import StepMetrics
+from remuda.policies.algorithms.kernels.iqn import FusedIQN
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
     Part,

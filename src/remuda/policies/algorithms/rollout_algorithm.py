@@ -21,20 +21,20 @@ from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import Credit, RunningReturns, credit_of, others_in, steps_of
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.autograd import Autograd, Minibatch
-from remuda.policies.algorithms.fused import Fused, Workspace
-from remuda.policies.algorithms.objective import (
+from remuda.policies.algorithms.kernels.objective import (
     LossCosts,
     Means,
     Objective,
     RolloutBatch,
     RolloutMetrics,
 )
+from remuda.policies.algorithms.kernels.ppo import Fused, Workspace
 from remuda.policies.algorithms.own_losses import checked
 from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.encoders import encoder_for
+from remuda.policies.networks.value_normalisation import ValueNormalisation
 from remuda.policies.stack import ParameterStack, Side
-from remuda.policies.value_normalisation import ValueNormalisation
 from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.types import Floats, Integers, State
 

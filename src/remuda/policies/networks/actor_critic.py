@@ -12,6 +12,7 @@ from remuda.config import NetworkConfig
 from remuda.policies.actions import Actions
 from remuda.policies.advantages import RunningMoments
 from remuda.policies.networks.encoder import Encoder, Weights
+from remuda.policies.networks.kernels.perceptron import LINEAR, through
 from remuda.policies.networks.layers import Scale, linear_shapes, scaled
 from remuda.policies.networks.network import (
     Network,
@@ -21,9 +22,13 @@ from remuda.policies.networks.network import (
     recur,
     unroll_recurrent,
 )
-from remuda.policies.networks.perceptron import LINEAR, through
+from remuda.policies.networks.value_normalisation import (
+    VALUE_COUNT,
+    VALUE_MEAN,
+    VALUE_VARIANCE,
+    real_values,
+)
 from remuda.policies.stack import Parameters, Shapes
-from remuda.policies.value_normalisation import VALUE_COUNT, VALUE_MEAN, VALUE_VARIANCE, real_values
 
 # buffers of the moments that normalise observations
 MEAN, VARIANCE, COUNT = "observations.mean", "observations.variance", "observations.count"

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.images import Image, ImagePart
+from remuda.policies.networks.kernels.convolution import as_groups, by_torch, convolve
+from remuda.policies.networks.kernels.gemm import suits
 from remuda.policies.networks.lifted import lifted
-from remuda.policies.networks.products import suits
 
 
 class Convolutions(Encoder):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from remuda.config import IQNConfig, NetworkConfig
-from remuda.policies.networks.compiled_pass import CompiledLayers, QuantileLayers
 from remuda.policies.networks.encoder import Encoder, Weights
+from remuda.policies.networks.kernels.compiled_pass import CompiledLayers, QuantileLayers
 from remuda.policies.networks.layers import Scale, linear_shapes
 from remuda.policies.networks.network import apply, apply_hidden
 from remuda.policies.networks.q_network import TOWER, QNetwork

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
-from remuda.policies.networks.compiled_pass import (
+from remuda.policies.networks.encoder import Encoder, Weights, unroll
+from remuda.policies.networks.kernels.compiled_pass import (
     CompiledLayers,
     CompiledPass,
     GatheredPass,
     PlainLayers,
 )
-from remuda.policies.networks.encoder import Encoder, Weights, unroll
+from remuda.policies.networks.kernels.perceptron import LINEAR, through
 from remuda.policies.networks.layers import Scale, initialise_layer, linear_shapes
-from remuda.policies.networks.perceptron import LINEAR, through
 from remuda.policies.stack import Parameters, Shapes
 from remuda.types import Floats
 

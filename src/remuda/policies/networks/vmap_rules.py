@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from remuda.policies.networks.activations import TANH, activate_in_place
-from remuda.policies.networks.perceptron import LINEAR, through
-from remuda.policies.networks.products import in_transform, suits
+from remuda.policies.networks.kernels.activations import TANH, activate_in_place
+from remuda.policies.networks.kernels.gemm import in_transform, suits
+from remuda.policies.networks.kernels.perceptron import LINEAR, through
 
 LSTMState = tuple[Tensor, Tensor]  # the output and the cell's state, each [B, H]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from remuda.kernels import njit
-from remuda.policies.networks.activations import FAST, RELU, STRICT, activate_in_place
-from remuda.policies.networks.products import gemm
+from remuda.policies.networks.kernels.activations import FAST, RELU, STRICT, activate_in_place
+from remuda.policies.networks.kernels.gemm import gemm
 from remuda.policies.stack import LINE, Shapes
 from remuda.types import Floats, Integers
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from remuda.kernels import njit
-from remuda.policies.networks.activations import KINDS, activate_in_place, derive
-from remuda.policies.networks.perceptron import gradients_of
-from remuda.policies.networks.products import vectors_of
-from remuda.policies.networks.tiles import LANES, ROWS, tile
+from remuda.policies.networks.kernels.activations import KINDS, activate_in_place, derive
+from remuda.policies.networks.kernels.gemm import vectors_of
+from remuda.policies.networks.kernels.llvm_tiles import LANES, ROWS, tile
+from remuda.policies.networks.kernels.perceptron import gradients_of
 from remuda.types import Integers
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from remuda.kernels import njit
 from remuda.policies.actions import HALF_LOG_TWO_PI
-from remuda.policies.networks.activations import STRICT
-from remuda.policies.networks.vector_math import exp, log
+from remuda.policies.networks.kernels.activations import STRICT
+from remuda.policies.networks.kernels.vector_math import exp, log
 from remuda.types import Array, Bools, Floats, Integers
 
 BLOCK = 128  # rows that are processed together

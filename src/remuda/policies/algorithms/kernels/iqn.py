@@ -11,7 +11,7 @@ from torch import Tensor
 
 from remuda.config.policy_sections import QLearningConfig
 from remuda.kernels import njit
-from remuda.policies.algorithms.fused_q import (
+from remuda.policies.algorithms.kernels.dqn import (
     BatchArrays,
     Head,
     StepMetrics,
@@ -23,11 +23,11 @@ from remuda.policies.algorithms.fused_q import (
     values_of,
 )
 from remuda.policies.algorithms.transition_algorithm import Transitions
-from remuda.policies.networks import flat_layers as flat
-from remuda.policies.networks.activations import KINDS, RELU, STRICT, activate_in_place
-from remuda.policies.networks.compiled_pass import average, combine
-from remuda.policies.networks.flat_layers import CHUNK, Scratch
 from remuda.policies.networks.iqn import IQNetwork
+from remuda.policies.networks.kernels import flat_layers as flat
+from remuda.policies.networks.kernels.activations import KINDS, RELU, STRICT, activate_in_place
+from remuda.policies.networks.kernels.compiled_pass import average, combine
+from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.types import Array, Floats, Integers
 

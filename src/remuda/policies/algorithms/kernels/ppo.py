@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.fused_kernels import RowsOf, gather
-from remuda.policies.algorithms.objective import (
+from remuda.policies.algorithms.kernels.objective import (
     LossCosts,
     Objective,
     RolloutBatch,
     log_scales_of,
 )
+from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, gather
 from remuda.policies.algorithms.samples import Pick
-from remuda.policies.networks.activations import RELU, TANH, activate_in_place, derive
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic, scale_of
-from remuda.policies.networks.products import add_products, multiply
+from remuda.policies.networks.kernels.activations import RELU, TANH, activate_in_place, derive
+from remuda.policies.networks.kernels.gemm import add_products, multiply
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 

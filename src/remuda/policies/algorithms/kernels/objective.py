@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from remuda.policies.actions import Actions, ContinuousActions, DiscreteActions
-from remuda.policies.algorithms.fused_kernels import (
+from remuda.policies.algorithms.kernels.ppo_heads import (
     RowsOf,
     Terms,
     differentiate,

@@ -14,9 +14,9 @@ from torch import Tensor
 from remuda.config.policy_sections import QLearningConfig
 from remuda.kernels import njit
 from remuda.policies.algorithms.transition_algorithm import Transitions
-from remuda.policies.networks import flat_layers as flat
-from remuda.policies.networks.activations import KINDS, STRICT
-from remuda.policies.networks.flat_layers import CHUNK, Scratch
+from remuda.policies.networks.kernels import flat_layers as flat
+from remuda.policies.networks.kernels.activations import KINDS, STRICT
+from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack, layout_size, whole_rows
 from remuda.types import Array, Bools, Floats, Integers

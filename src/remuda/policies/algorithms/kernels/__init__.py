@@ -1,0 +1,1 @@
+"""Fused losses of PPO, DQN and IQN."""

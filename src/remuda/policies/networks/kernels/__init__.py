@@ -1,0 +1,1 @@
+"""Compiled layers of stacked networks."""
