@@ -32,7 +32,7 @@ from recording import Results, options_of
 
 import remuda
 from remuda.config import overlay
-from remuda.envs.matrix_games import rock_paper_scissors
+from remuda.envs.games.matrix_games import rock_paper_scissors
 
 ROUNDS = 10
 RPS: dict[str, Any] = {

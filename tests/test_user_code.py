@@ -49,7 +49,7 @@ def test_the_users_line_is_told_where_a_library_raised():
 
 
 def test_what_remuda_and_its_libraries_raise_is_not_the_users():
-    from remuda.envs.options import require_whole
+    from remuda.envs.games.options import require_whole
     from remuda.policies.spec import PolicySpec
 
     assert where_raised(raised(require_whole, "height", 1, 3)) is None

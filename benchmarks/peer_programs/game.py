@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.envs.treasure_hunt import TreasureHunt
+from remuda.envs.games.treasure_hunt import TreasureHunt
 
 AGENTS = 8
 COPIES = 64

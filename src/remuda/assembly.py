@@ -24,7 +24,7 @@ from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
-from remuda.envs.worker import WorkerStatus
+from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.experience_layout import experience_of_all
 from remuda.hyperparameters import LiveHyperparameters, values_of

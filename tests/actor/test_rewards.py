@@ -15,7 +15,7 @@ from actor.played_games import PlayedAEC, PlayedHere, pettingzoo, transition
 from remuda.actor.role import ActorRole
 from remuda.assembly import Assembly
 from remuda.config import load_config
-from remuda.envs.adapters.export import AECGame
+from remuda.envs.pettingzoo_export import AECGame
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.population.roster import policy_names

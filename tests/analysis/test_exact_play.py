@@ -9,10 +9,10 @@ import torch
 from remuda.analysis.trees.exact_play import exact_exploitability, walked_game
 from remuda.analysis.trees.played_trees import TIC_TAC_TOE
 from remuda.config import load_config
-from remuda.envs.adapters.wrapping import WRAPPERS
-from remuda.envs.kuhn_poker import KuhnPoker
-from remuda.envs.leduc_poker import LeducPoker
-from remuda.envs.matrix_games import rock_paper_scissors
+from remuda.envs.adapters.wrappers import WRAPPERS
+from remuda.envs.games.kuhn_poker import KuhnPoker
+from remuda.envs.games.leduc_poker import LeducPoker
+from remuda.envs.games.matrix_games import rock_paper_scissors
 from remuda.envs.registry import make_env
 from remuda.policies.spec import first_weights, policy_specs
 

@@ -10,10 +10,10 @@ from remuda.analysis.trees.policy_adapter import probabilities
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.config import load_config
-from remuda.envs.kuhn_poker import BET, PASS, START
-from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
-from remuda.envs.leduc_poker import CALL, SIZE, WAIT
-from remuda.envs.leduc_poker import LeducPoker as LeducEnv
+from remuda.envs.games.kuhn_poker import BET, PASS, START
+from remuda.envs.games.kuhn_poker import KuhnPoker as KuhnEnv
+from remuda.envs.games.leduc_poker import CALL, SIZE, WAIT
+from remuda.envs.games.leduc_poker import LeducPoker as LeducEnv
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
 from remuda.policies.spec import first_weights, policy_specs

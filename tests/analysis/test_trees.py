@@ -7,8 +7,8 @@ from remuda.analysis.trees.exploitability import expected_returns
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.analysis.trees.trees import CHANCE, OVER, mixture, uniform
-from remuda.envs.kuhn_poker import BET, PASS
-from remuda.envs.kuhn_poker import KuhnPoker as KuhnEnv
+from remuda.envs.games.kuhn_poker import BET, PASS
+from remuda.envs.games.kuhn_poker import KuhnPoker as KuhnEnv
 from remuda.errors import UsageError
 from walked_games import Delayed, RandomGame, earned, from_callable, random_policies
 

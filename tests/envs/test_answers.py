@@ -12,11 +12,11 @@ from envs.test_own_games import Both
 from envs.test_own_games import InTurn as OwnInTurn
 from faulty_games import AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
+from remuda.envs.adapters.detect import CHECKERS
 from remuda.envs.adapters.gymnasium import GymnasiumEnv, copies_of
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.contract import check_env
-from remuda.envs.kinds import CHECKERS
-from remuda.envs.treasure_hunt import TreasureHunt
+from remuda.envs.games.treasure_hunt import TreasureHunt
 from remuda.errors import ContractError, UsageError
 
 SEEN = np.zeros(2, np.float32)

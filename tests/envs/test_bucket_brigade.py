@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from remuda.envs.bucket_brigade import (
+from remuda.envs.contract import VectorEnvContract
+from remuda.envs.games.bucket_brigade import (
     BURNING,
     RUINED,
     SAFE,
@@ -16,7 +17,6 @@ from remuda.envs.bucket_brigade import (
     night,
     owners_duty,
 )
-from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 

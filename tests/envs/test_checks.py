@@ -29,7 +29,7 @@ from remuda.envs.adapters.sorrel import SorrelCopies
 from remuda.envs.checks import broken
 from remuda.envs.contract import check_env
 from remuda.envs.registry import make_env
-from remuda.envs.workers import WorkerEnvs
+from remuda.envs.workers.pool import WorkerEnvs
 from remuda.errors import ContractError, RemudaError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout

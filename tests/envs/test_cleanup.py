@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.envs.cleanup import (
+from remuda.envs.contract import VectorEnvContract
+from remuda.envs.games.cleanup import (
     AGENT,
     APPLE,
     CLEAN,
@@ -25,7 +26,6 @@ from remuda.envs.cleanup import (
     division_of_labour,
     harvesters,
 )
-from remuda.envs.contract import VectorEnvContract
 from remuda.envs.scripted import at_random, turns
 from support import play_episodes
 

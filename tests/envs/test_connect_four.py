@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.envs.connect_four import ConnectFour, tactician
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.games.connect_four import ConnectFour, tactician
 from remuda.envs.scripted import at_random
 from support import play_episodes
 

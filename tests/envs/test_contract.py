@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from remuda.envs.contract import VectorEnvContract, check_env
-from remuda.envs.treasure_hunt import TreasureHunt
+from remuda.envs.games.treasure_hunt import TreasureHunt
 from remuda.errors import ContractError
 from remuda.types import TurnResult
 from support import Tape

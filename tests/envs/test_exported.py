@@ -7,8 +7,8 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.conversions import aec_to_parallel
 
 from remuda.envs.adapters.aec import AECCopies
-from remuda.envs.adapters.export import AECGame, ParallelGame, aec_env
 from remuda.envs.adapters.parallel import ParallelCopies
+from remuda.envs.pettingzoo_export import AECGame, ParallelGame, aec_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import AgentSpec, TurnResult
 

@@ -14,7 +14,7 @@ from faulty_games import actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.workers import WorkerEnvs
+from remuda.envs.workers.pool import WorkerEnvs
 
 
 class Scheduled(AECEnv):

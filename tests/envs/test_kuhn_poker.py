@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.kuhn_poker import BET, DEALS, PASS, WAIT, KuhnPoker
+from remuda.envs.games.kuhn_poker import BET, DEALS, PASS, WAIT, KuhnPoker
 
 SEEDS, EVERY = np.zeros(1, np.int64), np.ones(1, bool)
 

@@ -8,7 +8,7 @@ import pytest
 from remuda.analysis.trees.tree_games import LeducPoker as Rules
 from remuda.analysis.trees.trees import CHANCE, OVER
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.leduc_poker import (
+from remuda.envs.games.leduc_poker import (
     BETS,
     CALL,
     CARDS,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.envs import matrix_games as games
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.games import matrix_games as games
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 

@@ -15,7 +15,7 @@ from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.recorded import Wrapped
 from remuda.envs.scripted import at_random, turns
-from remuda.envs.workers import WorkerEnvs
+from remuda.envs.workers.pool import WorkerEnvs
 from remuda.scoreboard import NOTES, Scoreboard
 
 

@@ -83,7 +83,7 @@ def test_actions_are_of_the_dtype_of_their_space(dtype):
 
 
 def make_env_of(make):
-    from remuda.envs.own_games import make_copies
+    from remuda.envs.adapters.user_envs import make_copies
 
     return make_copies(make, 1, {}, make.__name__)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from remuda.envs.adapters.export import parallel_env
+from remuda.envs.adapters.libraries import LIBRARIES
 from remuda.envs.adapters.open_spiel import OpenSpielEnv
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.libraries import LIBRARIES
+from remuda.envs.pettingzoo_export import parallel_env
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 

@@ -8,10 +8,10 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from remuda.envs.adapters.aec import AECCopies
-from remuda.envs.adapters.export import AECGame, ParallelGame, aec_env, parallel_env
 from remuda.envs.adapters.masks import allow_idle, write_mask
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.pettingzoo_export import AECGame, ParallelGame, aec_env, parallel_env
 from remuda.envs.registry import GAMES, make_env
 from remuda.envs.scripted import at_random
 from remuda.errors import ConfigError, ContractError

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from remuda.envs.randomness import below, misses, seed_stream, uniform
+from remuda.envs.games.randomness import below, misses, seed_stream, uniform
 
 
 @njit

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from remuda.envs.array_game import DOWN, LEFT, RIGHT, UP
 from remuda.envs.contract import VectorEnvContract
-from remuda.envs.tag import AGENT, EMPTY, Tag, chase_and_flee
+from remuda.envs.games.array_game import DOWN, LEFT, RIGHT, UP
+from remuda.envs.games.tag import AGENT, EMPTY, Tag, chase_and_flee
 from support import play_episodes
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.envs.scripted import at_random
-from remuda.envs.treasure_hunt import (
+from remuda.envs.games.treasure_hunt import (
     AGENT,
     BONE,
     DOWN,
@@ -18,6 +17,7 @@ from remuda.envs.treasure_hunt import (
     TreasureHunt,
     greedy_walker,
 )
+from remuda.envs.scripted import at_random
 from support import play_episodes
 
 EVERY = np.ones(1, bool)

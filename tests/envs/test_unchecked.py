@@ -12,7 +12,7 @@ from faulty_games import SEES, Alone, AtOnce, InTurn, actor_of, play
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.wrapping import Wrapping
+from remuda.envs.adapters.wrappers import Wrapping
 from remuda.envs.checks import BadValueError, UntakeableError, flag, number, short
 from remuda.errors import ContractError
 

@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from remuda.envs.worker import WorkerStatus
-from remuda.envs.workers import WorkerEnvs
+from remuda.envs.workers.pool import WorkerEnvs
+from remuda.envs.workers.process import WorkerStatus
 from remuda.forkserver.activity import started
 from remuda.memory.waiting import Wakeup
 from remuda.runtime.child import Child, Place

@@ -13,10 +13,10 @@ import numpy as np
 import psutil
 import pytest
 
-from remuda.envs import workers
 from remuda.envs.registry import make_env
 from remuda.envs.traces import play
-from remuda.envs.workers import WorkerEnvs
+from remuda.envs.workers import pool
+from remuda.envs.workers.pool import WorkerEnvs
 from remuda.errors import RemudaError, UserCodeError
 from remuda.forkserver import client as forkserver
 
@@ -120,7 +120,7 @@ def test_workers_whose_fork_server_dies_before_they_begin_are_asked_for_again(mo
         return asked[-1]
 
     monkeypatch.setattr(forkserver, "start", start_and_kill)
-    monkeypatch.setattr(workers, "GLANCE", 0.05)
+    monkeypatch.setattr(pool, "GLANCE", 0.05)
     env = WorkerEnvs("tag", 3, 3)
     assert [process.was_lost for process in asked[:3]] == [True] * 3
     assert len(asked) == 6
@@ -142,7 +142,7 @@ def test_workers_that_are_lost_again_and_again_are_told(monkeypatch):
         return asked[-1]
 
     monkeypatch.setattr(forkserver, "start", start_and_give_up)
-    monkeypatch.setattr(workers, "GLANCE", 0.05)
+    monkeypatch.setattr(pool, "GLANCE", 0.05)
     try:
         with pytest.raises(RemudaError, match="worker 0 of the environment"):
             WorkerEnvs("tag", 1, 2)
@@ -239,7 +239,7 @@ def test_one_whose_worker_broke_is_closed(monkeypatch):
 
 
 PARENT = """
-from remuda.envs.workers import WorkerEnvs
+from remuda.envs.workers.pool import WorkerEnvs
 import time
 
 if __name__ == "__main__":

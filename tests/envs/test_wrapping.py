@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.envs.adapters.wrapping import METRICS, PATIENCE, WRAPPERS
+from remuda.envs.adapters.wrappers import METRICS, PATIENCE, WRAPPERS
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, UserCodeError
 from remuda.ui.cli import run as command

@@ -169,7 +169,7 @@ def test_each_agent_has_a_policy_of_its_own_where_roles_see_different_things():
     payoffs = [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]]
     config = load_config(
         {
-            "game": "remuda.envs.matrix_games:MatrixGame",
+            "game": "remuda.envs.games.matrix_games:MatrixGame",
             "env": {"options": {"payoffs": payoffs, "rounds": 1}},
             "policy": {"algorithm": "ppo", "network": {"hidden": [4]}},
         }

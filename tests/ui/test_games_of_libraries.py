@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from remuda.envs import libraries
-from remuda.envs.libraries import LIBRARIES
+from remuda.envs.adapters import libraries
+from remuda.envs.adapters.libraries import LIBRARIES
 from remuda.envs.registry import find_game
 from remuda.ui.games import print_libraries
 

@@ -27,7 +27,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 WHILE_THE_GAME_IS_MADE = """
-from remuda.envs.treasure_hunt import TreasureHunt
+from remuda.envs.games.treasure_hunt import TreasureHunt
 TreasureHunt.__init__ = lambda *_, **__: stubborn.swallow()
 """
 

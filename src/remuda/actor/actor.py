@@ -12,8 +12,8 @@ from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
 from remuda.checkpoint.fitting import COUNT, branch, fitting
 from remuda.checkpoint.state import restore_rng, rng_state
-from remuda.envs.array_game import BlankEnv
 from remuda.envs.checks import TurnChecks
+from remuda.envs.games.array_game import BlankEnv
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
 from remuda.experience.backpressure import ActorBackpressure

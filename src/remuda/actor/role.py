@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from remuda.config import Config
 from remuda.envs.registry import Game, find_game
-from remuda.envs.worker import WorkerStatus
+from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
 from remuda.hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights
@@ -221,7 +221,7 @@ class ActorRole:
             game = self.game.make(copies, **env.made_with)
             game.check, game.first_copy = env.check, first
         else:
-            from remuda.envs.workers import WorkerEnvs
+            from remuda.envs.workers.pool import WorkerEnvs
 
             game = WorkerEnvs(
                 self.game,

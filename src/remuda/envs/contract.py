@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
-from remuda.envs.kinds import CHECKERS, kind_of
+from remuda.envs.adapters.detect import CHECKERS, kind_of
 from remuda.envs.scripted import turns
 from remuda.envs.traces import (
     TURNS,

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from remuda import loading
-from remuda.envs import data, own_games
-from remuda.envs.adapters.wrapping import METRICS, NOTHING, WRAPPERS, Wrapping
-from remuda.envs.libraries import LIBRARIES
+from remuda.envs.adapters import user_envs
+from remuda.envs.adapters.libraries import LIBRARIES
+from remuda.envs.adapters.wrappers import METRICS, NOTHING, WRAPPERS, Wrapping
+from remuda.envs.games import data
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
 from remuda.types import AgentSpec
 from remuda.user_code import naming_user_code
@@ -54,8 +55,8 @@ class Game:
             return cast(Callable[..., Any], loading.load_object(self.name, self.pickle))
         library, _, game = self.factory.partition(":")
         if library in LIBRARIES:
-            return partial(own_games.import_factory(LIBRARIES[library].adapter), game)
-        return own_games.import_factory(self.factory)
+            return partial(user_envs.import_factory(LIBRARIES[library].adapter), game)
+        return user_envs.import_factory(self.factory)
 
     def policy(self, name: str) -> ScriptedPolicy:
         """Load a policy that does not learn: `random`, one of `scripted`, or `module:callable`.
@@ -128,18 +129,18 @@ class Game:
         wrapping = Wrapping(tuple(options.pop(WRAPPERS, ())), options.pop(METRICS, {}))
         library = LIBRARIES.get(self.factory.partition(":")[0])
         if wrapping != NOTHING and not (self.is_own or (library is not None and library.wraps)):
-            raise own_games.not_wrapped(self.name)
+            raise user_envs.not_wrapped(self.name)
         factory = self.load()
-        parameters = own_games.parameters_of(factory)
+        parameters = user_envs.parameters_of(factory)
         allowed = [name for name in parameters if name != "num_envs"]
         unknown = sorted(set(options) - set(allowed))
-        if unknown and not own_games.takes_anything(parameters):
+        if unknown and not user_envs.takes_anything(parameters):
             raise ConfigError(
                 f"env.options.{unknown[0]}: {self.name} has no such option; "
                 f"it has {', '.join(allowed) or 'none'}"
             )
         if self.is_own:
-            return own_games.make_copies(factory, num_envs, options, self.name, wrapping)
+            return user_envs.make_copies(factory, num_envs, options, self.name, wrapping)
         extra = {"wrapping": wrapping} if wrapping != NOTHING else {}
         try:
             with naming_user_code(libraries=False):  # a user may have registered the environment
@@ -188,7 +189,7 @@ def name_game(game: object) -> str:
     if isinstance(game, str):
         return game
     try:
-        own_games.check_factory(game, "game")
+        user_envs.check_factory(game, "game")
     except ConfigError as error:
         raise UsageError(str(error)) from None
     name = loading.name_object(game, "the game")

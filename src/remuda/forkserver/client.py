@@ -32,7 +32,7 @@ MODULES = (
     *("remuda.policies.algorithms.kernels.ppo", "remuda.policies.algorithms.iqn"),
     *("remuda.population.births.inheritance", "remuda.population.dealing.lead"),
     *("remuda.population.dealing.follower", "remuda.population.setup"),
-    *("remuda.envs.array_game", "remuda.envs.workers"),
+    *("remuda.envs.games.array_game", "remuda.envs.workers.pool"),
 )
 # Prefixes of environment variables that libraries read while they load: another value needs another
 # server. The children read those of GPUs later.

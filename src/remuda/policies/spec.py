@@ -11,8 +11,8 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from remuda.config import Config, PolicyConfig, explain
+from remuda.envs.observation_parts import Part, parts_of
 from remuda.errors import ConfigError, ContractError
-from remuda.observation_parts import Part, parts_of
 from remuda.policies.networks.images import Guess, Image, ImagePart, guess_layout
 from remuda.population.roster import Roster
 from remuda.types import AgentSpec

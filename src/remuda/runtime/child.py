@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from remuda.checkpoint.opening import open_stream
-from remuda.envs.worker import WorkerStatus
+from remuda.envs.workers.process import WorkerStatus
 from remuda.forkserver.activity import Activity, ProcessId
 from remuda.forkserver.process import Process
 from remuda.memory.waiting import Wakeup

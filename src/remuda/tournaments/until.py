@@ -1,8 +1,8 @@
 """Play a tournament in rounds until a question is answered.
 
-Each round plays the pairs that decide the answer (`next_matches.allocate`), then looks at the answer
-again. Rounds are planned in `rounds.jsonl` before they are played, so an
-interrupted tournament plays the same matches on resume.
+Each round plays the pairs that decide the answer (`next_matches.allocate`), then looks at the
+answer again. Rounds are planned in `rounds.jsonl` before they are played, so an interrupted
+tournament plays the same matches on resume.
 
 Repeated looks increase the probability of a wrong answer. There are few looks, since each round
 grows the matches by `GROWTH`, and the error probability is divided among them

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from remuda.envs.libraries import LIBRARIES
+from remuda.envs.adapters.libraries import LIBRARIES
 from remuda.envs.registry import GAMES, Game
 from remuda.envs.vector_env import VectorEnv
 

@@ -23,7 +23,7 @@ from remuda.analysis.trees.tree_games import MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.analysis.trees.trees import Tree
 from remuda.envs.adapters.open_spiel import OpenSpielEnv
-from remuda.envs.matrix_games import MatrixGame as MatrixEnv
+from remuda.envs.games.matrix_games import MatrixGame as MatrixEnv
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import UsageError
 from remuda.types import Array, Bools, Floats, Numbers

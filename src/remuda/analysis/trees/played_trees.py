@@ -15,8 +15,8 @@ import numpy as np
 from remuda.analysis.trees.policy_adapter import probabilities
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.trees.trees import InformationSet, Tree, TreeGame
-from remuda.envs import kuhn_poker, leduc_poker
-from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.adapters.wrappers import NOTHING, Wrapping
+from remuda.envs.games import kuhn_poker, leduc_poker
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Bools, Floats, Numbers
 

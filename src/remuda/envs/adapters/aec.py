@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.envs.adapters.answers import FirstCopy, first_reset, mapping_of
+from remuda.envs.adapters.detect import AEC, CHECKERS
 from remuda.envs.adapters.parallel import Copies, spaces_of
-from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.adapters.step_results import FirstCopy, first_reset, mapping_of
+from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.checks import UntakeableError
-from remuda.envs.kinds import AEC, CHECKERS
 from remuda.types import Array, Bools, TurnResult
 
 if TYPE_CHECKING:

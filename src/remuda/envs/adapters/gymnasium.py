@@ -16,7 +16,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.answers import (
+from remuda.envs.adapters.detect import CHECKERS, GYMNASIUM
+from remuda.envs.adapters.masks import MASK
+from remuda.envs.adapters.parallel import Copies, ParallelCopies
+from remuda.envs.adapters.spaces import with_pictures
+from remuda.envs.adapters.step_results import (
     STEP,
     FirstCopy,
     first_reset,
@@ -25,13 +29,9 @@ from remuda.envs.adapters.answers import (
     parts,
     reset_env,
 )
-from remuda.envs.adapters.masks import MASK
-from remuda.envs.adapters.parallel import Copies, ParallelCopies
-from remuda.envs.adapters.spaces import with_pictures
-from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, UntakeableError, flag, number
 from remuda.envs.closing import close
-from remuda.envs.kinds import CHECKERS, GYMNASIUM
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, ContractError
 from remuda.loading import import_module

@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import branch, fitting, require
-from remuda.envs.array_game import TurnArrays
-from remuda.envs.rendering import picture_of_text
+from remuda.envs.games.array_game import TurnArrays
+from remuda.envs.games.rendering import picture_of_text
 from remuda.errors import ConfigError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from remuda.envs.adapters.answers import (
+from remuda.envs.adapters.detect import CHECKERS, PARALLEL
+from remuda.envs.adapters.masks import MASK, Masks, can_be_masked
+from remuda.envs.adapters.spaces import action_converter, observation_converter
+from remuda.envs.adapters.step_results import (
     RESET,
     STEP,
     FirstCopy,
@@ -22,10 +25,7 @@ from remuda.envs.adapters.answers import (
     parts,
     refuse_lists,
 )
-from remuda.envs.adapters.masks import MASK, Masks, can_be_masked
-from remuda.envs.adapters.spaces import action_converter, observation_converter
-from remuda.envs.adapters.wrapping import NOTHING, InfoMetrics, Wrapping
-from remuda.envs.array_game import TurnArrays
+from remuda.envs.adapters.wrappers import NOTHING, InfoMetrics, Wrapping
 from remuda.envs.checks import (
     BadValueError,
     BoundsCheck,
@@ -37,7 +37,7 @@ from remuda.envs.checks import (
     short,
 )
 from remuda.envs.closing import close_all
-from remuda.envs.kinds import CHECKERS, PARALLEL
+from remuda.envs.games.array_game import TurnArrays
 from remuda.errors import ContractError
 from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
 

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from remuda.envs.adapters.aec import AECCopies
-from remuda.envs.adapters.answers import making
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import with_pictures
-from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.adapters.step_results import making
+from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.errors import ConfigError
 from remuda.loading import import_module
 

@@ -33,9 +33,9 @@ from gymnasium.spaces import Box, Discrete
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
 from remuda.config import overlay
-from remuda.envs import data
-from remuda.envs.array_game import TurnArrays
 from remuda.envs.checks import BadValueError, broken, number, write_checked
+from remuda.envs.games import data
+from remuda.envs.games.array_game import TurnArrays
 from remuda.errors import ConfigError, ContractError
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers
 

@@ -19,8 +19,8 @@ from gymnasium import spaces
 from remuda.envs.adapters.masks import MASK, can_be_masked, flat_mask, mask_form
 from remuda.envs.checks import BadValueError, UntakeableError, fitting, short, write_checked
 from remuda.envs.closing import close
+from remuda.envs.observation_parts import PartsBox, parts_of
 from remuda.errors import ContractError
-from remuda.observation_parts import PartsBox, parts_of
 from remuda.types import Array
 
 OBSERVATION = "observation"  # the other key of PettingZoo's customary `Dict` with a mask

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete, Space
 
 from remuda.checkpoint.fitting import Range, Table, fitting_all, require
-from remuda.envs.options import require_whole
-from remuda.envs.randomness import below, seed_stream
+from remuda.envs.games.options import require_whole
+from remuda.envs.games.randomness import below, seed_stream
 from remuda.envs.scripted import possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from remuda.envs.adapters.detect import article
 from remuda.envs.adapters.lasting_state import refuse_statistics
 from remuda.envs.checks import UntakeableError, numbers_in, short
 from remuda.envs.closing import close
-from remuda.envs.kinds import article
 from remuda.errors import ConfigError, ContractError
 from remuda.user_code import where_raised
 

@@ -1,6 +1,6 @@
 """Export a Remuda game as a PettingZoo environment, for use with other libraries.
 
-    from remuda.envs.adapters.export import aec_env, parallel_env
+    from remuda.envs.pettingzoo_export import aec_env, parallel_env
 
     env = parallel_env("treasure_hunt", num_agents=4)
 

@@ -15,10 +15,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from remuda.envs import kinds
-from remuda.envs.adapters.wrapping import NOTHING, Wrapping
+from remuda.envs.adapters import detect
+from remuda.envs.adapters.detect import COPIES, article, kind_of
+from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.closing import close
-from remuda.envs.kinds import COPIES, article, kind_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError
 from remuda.loading import import_module
@@ -96,7 +96,7 @@ def _make_together(
             copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
         return copies
     why = f"no VectorEnv; allowed is {ALLOWED}"
-    if kind_of(made) in kinds.SINGLE:
+    if kind_of(made) in detect.SINGLE:
         why = "which is a single copy: leave num_envs out, and return one copy per call"
     raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
 
@@ -182,19 +182,19 @@ def _adapter_of(
 ) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
     """Return the adapter of an environment's kind; `another` makes one more."""
     kind = kind_of(env)
-    if kind == kinds.GYMNASIUM:
+    if kind == detect.GYMNASIUM:
         from remuda.envs.adapters.gymnasium import GymnasiumEnv, copies_of, has_agents
 
         return copies_of if has_agents(env, another) else GymnasiumEnv
-    if kind in (kinds.PARALLEL, kinds.AEC):
+    if kind in (detect.PARALLEL, detect.AEC):
         from remuda.envs.adapters.aec import AECCopies
         from remuda.envs.adapters.parallel import ParallelCopies
 
-        return ParallelCopies if kind == kinds.PARALLEL else AECCopies
+        return ParallelCopies if kind == detect.PARALLEL else AECCopies
     reasons = {
         COPIES: "which holds all copies: give it a parameter num_envs",
-        kinds.VECTOR: "which holds copies: pass a class or function that makes a single one",
-        kinds.OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
+        detect.VECTOR: "which holds copies: pass a class or function that makes a single one",
+        detect.OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
     }
     why = reasons.get(kind, f"no environment; allowed is {ALLOWED}")
     raise ConfigError(f"{name} makes {article(env)}, {why}")

@@ -15,9 +15,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import Range, Table, require
-from remuda.envs.array_game import ArrayGame
-from remuda.envs.options import whole_numbers
-from remuda.envs.rendering import draw_grid, sprites
+from remuda.envs.games.array_game import ArrayGame
+from remuda.envs.games.options import whole_numbers
+from remuda.envs.games.rendering import draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State

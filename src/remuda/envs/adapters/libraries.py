@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
-from remuda.envs import data
+from remuda.envs.games import data
 from remuda.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import COUNT, Range, Table, require
-from remuda.envs.array_game import TableGame
-from remuda.envs.options import require_whole
+from remuda.envs.games.array_game import TableGame
+from remuda.envs.games.options import require_whole
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 NONE = -1  # the choice before the first round

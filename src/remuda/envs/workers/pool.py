@@ -21,7 +21,7 @@ import numpy as np
 from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import possibilities
 from remuda.envs.vector_env import VectorEnv
-from remuda.envs.worker import (
+from remuda.envs.workers.process import (
     BEGIN,
     DONE,
     END,

@@ -38,11 +38,11 @@ import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
 from remuda.checkpoint.fitting import COUNT, FINITE_64, SHARE, Range, Table, require
-from remuda.envs import data
-from remuda.envs.array_game import ArrayGame
-from remuda.envs.options import require_number, require_one_of, require_whole, whole_numbers
-from remuda.envs.randomness import seed_stream, uniform
-from remuda.envs.rendering import agent_colour, agent_sprite, paste, sprites
+from remuda.envs.games import data
+from remuda.envs.games.array_game import ArrayGame
+from remuda.envs.games.options import require_number, require_one_of, require_whole, whole_numbers
+from remuda.envs.games.randomness import seed_stream, uniform
+from remuda.envs.games.rendering import agent_colour, agent_sprite, paste, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.envs import data
+from remuda.envs.games import data
 from remuda.types import Array, Bools
 
 TILE = 16  # pixels along the side of a tile

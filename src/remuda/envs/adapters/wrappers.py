@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from remuda import loading
+from remuda.envs.adapters.detect import SINGLE, article, kind_of
 from remuda.envs.checks import BadValueError, number, short
-from remuda.envs.kinds import SINGLE, article, kind_of
 from remuda.errors import ConfigError, RemudaError
 from remuda.loading import load
 from remuda.types import Array, Bools

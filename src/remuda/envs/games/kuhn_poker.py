@@ -21,8 +21,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from remuda.checkpoint.fitting import Range, Table, require
-from remuda.envs.array_game import TableGame
-from remuda.envs.randomness import below, seed_stream
+from remuda.envs.games.array_game import TableGame
+from remuda.envs.games.randomness import below, seed_stream
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Integers, State, TurnResult
 

@@ -21,10 +21,10 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from remuda.checkpoint.fitting import COUNT, Range, Table
-from remuda.envs.array_game import STEPS, GridGame, place_agents
-from remuda.envs.options import numbers, whole_numbers
-from remuda.envs.randomness import below
-from remuda.envs.rendering import agent_colour, agent_sprite, draw_grid, sprites
+from remuda.envs.games.array_game import STEPS, GridGame, place_agents
+from remuda.envs.games.options import numbers, whole_numbers
+from remuda.envs.games.randomness import below
+from remuda.envs.games.rendering import agent_colour, agent_sprite, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
 from remuda.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers

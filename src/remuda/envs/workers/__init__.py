@@ -1,0 +1,1 @@
+"""Environment copies in several processes."""
