@@ -23,8 +23,8 @@ from recording import Results, options_of
 
 from remuda.analysis.equilibria.zero_sum import solve
 from remuda.analysis.ranking.alpha_rank import alpha_rank
+from remuda.evaluation.tournaments.record import DESCRIPTION
 from remuda.population.ledger.ledger import header_of, record_type
-from remuda.tournaments.record import DESCRIPTION
 
 SECONDS, GIB = 30.0, 2.0
 """The limits for the analysis of ten million matches of 64 policies."""

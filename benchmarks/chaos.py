@@ -25,7 +25,6 @@ from typing import Any
 import psutil
 from recording import Results, options_of
 
-from remuda import training
 from remuda.actor.actor import Actor
 from remuda.actor.role import ActorRole
 from remuda.checkpoint.store import Checkpoints
@@ -34,6 +33,7 @@ from remuda.learner.group import LearnerGroup
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
+from remuda.training import run as training
 from remuda.ui.live import PlainView
 
 INTERVAL = 10.0

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from remuda import training
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.cluster import cluster as clusters
 from remuda.cluster.channel import Count
 from remuda.cluster.ray_local import members
@@ -36,6 +35,7 @@ from remuda.config import load_config, overlay
 from remuda.runs.metrics import Goal, Record
 from remuda.runs.result import Result
 from remuda.scoreboard import Learn, Play
+from remuda.training import run as training
 from remuda.types import Array, RoleStatus
 
 MARK = "REMUDA_BENCHMARK"

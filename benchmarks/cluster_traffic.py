@@ -21,7 +21,7 @@ from cluster_runs import HOME, QUIET, Run, alone, apart, directory, processor
 from recording import Results
 
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import NodeStatus
 from remuda.cluster.bridge import Listener
@@ -36,9 +36,9 @@ from remuda.learner.role import LearnerRole
 from remuda.policies.stack import layout_checksum
 from remuda.population.ledger.ledger import count as add_up
 from remuda.population.members.follower_views import Shard
-from remuda.prepare import prepare
 from remuda.runtime.layout import Layout
 from remuda.scoreboard import Play
+from remuda.training.prepare import prepare
 
 WARM_UP = 4.0
 """Seconds before anything is counted."""

@@ -13,7 +13,7 @@ from recording import Results
 
 from remuda.config import load_config, overlay
 from remuda.population.ledger.lineage import read_lineage
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from remuda.ui.summary import read_run
 

@@ -11,7 +11,7 @@ from typing import Any
 from recording import Results
 
 from remuda.config import load_config, overlay
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from remuda.ui.summary import read_run
 

@@ -19,7 +19,7 @@ from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.runs.metrics import Goal, Record
-from remuda.training import train
+from remuda.training.run import train
 
 
 class Watch:

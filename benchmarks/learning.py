@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from remuda.config import load_config, overlay
-from remuda.evaluation import standard_error
+from remuda.evaluation.results import standard_error
 from remuda.runs.metrics import Goal, Record
 from remuda.runs.result import Result
-from remuda.training import train
+from remuda.training.run import train
 
 CARTPOLE: dict[str, Any] = {
     "game": "gymnasium:CartPole-v1",

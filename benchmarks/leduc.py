@@ -44,8 +44,8 @@ from remuda.config import load_config, overlay
 from remuda.coordinator.callback import ActiveRun, Callback
 from remuda.envs.registry import make_env
 from remuda.runs.run_directory import RunDirectory
-from remuda.saved import SavedPolicies
-from remuda.training import train
+from remuda.training.run import train
+from remuda.training.saved.policies import SavedPolicies
 from remuda.ui.live import PlainView
 
 GAME, POLICY = "leduc_poker", "policy_0"

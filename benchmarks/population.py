@@ -31,7 +31,7 @@ from remuda.analysis.trees.kuhn import Strategy, average, strategies, summary
 from remuda.config import load_config, overlay, read_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
-from remuda.evaluate import evaluate
+from remuda.evaluation.evaluate import evaluate
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.members.table_parts import POLICY, VERSION
@@ -39,7 +39,7 @@ from remuda.runs.metrics import Goal, Record
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training import train
+from remuda.training.run import train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 QUIET = {"run": {"evaluate_episodes": 0}, "checkpoint": {"every": 3600, "evaluate_episodes": 0}}

@@ -30,18 +30,18 @@ from typing import Any
 import numpy as np
 from recording import Results, options_of
 
-from remuda.double_oracle.iterations import Iteration
-from remuda.double_oracle.oracles import (
+from remuda.envs.registry import agents_of
+from remuda.solvers.exploit.training import Exploiters, train_exploiters
+from remuda.solvers.psro.iterations import Iteration
+from remuda.solvers.psro.oracles import (
     OracleSettings,
     SeatedTarget,
     candidate_name,
     config_of,
     seated_target,
 )
-from remuda.double_oracle.trained import run_trained
-from remuda.double_oracle.trained_setup import TrainedSetup
-from remuda.envs.registry import agents_of
-from remuda.exploiting.training import Exploiters, train_exploiters
+from remuda.solvers.psro.trained import run_trained
+from remuda.solvers.psro.trained_setup import TrainedSetup
 from remuda.ui.live import PlainView
 from remuda.ui.psro import print_line, psro
 

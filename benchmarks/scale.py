@@ -29,7 +29,7 @@ from remuda.config import load_config
 from remuda.coordinator.checkpointing import Checkpointer
 from remuda.runs.metrics import Goal, Record
 from remuda.runtime.processes import ProcessRuntime
-from remuda.training import train
+from remuda.training.run import train
 
 BARS = {
     "tick, ms, 99%": 20.0,

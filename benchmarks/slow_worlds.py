@@ -20,7 +20,7 @@ from typing import Any
 from recording import Results, options_of
 from throughput import measure
 
-from remuda.calibration import choose_layout
+from remuda.assembly.calibration import choose_layout
 from remuda.config import Config, load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.runtime.layout import Layout, make_layout

@@ -27,7 +27,7 @@ from sorrel.examples.treasurehunt.entities import EmptyEntity
 from sorrel.examples.treasurehunt.env import TreasurehuntEnv
 from sorrel.examples.treasurehunt.world import TreasurehuntWorld
 
-import remuda.sorrel
+import remuda.api.sorrel
 from remuda.config import overlay
 from remuda.envs.adapters.sorrel import EXAMPLES
 
@@ -112,7 +112,7 @@ def ours(seed: int, minutes: float) -> tuple[float, float, float]:
     }
     with tempfile.TemporaryDirectory() as directory:
         settings["run"]["directory"] = f"{directory}/run"
-        result = remuda.sorrel.train(env, settings)
+        result = remuda.api.sorrel.train(env, settings)
     return result.record.agent_steps, result.record.seconds, judged(env)
 
 

@@ -26,7 +26,7 @@ import psutil
 from recording import Results, options_of
 from torch import nn
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import Config, load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
@@ -35,7 +35,7 @@ from remuda.policies.spec import make_algorithm, policy_specs
 from remuda.rng import make_rng
 from remuda.runs.metrics import Goal, Record
 from remuda.runtime.layout import make_layout
-from remuda.training import train
+from remuda.training.run import train
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",

@@ -27,11 +27,11 @@ from rich.table import Table
 
 from remuda.actor.actor import Actor
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
-from remuda.evaluate import evaluate
-from remuda.evaluation import standard_error
+from remuda.evaluation.evaluate import evaluate
+from remuda.evaluation.results import standard_error
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads

@@ -36,7 +36,7 @@ from typing import Any
 import psutil
 from recording import Results, options_of
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config
 from remuda.envs.registry import make_env

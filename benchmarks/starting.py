@@ -20,7 +20,7 @@ from statistics import median
 import psutil
 from recording import Results, options_of
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config
 from remuda.envs.registry import make_env

@@ -20,7 +20,7 @@ from typing import Any
 from recording import Results, options_of
 
 from remuda.config import load_config
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from remuda.ui.results import remarks
 from remuda.ui.summary import read_run

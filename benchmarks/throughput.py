@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 from recording import Cell, Results, options_of
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader

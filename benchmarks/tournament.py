@@ -21,13 +21,13 @@ from pathlib import Path
 from recording import Results, options_of
 
 from remuda.config import load_config
-from remuda.crossplay import play_setup, setup_of_entrants
 from remuda.envs.registry import make_env
-from remuda.evaluation import Limits
+from remuda.evaluation.crossplay import play_setup, setup_of_entrants
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.entrants import Player
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng
-from remuda.tournaments.entrants import Player
 
 GAME = "connect_four"
 LEAST = 1_000_000 / 600.0

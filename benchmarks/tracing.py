@@ -12,7 +12,7 @@ from statistics import median
 
 from recording import Results, options_of
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs

@@ -19,7 +19,7 @@ import psutil
 from recording import Results, options_of
 
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env

@@ -24,7 +24,7 @@ class Faulty(Tape):
     def __init__(self, num_envs=1, fault="", seconds=0.05):
         super().__init__(num_envs)
         self._fault, self._seconds, self._turns = fault, seconds, 0
-        self._evaluated = called_from("remuda.evaluate")
+        self._evaluated = called_from("remuda.evaluation.evaluate")
 
     def end_turn(self):
         self._turns += 1
@@ -58,7 +58,7 @@ class Duel(Tape):
     def __init__(self, num_envs=1, fault=""):
         super().__init__(num_envs)
         self._fault, self._turns = "", 0
-        if called_from("remuda.best_checkpoint"):
+        if called_from("remuda.training.best_checkpoint"):
             self._fault = fault
 
     def end_turn(self):

@@ -1,6 +1,6 @@
 """Tournaments that are set up and played in one call."""
 
-from remuda.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
+from remuda.evaluation.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
 
 
 def play_tournament(config, entrants, episodes, seed=0, sampled=False):

@@ -13,19 +13,19 @@ from played_tournaments import play_across
 from remuda.analysis.payoffs.returns import balanced
 from remuda.analysis.society.society import society
 from remuda.analysis.society.welfare import efficiency, equality, long_run_equality
-from remuda.best_checkpoint import measurement
-from remuda.crossplay import margin
-from remuda.double_oracle.matches import play_pairs
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 from remuda.errors import UsageError
-from remuda.evaluate import play_recorded
-from remuda.evaluation import Evaluation, Limits
-from remuda.exploiting.bounds import error_of_sum, mean_of
-from remuda.exploiting.matches import Lineup, play_lineups
-from remuda.exploiting.target import make_target
+from remuda.evaluation.crossplay import margin
+from remuda.evaluation.evaluate import play_recorded
+from remuda.evaluation.results import Evaluation, Limits
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.solvers.exploit.bounds import error_of_sum, mean_of
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import make_target
+from remuda.solvers.psro.matches import play_pairs
+from remuda.training.best_checkpoint import measurement
 from remuda.ui.cli import run
 from remuda.ui.playing import episode
 from remuda.ui.recording import write_histories

@@ -340,7 +340,8 @@ def test_a_run_is_itself(run):
 def test_the_policies_of_a_run_are_read_once(run, monkeypatch):
     reads = []
     monkeypatch.setattr(
-        "remuda.saved.load_snapshots", lambda *words: reads.append(1) or load_snapshots(*words)
+        "remuda.training.saved.policies.load_snapshots",
+        lambda *words: reads.append(1) or load_snapshots(*words),
     )
     assert len(dict(run.items())) == len(list(run.values())) == 2
     assert len(reads) == 2

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from remuda import best_checkpoint
-from remuda.best_checkpoint import CheckpointPlay
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import BestKeeper
-from remuda.evaluation import Evaluation, Limits
+from remuda.evaluation.results import Evaluation, Limits
+from remuda.training import best_checkpoint
+from remuda.training.best_checkpoint import CheckpointPlay
 
 CONFIG = load_config(
     {

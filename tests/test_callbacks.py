@@ -8,11 +8,12 @@ import pytest
 
 import remuda
 from callback_runs import FOR_LONG, SMALL, StopsAtOnce, train
-from remuda import events, training
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.errors import CallbackError, UsageError, UserCodeError
-from remuda.events import NAMES, Events, check_callback
 from remuda.runs.run_directory import RunDirectory
+from remuda.training import callback_dispatch
+from remuda.training import run as training
+from remuda.training.callback_dispatch import NAMES, Events, check_callback
 from remuda.ui.live import PlainView
 
 
@@ -263,7 +264,7 @@ def test_how_long_a_callback_takes_is_told_once_from_a_second_on(tmp_path, monke
         def on_end(self, run, result):
             clock[0] += 60.0
 
-    monkeypatch.setattr(events, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(callback_dispatch, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     view = Says()
     remuda.train(
         "support:Tape",

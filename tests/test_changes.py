@@ -15,7 +15,7 @@ from remuda.config.sections import conditions
 from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.members.table_parts import POLICY
 from remuda.runs.run_directory import RunDirectory
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
 

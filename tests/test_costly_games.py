@@ -15,16 +15,16 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import remuda
-from remuda import best_checkpoint
 from remuda.config import load_config
 from remuda.envs import closing
 from remuda.envs.registry import make_env, name_game
-from remuda.evaluate import evaluate
-from remuda.evaluation import Limits
+from remuda.evaluation.evaluate import evaluate
+from remuda.evaluation.results import Limits
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
+from remuda.training import best_checkpoint
 from test_rng import QUICK
 
 ALIVE: set[int] = set()

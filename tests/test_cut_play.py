@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from remuda.config import load_config
-from remuda.evaluate import actor_for_play, play_episodes
-from remuda.evaluation import Limits
+from remuda.evaluation.evaluate import actor_for_play, play_episodes
+from remuda.evaluation.results import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng

@@ -21,7 +21,7 @@ with pytest.MonkeyPatch.context() as patch:
 from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
 from remuda.population.ledger.ledger import BIRTH, read_records
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.arguments import parse_flags, take_option
 from remuda.ui.cli import COMMANDS
 from remuda.ui.commands.train import read_arguments

@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 
 import remuda
-from remuda import crossplay
-from remuda import evaluate as evaluate_module
-from remuda.best_checkpoint import measurement
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.loggers.common import evaluated
-from remuda.evaluation import Evaluation, Limits
+from remuda.evaluation import crossplay
+from remuda.evaluation import evaluate as evaluate_module
+from remuda.evaluation.results import Evaluation, Limits
 from remuda.runs.result import is_reported
 from remuda.runs.run_directory import RunDirectory
+from remuda.training.best_checkpoint import measurement
 from remuda.ui import status
 from remuda.ui.cli import run as command
 from remuda.ui.comparison import compare, page_of, print_comparison
@@ -261,7 +261,7 @@ def test_what_stands_of_before_says_how_it_was_played(tmp_path, failed, monkeypa
         raise ValueError("no")
 
     if failed:
-        monkeypatch.setattr("remuda.finish.evaluate", fail)
+        monkeypatch.setattr("remuda.training.finish.evaluate", fail)
     cut = {} if failed else {"evaluate_seconds": 1e-9}
     train(None, resume=tmp_path / "run", evaluate_sampled=True, **cut)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

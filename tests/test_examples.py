@@ -13,7 +13,7 @@ import pytest
 import remuda
 from remuda.config import load_config, overlay, read_config
 from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report
 

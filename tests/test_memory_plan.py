@@ -12,17 +12,9 @@ import numpy as np
 import psutil
 import pytest
 
-from remuda.assembly import Assembly
-from remuda.calibration import choose_layout
-from remuda.checkpoint.store import Manifest
-from remuda.config import load_config, write_config
-from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.envs.registry import make_env
-from remuda.errors import ConfigError
-from remuda.experience.sequence_replay import SequenceReplay
-from remuda.memory.shared import Arena, SharedArrays
-from remuda.memory.waiting import Wakeup
-from remuda.memory_plan import (
+from remuda.assembly.assembly import Assembly
+from remuda.assembly.calibration import choose_layout
+from remuda.assembly.memory_plan import (
     GIB,
     LIBRARIES,
     LOADED_TWICE,
@@ -35,15 +27,23 @@ from remuda.memory_plan import (
     setting_to_reduce,
     size_of_arrays,
 )
+from remuda.checkpoint.store import Manifest
+from remuda.config import load_config, write_config
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.envs.registry import make_env
+from remuda.errors import ConfigError
+from remuda.experience.sequence_replay import SequenceReplay
+from remuda.memory.shared import Arena, SharedArrays
+from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import RECORDS, newest_of
 from remuda.population.roster import SPARE
-from remuda.prepare import prepare
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
+from remuda.training.prepare import prepare
 from remuda.ui.cli import run
 from support import make_experience
 
@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_refused_with_the_setting_that_is_too_large(tree, s
 )
 @pytest.mark.timeout(60)
 def test_it_is_refused_before_anything_is_made(words, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("remuda.memory_plan.available_memory", lambda: 8 * GIB)
+    monkeypatch.setattr("remuda.assembly.memory_plan.available_memory", lambda: 8 * GIB)
     directory = tmp_path / "run"
     tracemalloc.start()
     assert run(["train", "treasure_hunt", *words, "--run.directory", str(directory)]) == 2
@@ -411,7 +411,7 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
             made.append(weakref.ref(file))
             return file, offset
 
-    monkeypatch.setattr("remuda.assembly.Arena", Trial)
+    monkeypatch.setattr("remuda.assembly.assembly.Arena", Trial)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
     tree = {"env": {"num_envs": 8}, "run": {"calibrate": 0.05}, "policy": {"algorithm": algorithm}}
     config, _, env, *_ = planned(tree)

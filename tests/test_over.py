@@ -177,7 +177,7 @@ def test_nothing_is_looked_for_that_only_training_needs(tmp_path, monkeypatch):
     def no_trial(*args):
         raise AssertionError("a trial")
 
-    monkeypatch.setattr("remuda.training.choose_layout", no_trial)
+    monkeypatch.setattr("remuda.training.run.choose_layout", no_trial)
     config = {"cluster": {"local": 2}, "learners": {"devices": ["cuda"]}, "schedule": "async"}
     again = remuda.train(resume=first, config=config, view=PlainView())
     assert again.ended == first.ended
@@ -233,7 +233,7 @@ def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise RuntimeError("the game broke")
 
-    monkeypatch.setattr("remuda.finish.evaluate", fails)
+    monkeypatch.setattr("remuda.training.finish.evaluate", fails)
     remuda.train(resume=first, view=PlainView())
     now = json.loads(path.read_text())
     assert now["evaluation"] == told["evaluation"]

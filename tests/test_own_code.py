@@ -11,8 +11,8 @@ import remuda
 from remuda import loading
 from remuda.algorithms import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
-from remuda.own_code import name_objects
 from remuda.policies.algorithms.dqn import DQN
+from remuda.training.python_settings import name_objects
 from remuda.ui.live import PlainView
 
 CELL = '''

@@ -16,7 +16,7 @@ import remuda
 from remuda.coordinator.requests import FOLDER, ask, ask_weights
 from remuda.errors import RemudaError, UsageError
 from remuda.runs.run_directory import RunDirectory
-from remuda.saved import Reference
+from remuda.training.saved.policies import Reference
 
 RUN = {
     "env": {"num_envs": 4},

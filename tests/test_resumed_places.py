@@ -4,7 +4,7 @@ import pytest
 
 from remuda.config import load_config
 from remuda.errors import ConfigError
-from remuda.resume import confirmed
+from remuda.training.resume import confirmed
 
 
 def config_of(tmp_path, **tree):

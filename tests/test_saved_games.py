@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from remuda.config import load_config
-from remuda.saved_games import other_games
+from remuda.training.saved.games import other_games
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_a_game_takes_by_itself_in_a_nested_option_is_no_other_game(monkeyp
     """Red before: of an option that was given in part, the rest was taken to be missing."""
     usual = {"parts": {"a": 1, "b": 2}}
     made = SimpleNamespace(options=lambda: usual, close=lambda: None)
-    monkeypatch.setattr("remuda.saved_games.make_env", lambda *_, **__: made)
+    monkeypatch.setattr("remuda.training.saved.games.make_env", lambda *_, **__: made)
     trees = {"one": {"a": 9}, "other": {"a": 9, "b": 2}, "third": {"a": 9, "b": 3}}
     configs = {
         Path(run): load_config({"game": "tag", "env": {"options": {"parts": parts}}})

@@ -6,7 +6,7 @@ from remuda.changes import changes
 from remuda.config import load_config, overlay
 from remuda.errors import RemudaError
 from remuda.policies.compatibility import network_layout
-from remuda.prepare import prepare
+from remuda.training.prepare import prepare
 from remuda.ui.comparison import compare
 from remuda.ui.resuming import find_unfinished
 from ui.made_runs import a_run, an_unfinished_run

@@ -10,7 +10,7 @@ import torch
 import remuda
 from remuda.envs.recorded import Wrapped
 from remuda.errors import UsageError
-from remuda.evaluate import actor_for_play
+from remuda.evaluation.evaluate import actor_for_play
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from trained_policies import SETTINGS, trained

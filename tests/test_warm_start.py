@@ -8,21 +8,21 @@ import pytest
 
 import remuda
 from equivalence.runs import assert_same, configure, outcome, run
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.own_code import name_objects
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
-from remuda.saved import Reference, SavedPolicies
-from remuda.training import train
+from remuda.training.python_settings import name_objects
+from remuda.training.run import train
+from remuda.training.saved.policies import Reference, SavedPolicies
+from remuda.training.warm_start import find_beginnings
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
 from remuda.unused_settings import unused_settings
-from remuda.warm_start import find_beginnings
 
 ALGORITHMS = ("ppo", "dqn", "iqn")
 PPO = {"rollout_length": 20, "normalise_observations": True}

@@ -6,10 +6,10 @@ from gymnasium.spaces import Box, Discrete
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.envs.vector_env import VectorEnv
+from remuda.evaluation.tournaments.entrants import Player
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng
-from remuda.tournaments.entrants import Player
 from remuda.types import AgentSpec, TurnResult
 
 

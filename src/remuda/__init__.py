@@ -15,16 +15,16 @@ from remuda.version import __version__
 if TYPE_CHECKING:
     from remuda.analysis.frame import Frame
     from remuda.analysis.payoffs.payoffs import Payoffs
-    from remuda.api import Run, load, tournament, train
+    from remuda.api.run import Run, load, tournament, train
     from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary
-    from remuda.crossplay import Tournament
     from remuda.errors import ConfigError, RemudaError, UsageError
-    from remuda.evaluation import Evaluation
-    from remuda.exploiting.bounds import LowerBound
+    from remuda.evaluation.crossplay import Tournament
+    from remuda.evaluation.policy import Policy, PolicyState
+    from remuda.evaluation.results import Evaluation
     from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.runs.result import Result
-    from remuda.trained import Policy, PolicyState
+    from remuda.solvers.exploit.bounds import LowerBound
     from remuda.ui.comparison import Comparison, compare
     from remuda.ui.exploiting import exploit
     from remuda.ui.psro import psro
@@ -59,17 +59,17 @@ __all__ = [
 
 _HOMES = {
     "analysis.payoffs.payoffs": "Payoffs",
-    "api": "Run load tournament train",
+    "api.run": "Run load tournament train",
     "coordinator.callback": "ActiveRun Callback EpisodeSummary",
-    "crossplay": "Tournament",
+    "evaluation.crossplay": "Tournament",
     "errors": "ConfigError RemudaError UsageError",
-    "evaluation": "Evaluation",
-    "exploiting.bounds": "LowerBound",
+    "evaluation.results": "Evaluation",
+    "solvers.exploit.bounds": "LowerBound",
     "analysis.frame": "Frame",
     "policies.algorithms.rollout_algorithm": "RolloutAlgorithm",
     "policies.algorithms.transition_algorithm": "TransitionAlgorithm",
     "runs.result": "Result",
-    "trained": "Policy PolicyState",
+    "evaluation.policy": "Policy PolicyState",
     "ui.comparison": "Comparison compare",
     "ui.exploiting": "exploit",
     "ui.psro": "psro",

@@ -9,13 +9,13 @@ import torch
 from remuda.actor.actor import Actor
 from remuda.actor.make_seats import make_policy_groups
 from remuda.actor.match_seats import MatchSeats
+from remuda.assembly.experience_layout import experience_of_all
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.experience_layout import experience_of_all
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remuda.actor.batch_plan import make_plan
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs

@@ -13,7 +13,7 @@ from pettingzoo import AECEnv
 
 from actor.played_games import PlayedAEC, PlayedHere, pettingzoo, transition
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.pettingzoo_export import AECGame
 from remuda.envs.registry import make_env

@@ -8,10 +8,10 @@ from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
-from remuda.evaluate import evaluate
+from remuda.evaluation.evaluate import evaluate
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 
 from masked_games import Doors
 from remuda.config import load_config, overlay
-from remuda.training import train
+from remuda.training.run import train
 from remuda.types import AgentSpec
 from remuda.ui.live import PlainView
 from support import Tape

@@ -6,22 +6,22 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
-from remuda.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
-from remuda.evaluate import evaluate
-from remuda.exploiting.matches import Lineup, play_lineups
-from remuda.exploiting.target import make_target
+from remuda.evaluation.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
+from remuda.evaluation.evaluate import evaluate
+from remuda.evaluation.tournaments.entrants import Player
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.kernels.compiled_pass import GatheredPass
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng
 from remuda.runtime.layout import Layout
-from remuda.tournaments.entrants import Player
-from remuda.training import train
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import make_target
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from remuda.ui.playing import episode
 from support import Tape

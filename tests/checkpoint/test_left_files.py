@@ -12,9 +12,9 @@ import remuda
 from remuda.checkpoint.names import new_directory
 from remuda.checkpoint.state import sweep
 from remuda.config import load_config
-from remuda.double_oracle.record import begin, go_on
-from remuda.exploiting.exploit import _claim as claim_for_exploiters
 from remuda.runs.run_directory import RunDirectory
+from remuda.solvers.exploit.exploit import _claim as claim_for_exploiters
+from remuda.solvers.psro.record import begin, go_on
 from remuda.ui.seeds import Seeds
 
 

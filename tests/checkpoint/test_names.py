@@ -16,7 +16,7 @@ from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 from support import Tape

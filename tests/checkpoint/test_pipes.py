@@ -12,15 +12,20 @@ from remuda.checkpoint.state import save_tensors
 from remuda.coordinator.analysis_helper import RecentPayoffs
 from remuda.coordinator.loggers.common import IDS, known_id
 from remuda.coordinator.requests import FOLDER, Requests
-from remuda.double_oracle.record import read as read_double_oracle
 from remuda.errors import RemudaError
+from remuda.evaluation.tournaments.record import (
+    DESCRIPTION,
+    WEIGHTS,
+    kept_weights,
+    read_description,
+)
+from remuda.evaluation.tournaments.until import _read_rounds
 from remuda.loading import read_beside
 from remuda.population.ledger.ledger import LedgerFile, copy_later, read_records, record_type
 from remuda.population.ledger.lineage import read_lineage
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
-from remuda.tournaments.record import DESCRIPTION, WEIGHTS, kept_weights, read_description
-from remuda.tournaments.until import _read_rounds
+from remuda.solvers.psro.record import read as read_double_oracle
 from remuda.ui.cli import run
 from remuda.ui.dashboard.catalogue import Catalogue
 from remuda.ui.html import with_pictures

@@ -1,14 +1,14 @@
 """Runs over nodes that are plain processes, put together by hand: roles live where a test says."""
 
 from cluster.process_nodes import ProcessNodes
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.prepare import prepare
 from remuda.runtime.layout import Layout
+from remuda.training.prepare import prepare
 
 
 class NodeRun:

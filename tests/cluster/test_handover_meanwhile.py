@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.channel import Count, Traffic
 from remuda.cluster.handover import rings_of, take_over
@@ -17,8 +17,8 @@ from remuda.config import load_config
 from remuda.experience.experience import NEVER
 from remuda.experience.ring import TAKEN, TAKEN_STEPS
 from remuda.population.members.follower_views import TAKEN as TAKEN_RESULTS
-from remuda.prepare import prepare
 from remuda.runtime.layout import Layout
+from remuda.training.prepare import prepare
 
 POPULATION = {
     "game": "connect_four",

@@ -25,7 +25,7 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import RemudaError
 from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 from remuda.scoreboard import Learn, Play
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 SCATTERED = Placement((0,), (0, 1))

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.cluster.bridge import Listener
 from remuda.cluster.channel import Channel
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import Placement
 from remuda.config import load_config, overlay
 from remuda.memory.waiting import Wakeup
-from remuda.prepare import prepare
 from remuda.runtime.control import Control
 from remuda.runtime.layout import Layout
+from remuda.training.prepare import prepare
 
 SMALL = {
     "game": "treasure_hunt",

@@ -5,11 +5,11 @@ import threading
 import numpy as np
 import pytest
 
-from remuda.best_checkpoint import measurement
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import CheckpointConfig
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
-from remuda.evaluation import Evaluation
+from remuda.evaluation.results import Evaluation
+from remuda.training.best_checkpoint import measurement
 
 
 class Roles:

@@ -7,7 +7,7 @@ import pytest
 
 from remuda.config import load_config
 from remuda.coordinator import coordinator
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

@@ -7,7 +7,7 @@ import pytest
 from remuda.config import RunConfig, load_config
 from remuda.coordinator.coordinator import TICK, line_interval
 from remuda.runs.metrics import read_metrics
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

@@ -6,7 +6,7 @@ from gymnasium.spaces import Box, Discrete
 
 from remuda.config import load_config, overlay
 from remuda.envs.vector_env import VectorEnv
-from remuda.training import train
+from remuda.training.run import train
 from remuda.types import AgentSpec, TurnResult
 from remuda.ui.live import PlainView
 from remuda.ui.results import remarks

@@ -10,7 +10,7 @@ import remuda
 from devices.gpus import REAL
 from devices.test_runs_there import RUNS, SMALL, trained, weights_of
 from faults.runs import ALGORITHMS, make_runtime, run_until, small_config, wait_until_gone
-from remuda.calibration import choose_layout
+from remuda.assembly.calibration import choose_layout
 from remuda.config import load_config, overlay
 from remuda.scoreboard import Learn, Play
 from remuda.ui.live import PlainView

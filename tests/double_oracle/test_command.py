@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 import remuda
-from remuda.double_oracle.iterations import DoubleOracle, Iteration
 from remuda.errors import UsageError
+from remuda.solvers.psro.iterations import DoubleOracle, Iteration
 from remuda.ui import cli
 from remuda.ui.psro import line_of, print_double_oracle
 
@@ -182,7 +182,7 @@ def test_what_is_gone_on_with_is_as_it_was(tmp_path):
 
 
 def test_the_front_door_stays_a_function_whatever_was_imported_before():
-    from remuda.double_oracle import iterations
+    from remuda.solvers.psro import iterations
 
     assert callable(remuda.psro)
     assert iterations.ORACLE == "exact"

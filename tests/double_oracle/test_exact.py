@@ -14,13 +14,13 @@ from remuda.analysis.trees.open_spiel_games import OpenSpielGame
 from remuda.analysis.trees.sequence_form import equilibrium
 from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
-from remuda.double_oracle import exact
-from remuda.double_oracle.exact import ExactSetup, iterate, run_exact
-from remuda.double_oracle.games import ByHistory, tree_of
-from remuda.double_oracle.iterations import CONVERGED, ENOUGH, INTERRUPTED, NOTHING_NEW, SPENT
-from remuda.double_oracle.meta_solvers import MetaStrategy, ResponseTarget, solve
-from remuda.double_oracle.record import Record, read
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
+from remuda.solvers.psro import exact
+from remuda.solvers.psro.exact import ExactSetup, iterate, run_exact
+from remuda.solvers.psro.games import ByHistory, tree_of
+from remuda.solvers.psro.iterations import CONVERGED, ENOUGH, INTERRUPTED, NOTHING_NEW, SPENT
+from remuda.solvers.psro.meta_solvers import MetaStrategy, ResponseTarget, solve
+from remuda.solvers.psro.record import Record, read
 
 KUHN = ExactSetup("kuhn_poker", {})
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from exploited_policies import always, mixed
-from remuda.double_oracle.matches import PairSums, play_pairs, share_out
+from remuda.solvers.psro.matches import PairSums, play_pairs, share_out
 
 GAME = "rock_paper_scissors"
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from remuda.analysis.equilibria.regret import regret
-from remuda.double_oracle import meta_solvers
-from remuda.double_oracle.meta_solvers import SOLVERS, check_players, replicate, solve, to_beat
 from remuda.errors import UsageError
+from remuda.solvers.psro import meta_solvers
+from remuda.solvers.psro.meta_solvers import SOLVERS, check_players, replicate, solve, to_beat
 
 ROCK = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
 """Rock, paper and scissors in which rock's win counts twice: (1, 2, 1) / 4."""

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from exploited_policies import always
-from remuda.double_oracle.oracle_game import AgainstTargets
-from remuda.double_oracle.oracles import OracleSettings, config_of, seated_target
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ConfigError
-from remuda.exploiting.target import make_target
 from remuda.population.ledger.ratings import sides_by_agent
+from remuda.solvers.exploit.target import make_target
+from remuda.solvers.psro.oracle_game import AgainstTargets
+from remuda.solvers.psro.oracles import OracleSettings, config_of, seated_target
 from support import play_episodes
 
 GAME = "rock_paper_scissors"

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from remuda.double_oracle import record as records
-from remuda.double_oracle.record import LINES, begin, description_of, go_on, read
 from remuda.errors import RunDirectoryError
+from remuda.solvers.psro import record as records
+from remuda.solvers.psro.record import LINES, begin, description_of, go_on, read
 
 
 def test_lines_come_back_as_they_were(tmp_path):

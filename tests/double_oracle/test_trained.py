@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from remuda.analysis.trees.exploitability import nash_conv
-from remuda.double_oracle import trained
-from remuda.double_oracle.games import tree_of
-from remuda.double_oracle.iterations import ENOUGH, INTERRUPTED, SPENT
-from remuda.double_oracle.matches import gains_of
-from remuda.double_oracle.oracles import OracleSettings
-from remuda.double_oracle.record import Record, begin, read
-from remuda.double_oracle.trained import run_trained
-from remuda.double_oracle.trained_setup import TrainedSetup, check_setup
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.solvers.psro import trained
+from remuda.solvers.psro.games import tree_of
+from remuda.solvers.psro.iterations import ENOUGH, INTERRUPTED, SPENT
+from remuda.solvers.psro.matches import gains_of
+from remuda.solvers.psro.oracles import OracleSettings
+from remuda.solvers.psro.record import Record, begin, read
+from remuda.solvers.psro.trained import run_trained
+from remuda.solvers.psro.trained_setup import TrainedSetup, check_setup
 from remuda.ui.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}

@@ -11,13 +11,13 @@ from gymnasium import spaces
 from envs.test_exported import Away
 from envs.test_joining import GAMES, Scheduled
 from faulty_games import actor_of
-from remuda.double_oracle.oracle_game import AgainstTargets
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.pettingzoo_export import AECGame, ParallelGame
 from remuda.envs.recorded import Recorded
-from remuda.exploiting.game import AgainstTarget
-from remuda.exploiting.target import make_target
+from remuda.solvers.exploit.game import AgainstTarget
+from remuda.solvers.exploit.target import make_target
+from remuda.solvers.psro.oracle_game import AgainstTargets
 from remuda.types import TurnResult
 from remuda.ui.playing import episode
 

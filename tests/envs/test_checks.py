@@ -21,7 +21,7 @@ from faulty_games import (
     second,
 )
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
@@ -34,7 +34,7 @@ from remuda.errors import ContractError, RemudaError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
 from remuda.scoreboard import Scoreboard
-from remuda.training import train
+from remuda.training.run import train
 from remuda.types import TurnResult
 from remuda.ui.live import PlainView
 from sorrel_double import berries

@@ -9,8 +9,8 @@ from masked_games import Doors
 from remuda.config import load_config
 from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env
-from remuda.evaluate import evaluate, play_recorded
-from remuda.evaluation import Limits
+from remuda.evaluation.evaluate import evaluate, play_recorded
+from remuda.evaluation.results import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng
@@ -123,7 +123,7 @@ def play_until(monkeypatch, turns, episodes, **options):
     """Play of `Uneven` that is cut after so many turns."""
     asked = itertools.count()
     limits = Limits(interrupted=lambda: next(asked) >= turns)
-    monkeypatch.setattr("remuda.evaluate.Limits", lambda seconds: limits)
+    monkeypatch.setattr("remuda.evaluation.evaluate.Limits", lambda seconds: limits)
     tree = {
         "game": f"{__name__}:Uneven",
         "env": {"num_envs": 100, "options": options},

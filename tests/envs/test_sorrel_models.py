@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-import remuda.sorrel
+import remuda.api.sorrel
 from remuda.envs.adapters.sorrel import SorrelCopies
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError, UsageError
@@ -86,7 +86,7 @@ def test_models_play_what_was_learned(tmp_path, dueling):
     """In their own loop: their networks say of every state what the policies' say."""
     env = environment()
     before = [agent.model.qnetwork_local.head1.weight.clone() for agent in env.agents]
-    result = remuda.sorrel.train(
+    result = remuda.api.sorrel.train(
         env,
         schedule="sequential",
         policy={"network": {"dueling": dueling}},
@@ -109,7 +109,7 @@ def test_models_play_what_was_learned(tmp_path, dueling):
 
 def test_other_models_stay_as_they_are(tmp_path, caplog):
     env = environment(Berries)
-    remuda.sorrel.train(
+    remuda.api.sorrel.train(
         env,
         schedule="sequential",
         policy={"algorithm": "ppo", "network": {"hidden": [8]}},
@@ -122,7 +122,7 @@ def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):
     """Red before: it was a KeyError, after all of the training."""
     env = environment()
     before = [agent.model.qnetwork_local.head1.weight.clone() for agent in env.agents]
-    remuda.sorrel.train(
+    remuda.api.sorrel.train(
         env,
         {"policies": {f"agent_{i}": {"algorithm": "ppo"} for i in range(2)}},
         schedule="sequential",
@@ -135,7 +135,7 @@ def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):
 
 def test_a_model_of_two_agents_is_refused():
     with pytest.raises(UsageError, match="agent 1 shares its model with another"):
-        remuda.sorrel.train(environment(Sharers))
+        remuda.api.sorrel.train(environment(Sharers))
 
 
 def test_a_missing_package_is_told(monkeypatch):
@@ -152,8 +152,8 @@ def test_agents_that_are_scripted_keep_their_models(tmp_path, caplog):
     """Red before: theirs got the first weights of a policy that was never trained."""
     env = environment()
     before = [agent.model.qnetwork_local.head1.weight.clone() for agent in env.agents]
-    caplog.set_level("INFO", "remuda.sorrel")
-    remuda.sorrel.train(
+    caplog.set_level("INFO", "remuda.api.sorrel")
+    remuda.api.sorrel.train(
         env,
         schedule="sequential",
         env={"scripted": {"agent_1": "random"}},
@@ -180,7 +180,9 @@ def test_a_population_whose_seats_are_dealt_is_refused(tmp_path, where):
     else:
         given[where] |= {"run": run}
     with pytest.raises(UsageError, match=r"population .* deals the seats .* leave it out"):
-        remuda.sorrel.train(environment(), **given.get(where, {"resume": str(tmp_path / "run")}))
+        remuda.api.sorrel.train(
+            environment(), **given.get(where, {"resume": str(tmp_path / "run")})
+        )
     assert where == "resume" or not (tmp_path / "run").exists()
 
 

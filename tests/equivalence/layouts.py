@@ -81,7 +81,7 @@ def setting(number):
 def train_by(number, directory, **more):
     """Train by a setting into a directory."""
     from remuda.config import load_config, overlay
-    from remuda.training import train
+    from remuda.training.run import train
     from remuda.ui.live import PlainView
 
     tree = overlay(setting(number), {"run": {"directory": directory}} | more)

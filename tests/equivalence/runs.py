@@ -9,7 +9,7 @@ from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.scoreboard import Learn, Play, Policy
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 BASE = {

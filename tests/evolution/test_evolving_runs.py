@@ -11,7 +11,7 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.ledger.lineage import ancestors, read_lineage
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.charts import MOST, payoffs_picture
 from remuda.ui.live import PlainView
 from remuda.ui.report import write_report

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from equivalence.runs import PPO, configure
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from support import Tape
 

@@ -6,7 +6,7 @@ from linecache import getline
 
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.experience import experience as experience_module
 from remuda.experience import replay as replay_module

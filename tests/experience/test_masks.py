@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from masked_games import allowed_by, combinations
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import ExperienceConfig, load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience

@@ -14,7 +14,7 @@ import pytest
 
 from places import processes
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import load_config, overlay
 from remuda.learner import role as learner_role

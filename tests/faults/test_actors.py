@@ -3,7 +3,7 @@
 import pytest
 
 from faults.runs import checkpoint, fail, restarts, run_until, small_config, start
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout

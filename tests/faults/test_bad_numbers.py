@@ -9,7 +9,7 @@ from faults.runs import make_runtime, run_until, small_config
 from remuda.errors import RoleDiedError
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
-from remuda.training import train
+from remuda.training.run import train
 from support import Tape
 
 

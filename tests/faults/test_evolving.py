@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from faults.runs import PPO, run_until, small_config
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from faults.runs import PPO, run_until, small_config
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
@@ -21,7 +21,7 @@ from remuda.population.members.table_parts import MATCHES
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Play, Policy
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 from support import Tape
 

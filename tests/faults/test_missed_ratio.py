@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from faults.runs import small_config
-from remuda import training
 from remuda.actor.role import ActorRole
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
+from remuda.training import run as training
 from remuda.ui.live import PlainView
 from remuda.ui.results import remarks
 from remuda.ui.summary import read_run

@@ -17,7 +17,7 @@ from faults.runs import (
     run_until,
     small_config,
 )
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole

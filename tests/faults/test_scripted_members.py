@@ -3,7 +3,7 @@
 import pytest
 
 from faults.runs import SMALL, SabotagedActor, SabotagedLearner, fail, run_until
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from faults.runs import ALGORITHMS, is_stopped, run_until, small_config
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.policies.spec import policy_specs

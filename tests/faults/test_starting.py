@@ -31,7 +31,7 @@ from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn, Play
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger.records import PolicyRef

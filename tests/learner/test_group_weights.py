@@ -9,7 +9,7 @@ import math
 import pytest
 
 from metric_lines import scalars
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.experience.ring import OTHERS

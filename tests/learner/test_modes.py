@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from policies.own_algorithms import Soft
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
+from remuda.assembly.memory_plan import plan
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.experience.priorities import Priorities
 from remuda.learner.replay import FIRST_BETA
-from remuda.memory_plan import plan
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm, policy_specs

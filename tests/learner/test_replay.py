@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.forkserver import client as forkserver

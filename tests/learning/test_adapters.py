@@ -3,7 +3,7 @@
 import pytest
 
 from remuda.config import load_config, overlay
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

@@ -16,7 +16,7 @@ from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.members.table_parts import POLICY, VERSION
 from remuda.runs.run_directory import RunDirectory
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 PAYOFF = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])

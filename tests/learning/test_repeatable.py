@@ -7,7 +7,7 @@ from remuda.config import load_config
 from remuda.runs.metrics import read_metrics
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

@@ -10,7 +10,7 @@ CROWD = """
 import os, resource, sys
 soft, hard = int(sys.argv[1]), int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.errors import RemudaError
 from remuda.policies.spec import policy_specs

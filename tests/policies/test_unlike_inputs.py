@@ -5,8 +5,8 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from remuda.assembly.experience_layout import dealt_rings
 from remuda.config import load_config
-from remuda.experience_layout import dealt_rings
 from remuda.policies.acting import ActingStack
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import first_weights, policy_specs

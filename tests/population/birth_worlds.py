@@ -1,6 +1,6 @@
 """A game in which policies are born, brought forth by hand."""
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs

@@ -17,10 +17,10 @@ from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.records import FRESH, Member, PolicyRef, Population
 from remuda.population.matchmaking.by_turn import SelfPlay
 from remuda.runs.run_directory import RunDirectory
-from remuda.training import train
+from remuda.training.run import train
+from remuda.training.warm_start import find_imported
 from remuda.ui.cli import run as command
 from remuda.ui.live import PlainView
-from remuda.warm_start import find_imported
 from support import Script
 
 TREE = {

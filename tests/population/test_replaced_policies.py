@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from population.birth_worlds import FIRST, TREE, World
-from remuda.assembly import Assembly
-from remuda.best_checkpoint import CheckpointPlay
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
@@ -20,7 +19,8 @@ from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.members.table_parts import MATCHES
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training import train
+from remuda.training.best_checkpoint import CheckpointPlay
+from remuda.training.run import train
 from remuda.ui.cli import run as cli
 from remuda.ui.live import PlainView
 from support import Script, Tape
@@ -96,7 +96,8 @@ def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypat
     assert lived == {1: FIRST, 2: {*FIRST, "born_0"}, 3: {*FIRST, "born_0"} - {"policy_1"}}
     found = []
     monkeypatch.setattr(
-        "remuda.best_checkpoint.margin", lambda _, one, other, *__: found.append(set(other)) or 0.0
+        "remuda.training.best_checkpoint.margin",
+        lambda _, one, other, *__: found.append(set(other)) or 0.0,
     )
     judge = CheckpointPlay(world.config, world.specs, run)
     for today in lived.values():

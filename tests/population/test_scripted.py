@@ -8,7 +8,7 @@ import pytest
 
 import remuda
 from hand_written import Witness
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
@@ -22,7 +22,7 @@ from remuda.population.members.table_parts import Places
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
 from remuda.runtime.layout import make_layout
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.cli import run as command
 from remuda.ui.crossplay import set_up
 from remuda.ui.live import PlainView

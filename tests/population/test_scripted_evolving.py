@@ -15,7 +15,7 @@ from remuda.population.ledger.records import SCRIPTED, Member, PolicyRef
 from remuda.population.matchmaking.by_turn import Random
 from remuda.population.matchmaking.matchmaker import can_stand_in
 from remuda.population.members.table_parts import MATCHES
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 BEST = PolicyRef("best", SCRIPTED)

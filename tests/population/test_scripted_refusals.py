@@ -6,7 +6,7 @@ import hand_written
 import remuda
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError, RemudaError, UsageError, UserCodeError
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 TREE = {

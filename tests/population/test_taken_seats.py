@@ -8,17 +8,15 @@ import pytest
 import remuda
 from hand_written import Counting
 from remuda.analysis.ranking.ratings import TAU, ledger_history
-from remuda.assembly import Assembly
-from remuda.best_checkpoint import measurement
+from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
 from remuda.coordinator.analysing import chosen
-from remuda.crossplay import margin
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, RemudaError
-from remuda.evaluation import Limits
+from remuda.evaluation.crossplay import margin
+from remuda.evaluation.results import Limits
 from remuda.experience.replay import TransitionReplay
-from remuda.exploiting.parse_target import of_run
 from remuda.policies.spec import policy_specs
 from remuda.population.directors.director import Retire
 from remuda.population.ledger.ledger import Ledger, read_records
@@ -30,7 +28,9 @@ from remuda.population.setup import expected_shares, make_matchmaker
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
-from remuda.training import train
+from remuda.solvers.exploit.parse_target import of_run
+from remuda.training.best_checkpoint import measurement
+from remuda.training.run import train
 from remuda.ui.analysis_sources import open_sources
 from remuda.ui.charts import payoffs_picture
 from remuda.ui.dashboard.population import population_of as population_page

@@ -15,7 +15,7 @@ from remuda.population.directors.director import Birth, Retire
 from remuda.population.ledger.records import PolicyRef
 from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.live import PlainView
 
 

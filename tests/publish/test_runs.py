@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.state import pack, unpack
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config

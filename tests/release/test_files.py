@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 import remuda
-import remuda.sorrel
+import remuda.api.sorrel
 from remuda.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ def test_what_may_be_imported_is_documented_and_nothing_else():
     named = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
     assert len(named) == len(set(named))
     public = {f"remuda.{name}" for name in remuda.__all__ if name != "__version__"}
-    public |= {f"remuda.sorrel.{name}" for name in remuda.sorrel.__all__}
+    public |= {f"remuda.api.sorrel.{name}" for name in remuda.api.sorrel.__all__}
     assert set(named) == public
     for name in named:
         module, _, attribute = name.rpartition(".")

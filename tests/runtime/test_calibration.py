@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from remuda import calibration
-from remuda.calibration import choose_layout, measure
+from remuda.assembly import calibration
+from remuda.assembly.calibration import choose_layout, measure
 from remuda.config import load_config, overlay
 from remuda.runtime.layout import Costs, make_layout
 from support import Tape

@@ -3,11 +3,11 @@
 import psutil
 import pytest
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config
-from remuda.prepare import prepare
 from remuda.runtime.layout import Layout, niceness
+from remuda.training.prepare import prepare
 from remuda.unused_settings import unused_settings
 
 GROUPS = ((0, 1), (2,), (3,))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import remuda
-import remuda.sorrel
+import remuda.api.sorrel
 from remuda.envs.adapters.sorrel import EXAMPLES
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
@@ -138,7 +138,7 @@ def test_models_of_its_own_are_trained_inside_its_script(tmp_path):
         {name: value.clone() for name, value in agent.model.qnetwork_local.state_dict().items()}
         for agent in environment.agents
     ]
-    result = remuda.sorrel.train(
+    result = remuda.api.sorrel.train(
         environment,
         env={"num_envs": 4},
         run={**SHORT["run"], "turns": 600, "directory": str(tmp_path / "run")},
@@ -169,7 +169,7 @@ def test_models_of_its_own_are_trained_inside_its_script(tmp_path):
 def test_what_was_learned_is_worth_more_in_its_own_loop(tmp_path):
     environment = treasurehunt()
     before = played_by_itself(environment, 30)
-    remuda.sorrel.train(
+    remuda.api.sorrel.train(
         environment,
         env={"num_envs": 8},
         schedule="sequential",  # so that nothing depends on what else the machine does

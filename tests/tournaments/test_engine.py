@@ -7,15 +7,15 @@ import pytest
 
 from played_tournaments import play_across, play_tournament
 from remuda.config import load_config
-from remuda.crossplay import setup_of_entrants, setup_of_snapshots
 from remuda.envs.registry import GAMES, make_env
-from remuda.evaluate import play_episodes, seated_actor
-from remuda.evaluation import Limits
+from remuda.evaluation.crossplay import setup_of_entrants, setup_of_snapshots
+from remuda.evaluation.evaluate import play_episodes, seated_actor
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.engine import play
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.ledger.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.rng import torch_rng
-from remuda.tournaments.engine import play
 from tournament_games import always, untrained
 
 PULL, LONG = "tournament_games:Pull", "tournament_games:LongLoses"

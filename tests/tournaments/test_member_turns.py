@@ -5,9 +5,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from remuda.tournaments.entrants import Participant
-from remuda.tournaments.member_turns import MemberTurns
-from remuda.tournaments.schedule import Schedule
+from remuda.evaluation.tournaments.entrants import Participant
+from remuda.evaluation.tournaments.member_turns import MemberTurns
+from remuda.evaluation.tournaments.schedule import Schedule
 
 
 def meetings(seats, matches):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from remuda.evaluation.tournaments.random_numbers import MatchRandom, MatchSeeds, derive
 from remuda.rng import make_rng
-from remuda.tournaments.random_numbers import MatchRandom, MatchSeeds, derive
 
 
 def drawing(keys, turns=None):

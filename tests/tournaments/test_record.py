@@ -15,10 +15,10 @@ import pytest
 import remuda
 from played_tournaments import play_across
 from remuda.analysis.payoffs.from_ledger import read_payoffs
-from remuda.crossplay import setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluation.crossplay import setup_of_entrants
+from remuda.evaluation.tournaments.engine import play
 from remuda.population.ledger.ledger import read_records
-from remuda.tournaments.engine import play
 from tournament_games import always
 
 GAME = "rock_paper_scissors"
@@ -27,9 +27,9 @@ OF_ROCK = {"rock": always(0, GAME), "random": "random"}
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from remuda.crossplay import setup_of_entrants
-from remuda.evaluation import Limits
-from remuda.tournaments.engine import play
+from remuda.evaluation.crossplay import setup_of_entrants
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.engine import play
 
 def watch(done, wanted):
     if done >= 90:
@@ -52,7 +52,7 @@ def test_what_was_written_outlives_kill_and_the_rest_is_played_once(tmp_path):
     """Of what is under way then the long matches are missing in the file, and played again."""
     tests = Path(__file__).resolve().parents[1]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
-    code = f"import remuda.tournaments.record as r; r.FLUSHED_EVERY = 0.0\n{KILLED}"
+    code = f"import remuda.evaluation.tournaments.record as r; r.FLUSHED_EVERY = 0.0\n{KILLED}"
     words = [sys.executable, "-c", code, str(tmp_path / "cut")]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr

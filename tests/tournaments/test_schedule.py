@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from remuda.tournaments.entrants import Participant
-from remuda.tournaments.schedule import Schedule
+from remuda.evaluation.tournaments.entrants import Participant
+from remuda.evaluation.tournaments.schedule import Schedule
 
 
 def single(count, seats):

@@ -11,10 +11,10 @@ import remuda
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.sums import add_up
 from remuda.config import load_config
-from remuda.crossplay import margin, play_setup, play_setup_until, setup_of_entrants
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, UsageError
-from remuda.evaluation import Limits
+from remuda.evaluation.crossplay import margin, play_setup, play_setup_until, setup_of_entrants
+from remuda.evaluation.results import Limits
 from remuda.types import AgentSpec, TurnResult
 from remuda.ui.cli import run
 from remuda.ui.crossplay import set_up

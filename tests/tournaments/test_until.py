@@ -12,12 +12,12 @@ import pytest
 
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.ranking.next_matches import allocate, parse_until
-from remuda.crossplay import play_setup_until, setup_of_entrants
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.evaluation import Limits
+from remuda.evaluation.crossplay import play_setup_until, setup_of_entrants
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments import until as rounds_of
+from remuda.evaluation.tournaments.until import missing_matches, play_until
 from remuda.population.ledger.ledger import read_records
-from remuda.tournaments import until as rounds_of
-from remuda.tournaments.until import missing_matches, play_until
 from tournament_games import always
 
 PULL, KUHN = "tournament_games:Pull", "kuhn_poker"
@@ -95,10 +95,10 @@ def test_a_limit_ends_it_and_tells_what_is_not_sure():
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import remuda.tournaments.record as record
-from remuda.crossplay import setup_of_entrants
-from remuda.evaluation import Limits
-from remuda.tournaments.until import play_until
+import remuda.evaluation.tournaments.record as record
+from remuda.evaluation.crossplay import setup_of_entrants
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.until import play_until
 
 record.FLUSHED_EVERY = 0.0
 def watch(done, wanted):

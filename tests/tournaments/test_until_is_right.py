@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from remuda.analysis.ranking.next_matches import parse_until
-from remuda.tournaments.entrants import Participant
-from remuda.tournaments.record import MatchResults
-from remuda.tournaments.schedule import Schedule
-from remuda.tournaments.sequential_test import share_of
-from remuda.tournaments.until import _Rounds
+from remuda.evaluation.tournaments.entrants import Participant
+from remuda.evaluation.tournaments.record import MatchResults
+from remuda.evaluation.tournaments.schedule import Schedule
+from remuda.evaluation.tournaments.sequential_test import share_of
+from remuda.evaluation.tournaments.until import _Rounds
 
 TOP_THREE, BEST = "rank of the top 3 is 95% sure", "the best is 95% sure"
 GRAPH = "the response graph is 95% sure"

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from remuda.crossplay import setup_of_entrants
 from remuda.errors import RemudaError
-from remuda.evaluation import Limits
+from remuda.evaluation.crossplay import setup_of_entrants
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments import workers
+from remuda.evaluation.tournaments.engine import open_tournament, play
+from remuda.evaluation.tournaments.until import play_until
+from remuda.evaluation.tournaments.workers import Workers, useful_processes
 from remuda.population.ledger.ledger import read_records
-from remuda.tournaments import workers
-from remuda.tournaments.engine import open_tournament, play
-from remuda.tournaments.until import play_until
-from remuda.tournaments.workers import Workers, useful_processes
 from tournament_games import always, untrained
 
 KUHN, FOUR = "kuhn_poker", "connect_four"
@@ -92,7 +92,7 @@ def test_a_process_that_is_killed_ends_it_and_the_rest_is_played_later(tmp_path,
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr("remuda.tournaments.engine.Workers", Seen)
+    monkeypatch.setattr("remuda.evaluation.tournaments.engine.Workers", Seen)
     killed = []
 
     def watch(done, wanted):
@@ -113,8 +113,8 @@ def test_a_process_that_is_killed_ends_it_and_the_rest_is_played_later(tmp_path,
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import remuda.tournaments.engine as engine
-from remuda.evaluation import Limits
+import remuda.evaluation.tournaments.engine as engine
+from remuda.evaluation.results import Limits
 sys.path.insert(0, str(Path(sys.argv[2]) / "tournaments"))
 from test_workers import four
 
@@ -195,7 +195,9 @@ def test_a_script_without_a_guard_is_told_in_one_line(tmp_path):
 def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
     """The first round is the smallest one."""
     counts = iter([2, 3, 2])
-    monkeypatch.setattr("remuda.tournaments.engine.useful_processes", lambda *_: next(counts))
+    monkeypatch.setattr(
+        "remuda.evaluation.tournaments.engine.useful_processes", lambda *_: next(counts)
+    )
     seen, started, begin = [], [], Workers.__init__
 
     def noted(workers, *args, **options):
@@ -213,7 +215,7 @@ def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
 
 
 def test_few_matches_are_played_by_this_process_alone(monkeypatch):
-    monkeypatch.setattr("remuda.tournaments.workers.available_cores", lambda: 4)
+    monkeypatch.setattr("remuda.evaluation.tournaments.workers.available_cores", lambda: 4)
     assert useful_processes(100, 1024) == 1
     assert useful_processes(10_000, 1024) == 2
     assert useful_processes(1_000_000, 1024) == 4

@@ -11,7 +11,7 @@ import remuda
 from remuda.analysis.payoffs.payoffs import exact
 from remuda.analysis.society.society import society
 from remuda.envs.recorded import PlayedEpisodes
-from remuda.evaluate import RecordedPlay
+from remuda.evaluation.evaluate import RecordedPlay
 from remuda.ui.analysing import SocietyReport, print_societies
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView

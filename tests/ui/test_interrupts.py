@@ -32,7 +32,7 @@ TreasureHunt.__init__ = lambda *_, **__: stubborn.swallow()
 """
 
 WHILE_THE_RUN_IS_SET_UP = """
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 Assembly.__init__ = lambda *_, **__: stubborn.swallow()
 """
 

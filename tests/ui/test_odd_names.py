@@ -12,8 +12,8 @@ from remuda.analysis.payoffs.payoffs import from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
 from remuda.analysis.society.society import society
-from remuda.crossplay import Tournament
-from remuda.exploiting.bounds import Candidate, LowerBound, MeanReturn, SeatBound
+from remuda.evaluation.crossplay import Tournament
+from remuda.solvers.exploit.bounds import Candidate, LowerBound, MeanReturn, SeatBound
 from remuda.ui.analysing import Report, SocietyReport, _directories, print_report, print_societies
 from remuda.ui.analysis_sources import AnalysisSource, _labels
 from remuda.ui.cli import run

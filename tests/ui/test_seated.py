@@ -20,7 +20,7 @@ import remuda
 from remuda.config import load_config
 from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.arguments import parse_flags
 from remuda.ui.cli import run
 from remuda.ui.commands.options import PlayOptions

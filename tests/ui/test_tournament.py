@@ -15,12 +15,12 @@ from rich.console import Console
 import remuda
 from played_tournaments import play_tournament
 from remuda.config import load_config
-from remuda.crossplay import Tournament
 from remuda.envs.registry import GAMES, find_game, make_env
+from remuda.evaluation.crossplay import Tournament
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import read_records
 from remuda.publish.snapshot import Snapshot
-from remuda.training import train
+from remuda.training.run import train
 from remuda.ui.cli import run
 from remuda.ui.live import PlainView
 from remuda.ui.tournament import MatchProgress, print_tournament

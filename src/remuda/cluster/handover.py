@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.opening import ANY_SIZE, read_file
 from remuda.checkpoint.state import write_whole
 from remuda.checkpoint.store import MANIFEST, Checkpoints, Manifest

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from remuda.assembly import Assembly
+from remuda.assembly.assembly import Assembly
 from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.bridge import BridgeLoop, BridgeRole, Listener
 from remuda.cluster.channel import Count, Traffic

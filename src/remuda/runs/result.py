@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from remuda.config import Config
-from remuda.evaluation import WAYS, Evaluation, way_of
+from remuda.evaluation.results import WAYS, Evaluation, way_of
 from remuda.runs.metrics import Record
 from remuda.version import __version__
 

@@ -20,9 +20,9 @@ from remuda.analysis.population_report import analyse as analyse_payoffs
 from remuda.analysis.several_runs import RunSpread, Several, spread
 from remuda.analysis.society.society import Society
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.evaluation import WAYS
+from remuda.evaluation.results import WAYS
 from remuda.runs.run_directory import write_file
-from remuda.saved import SavedPolicies
+from remuda.training.saved.policies import SavedPolicies
 from remuda.ui.analysis_extras import extras_of, society_of
 from remuda.ui.analysis_sources import AnalysisSource, Choice, payoffs_of
 from remuda.ui.numbers import between, distinct, number, to_width, with_error

@@ -16,10 +16,10 @@ from remuda.config import Config
 from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
-from remuda.evaluate import RecordedPlay, play_recorded
+from remuda.evaluation.evaluate import RecordedPlay, play_recorded
+from remuda.evaluation.tournaments.entrants import Player
 from remuda.runs.run_directory import RunDirectory
-from remuda.saved import SavedPolicies
-from remuda.tournaments.entrants import Player
+from remuda.training.saved.policies import SavedPolicies
 
 EPISODES = 200  # maximum number of fresh episodes per run
 STATES = 4000  # observations kept per agent

@@ -18,13 +18,13 @@ from remuda.checkpoint.opening import read_json
 from remuda.config import Config
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluation.tournaments.record import DESCRIPTION
+from remuda.evaluation.tournaments.until import missing_matches as missing_in_rounds
+from remuda.evaluation.tournaments.until import sides_between
 from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
-from remuda.tournaments.record import DESCRIPTION
-from remuda.tournaments.until import missing_matches as missing_in_rounds
-from remuda.tournaments.until import sides_between
 from remuda.ui.summary import find_runs
 
 MOST = 64  # maximum number of policies unless the user names them

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from remuda.config import plain_data
 from remuda.config.faults import LONGEST_SHOWN
 from remuda.config.sections import fault_of_path
-from remuda.crossplay import (
+from remuda.envs.registry import find_game
+from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
+from remuda.evaluation.crossplay import (
     Tournament,
     play_setup,
     play_setup_until,
     setup_of_entrants,
     setup_of_snapshots,
 )
-from remuda.envs.registry import find_game
-from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
-from remuda.evaluation import Limits
-from remuda.own_code import name_scripted
-from remuda.policy_inputs import check_switch
+from remuda.evaluation.policy import Policy
+from remuda.evaluation.policy_inputs import check_switch
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
+from remuda.evaluation.tournaments.record import kept_weights, read_description
+from remuda.evaluation.tournaments.until import MATCHES
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.saved import Reference, SavedPolicies
-from remuda.saved_games import check_not_both, game_of_runs, is_meant_of_run, open_runs
-from remuda.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
-from remuda.tournaments.record import kept_weights, read_description
-from remuda.tournaments.until import MATCHES
-from remuda.trained import Policy
+from remuda.training.python_settings import name_scripted
+from remuda.training.saved.games import check_not_both, game_of_runs, is_meant_of_run, open_runs
+from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Floats
 from remuda.ui.numbers import distinct
 

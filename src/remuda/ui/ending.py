@@ -116,7 +116,7 @@ def draw_play(
     sampled: bool | None = None,
 ) -> bool:
     """Write a GIF or film of a run's policies playing; return whether the game can be drawn."""
-    from remuda.evaluate import record
+    from remuda.evaluation.evaluate import record
     from remuda.runs.saved_weights import load_run
     from remuda.ui.recording import check_format, write_recording
 

@@ -25,8 +25,8 @@ from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.saved import Reference
-from remuda.saved_games import check_not_both, game_of_runs, open_runs, unmeasured
+from remuda.training.saved.games import check_not_both, game_of_runs, open_runs, unmeasured
+from remuda.training.saved.policies import Reference
 from remuda.types import Array, Bools
 from remuda.ui.commands.options import PlayOptions
 from remuda.ui.numbers import number

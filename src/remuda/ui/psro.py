@@ -17,17 +17,17 @@ from rich.text import Text
 from remuda.checkpoint.names import claimed_directory
 from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
-from remuda.double_oracle.exact import ExactSetup, run_exact
-from remuda.double_oracle.iterations import INTERRUPTED, ORACLE, DoubleOracle, Iteration
-from remuda.double_oracle.meta_solvers import SUPPORT
-from remuda.double_oracle.oracles import TRIALS, OracleSettings
-from remuda.double_oracle.record import LINES, description_of
-from remuda.double_oracle.trained import run_trained
-from remuda.double_oracle.trained_setup import MATCHES, TrainedSetup
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
 from remuda.forkserver.child import check_guard
 from remuda.runs.metrics import View
+from remuda.solvers.psro.exact import ExactSetup, run_exact
+from remuda.solvers.psro.iterations import INTERRUPTED, ORACLE, DoubleOracle, Iteration
+from remuda.solvers.psro.meta_solvers import SUPPORT
+from remuda.solvers.psro.oracles import TRIALS, OracleSettings
+from remuda.solvers.psro.record import LINES, description_of
+from remuda.solvers.psro.trained import run_trained
+from remuda.solvers.psro.trained_setup import MATCHES, TrainedSetup
 from remuda.ui.exploiting import policy_tree
 from remuda.ui.live import make_view
 from remuda.ui.tables import table_of

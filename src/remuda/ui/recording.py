@@ -16,7 +16,7 @@ from PIL import Image
 from remuda.config import Config
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
-from remuda.evaluation import Evaluation
+from remuda.evaluation.results import Evaluation
 from remuda.runs.run_directory import write_file
 from remuda.types import Array
 

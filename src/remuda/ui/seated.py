@@ -16,10 +16,10 @@ from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy, masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.saved import Reference, SavedPolicies
-from remuda.saved_games import is_meant_of_run
-from remuda.tournaments.entrants import check_fits
-from remuda.trained import Policy
+from remuda.evaluation.policy import Policy
+from remuda.evaluation.tournaments.entrants import check_fits
+from remuda.training.saved.games import is_meant_of_run
+from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
 

@@ -20,7 +20,7 @@ from remuda.checkpoint.opening import checked, read_json
 from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, overlay
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
-from remuda.evaluation import WAYS, way_of
+from remuda.evaluation.results import WAYS, way_of
 from remuda.runs.run_directory import RunDirectory, continues
 from remuda.ui.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.program import HALTED, set_exit_hints
@@ -184,8 +184,8 @@ def _one_by_one(
     seeds: Seeds, left: Sequence[int], explicit_keys: Collection[str]
 ) -> tuple[int | None, bool]:
     """Train in this process; return the signal that ended it, and whether a policy halted."""
-    from remuda.finish import FinishHooks
-    from remuda.training import train
+    from remuda.training.finish import FinishHooks
+    from remuda.training.run import train
     from remuda.ui.live import PlayProgress, make_view
 
     halted = False

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from remuda.coordinator.status import read_status
 from remuda.errors import RunDirectoryError
-from remuda.evaluation import way_of
+from remuda.evaluation.results import way_of
 from remuda.runs.run_directory import RunDirectory, way_on
 from remuda.ui.numbers import clock, number, percent, rate
 from remuda.ui.tables import open_table, population_line

@@ -17,7 +17,7 @@ from rich.text import Text
 from remuda.config import Config, read_config, read_tree
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError
-from remuda.evaluation import WAYS, way_of
+from remuda.evaluation.results import WAYS, way_of
 from remuda.runs.metrics import MemberRecord, Record
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.numbers import NOTHING, number, with_error

@@ -19,9 +19,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from remuda.crossplay import Tournament
-from remuda.tournaments.sequential_test import in_words
-from remuda.tournaments.until import Look
+from remuda.evaluation.crossplay import Tournament
+from remuda.evaluation.tournaments.sequential_test import in_words
+from remuda.evaluation.tournaments.until import Look
 from remuda.ui.live import PlayProgress
 from remuda.ui.tables import table_of
 

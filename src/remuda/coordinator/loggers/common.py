@@ -12,7 +12,7 @@ from typing import Any
 
 from remuda.checkpoint.opening import read_json
 from remuda.errors import ConfigError
-from remuda.evaluation import way_of
+from remuda.evaluation.results import way_of
 from remuda.runs.result import Result
 from remuda.runs.run_directory import write_file
 

@@ -13,7 +13,7 @@ from remuda.errors import RemudaError, RunDirectoryError
 from remuda.ui.commands.options import PictureOptions, PrintOptions, RunOptions, needs
 
 if TYPE_CHECKING:
-    from remuda.evaluation import Evaluation
+    from remuda.evaluation.results import Evaluation
     from remuda.runs.run_directory import RunDirectory
 
 
@@ -79,8 +79,8 @@ def status(options: StatusOptions) -> int:
 def evaluate(options: EvaluateOptions) -> int:
     """Evaluate a run's policies, and print the mean return of each agent."""
     from remuda.coordinator.coordinator import Signals
-    from remuda.evaluate import evaluate as play
-    from remuda.evaluation import Limits
+    from remuda.evaluation.evaluate import evaluate as play
+    from remuda.evaluation.results import Limits
     from remuda.runs.run_directory import RunDirectory
     from remuda.runs.saved_weights import load_run
     from remuda.ui.live import PlayProgress

@@ -18,7 +18,7 @@ from remuda.ui.arguments import validate
 from remuda.ui.commands.options import GameOptions, PrintOptions, needs
 
 if TYPE_CHECKING:
-    from remuda.tournaments.entrants import TournamentSetup
+    from remuda.evaluation.tournaments.entrants import TournamentSetup
 
 ONE_OF_SEEDS = "train-one-of-seeds"  # unlisted command: a child process of `remuda train --seeds`
 SEEDS = "seeds.json"  # in a directory of several seeds: the seeds and their configuration
@@ -123,7 +123,7 @@ def tournament(options: TournamentOptions) -> int:
 
     from remuda.analysis.ranking.next_matches import parse_until
     from remuda.coordinator.coordinator import Signals
-    from remuda.tournaments.until import SPENT
+    from remuda.evaluation.tournaments.until import SPENT
     from remuda.ui.crossplay import Length, check_ends, directory_of, options_to_record, play_shown
     from remuda.ui.tournament import print_tournament
 
@@ -176,7 +176,7 @@ def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, st
 
 
 def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
-    from remuda.crossplay import setup_of_snapshots
+    from remuda.evaluation.crossplay import setup_of_snapshots
     from remuda.runs.run_directory import RunDirectory
     from remuda.runs.saved_weights import load_run
 

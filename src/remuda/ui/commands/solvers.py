@@ -148,7 +148,7 @@ EXPLOIT_PASSED = (  # options that are arguments of `remuda.exploit`, with the s
 
 def exploit(words: Sequence[str]) -> int:
     """Train best responses to policies: a lower bound on how exploitable they are."""
-    from remuda.exploiting.training import POLICY
+    from remuda.solvers.exploit.training import POLICY
 
     tree = parse_flags(words, ExploitOptions, positional="target")
     policy = tree.get("policy", {})

@@ -66,10 +66,10 @@ def _train_run(
     _begin_processes(config)
 
     from remuda.config import by_leaf
-    from remuda.finish import FinishHooks, missing_words
     from remuda.runs.result import Result
     from remuda.runs.run_directory import RunDirectory, way_on
-    from remuda.training import train as run_training
+    from remuda.training.finish import FinishHooks, missing_words
+    from remuda.training.run import train as run_training
     from remuda.ui.ending import Preparation, show_files, show_results
     from remuda.ui.live import PlayProgress, make_view
     from remuda.ui.resuming import offer_to_resume

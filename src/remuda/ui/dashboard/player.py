@@ -31,7 +31,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
 from remuda.runs.run_directory import RunDirectory
-from remuda.saved import Reference
+from remuda.training.saved.policies import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.playing import Moment, episode

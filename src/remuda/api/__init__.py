@@ -1,0 +1,1 @@
+"""The public API: all that `import remuda` provides."""

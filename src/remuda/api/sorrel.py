@@ -1,0 +1,218 @@
+"""Train the agents of a Sorrel environment in a script, and get their models back.
+
+    import remuda.api.sorrel
+
+    environment = TreasurehuntEnv(world, config)
+    result = remuda.api.sorrel.train(environment, run={"turns": 200_000})
+    environment.reset()
+    environment.take_turn()      # with the trained models
+
+Each agent learns independently. If its model is a PyTorchIQN, Remuda trains a network of the same
+sizes and copies the weights into both of the model's networks. Other models stay unchanged, and
+their agents train the network of the configuration. The models of scripted agents (`env.scripted`)
+stay unchanged too.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+
+from remuda.config import load_config, overlay
+from remuda.errors import UsageError
+from remuda.training.python_settings import gone_on_with, name_objects, tree_of
+from remuda.types import Floats
+
+if TYPE_CHECKING:
+    from remuda.evaluation.policy import Policy
+    from remuda.runs.result import Result
+
+__all__ = ["put_back", "train"]
+
+log = logging.getLogger(__name__)
+
+NAMES = {
+    f"{layer}.{part}"
+    for layer in ("state", "quantile", "hidden0", "head")
+    for part in ("weight", "bias")
+}
+"""The weights of an IQN that a PyTorchIQN has too."""
+NO_SECTIONS = ("preset", "resume", "view", "callbacks")
+"""Keywords of `remuda.train` that are not sections of the configuration."""
+PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
+"""The layers of a PyTorchIQN's network."""
+
+
+def train(
+    environment: Any,
+    config: Mapping[str, Any] | None = None,
+    *,
+    max_turns: int | None = None,
+    **settings: Any,
+) -> Result:
+    """Train the agents of an environment, and copy the weights into their models.
+
+    Args:
+        environment: a `sorrel.environment.Environment`; only its models change. Every process of
+            the run gets copies of it.
+        config: settings of the run, as `remuda.train` takes them.
+        max_turns: maximum turns of an episode; None: the environment's
+            `config.experiment.max_turns`.
+        settings: sections of the configuration that override `config`, as in `remuda.train`.
+
+    Returns:
+        The result of `remuda.train`.
+
+    Raises:
+        UsageError: two agents share a model, which could not take the weights of both; or a
+            matchmaker assigns the seats, so that no policy belongs to an agent.
+        RemudaError: as `remuda.train`.
+    """
+    import remuda
+
+    models = [agent.model for agent in environment.agents]
+    for i, model in enumerate(models):
+        if any(model is other for other in models[:i]):
+            raise UsageError(
+                f"agent {i} shares its model with another, and every agent learns for itself here: "
+                "give each agent another model in setup_agents"
+            )
+    data = cloudpickle.dumps(environment)
+
+    def game(num_envs: int) -> Any:
+        from remuda.envs.adapters.sorrel import SorrelCopies
+
+        return SorrelCopies(lambda: pickle.loads(data), num_envs, max_turns)
+
+    sizes = {f"agent_{i}": settings_of(model) for i, model in enumerate(models)}
+    tree = overlay({"policies": {name: own for name, own in sizes.items() if own}}, config or {})
+    _refuse_dealt_seats(tree, settings)
+    result = remuda.train(game, config=tree, **settings)
+    run = remuda.load(result)
+    for name, model in zip(sizes, models, strict=True):
+        if name in run.config.env.scripted:
+            log.info("%s is scripted (env.scripted), and its model is unchanged", name)
+        else:
+            put_back(run[name], model)
+    return result
+
+
+def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise a `UsageError` if a matchmaker would assign the agents' seats."""
+    sections = {name: value for name, value in settings.items() if name not in NO_SECTIONS}
+    preset, resume = settings.get("preset", ()), settings.get("resume")
+    whole = overlay(tree_of(tree, preset), name_objects(sections))
+    where = getattr(resume, "path", getattr(resume, "directory", resume))
+    if isinstance(where, str | Path):  # `remuda.train` refuses anything else
+        whole = gone_on_with(Path(where).expanduser(), whole, preset)
+    if load_config(whole).population.dealt:
+        raise UsageError(
+            "population is set so that it deals the seats of each match, and here each "
+            "agent's model gets back what the policy of that agent learned; leave it out, or "
+            "train by remuda.train, which gives no models back"
+        )
+
+
+def is_iqn(model: Any) -> bool:
+    """Return whether a model is a PyTorchIQN: its networks have the layers of one."""
+    networks = [getattr(model, f"qnetwork_{which}", None) for which in ("local", "target")]
+    return all(
+        network is not None and all(hasattr(network, part) for part in PARTS)
+        for network in networks
+    )
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Return the settings of a policy with the sizes of a PyTorchIQN; none for other models."""
+    if not is_iqn(model):
+        return {}
+    return {
+        "algorithm": "iqn",
+        "n_frames": int(model.n_frames),
+        "network": {"hidden": [int(model.layer_size)] * 2, "activation": "relu"},
+        "iqn": {
+            "quantiles": int(model.n_quantiles),
+            "cosines": int(model.qnetwork_local.cos_embedding.weight.shape[1]),
+        },
+    }
+
+
+def put_back(policy: Policy, model: Any) -> bool:
+    """Copy a policy's weights into a PyTorchIQN; return False if the model does not match.
+
+    Its noisy layers get no noise, it acts greedily (`epsilon` is 0), and its optimizer state is
+    cleared. Its values are those of the policy, in the game's units of reward.
+    """
+    if not is_iqn(model):
+        log.warning("%s is no PyTorchIQN, and is unchanged", type(model).__name__)
+        return False
+    config, weights = policy.player.spec.config, policy.weights()
+    same = config.network.activation == "relu" and not config.network.recurrent
+    if config.algorithm != "iqn" or not same or set(weights) != NAMES:
+        log.warning(
+            "%s does not have the layers of a PyTorchIQN (algorithm iqn, relu, two hidden layers, "
+            "not noisy, not recurrent), and the model is unchanged",
+            policy.name,
+        )
+        return False
+    found = weights_of(weights, config.network.dueling, config.reward_scale)
+    import torch
+
+    for network in (model.qnetwork_local, model.qnetwork_target):
+        named = dict(network.named_parameters())
+        if any(named[name].shape != value.shape for name, value in found.items()):
+            shapes = {name: tuple(value.shape) for name, value in found.items()}
+            log.warning("a PyTorchIQN has other sizes than the policy's %s, and stays", shapes)
+            return False
+        with torch.no_grad():
+            for name, value in found.items():
+                named[name].copy_(torch.from_numpy(value))
+            for name, parameter in named.items():
+                if ".sigma_" in name:
+                    parameter.zero_()
+    model.epsilon = 0.0
+    if hasattr(model, "optimizer"):
+        model.optimizer.state.clear()
+    return True
+
+
+def weights_of(
+    weights: Mapping[str, Floats], dueling: bool, reward_scale: float
+) -> dict[str, Floats]:
+    """Convert the weights of an IQN here to those of a PyTorchIQN's network.
+
+    Args:
+        weights: of layers [inputs, outputs], biases [1, outputs].
+        dueling: whether its head has a value and advantages.
+        reward_scale: the factor of rewards in training.
+    """
+    # The cosines of Sorrel's quantiles start at cos(pi tau), and those here at cos(0), which is 1
+    # and so belongs to the bias; Sorrel's last cosine has no counterpart.
+    quantile = weights["quantile.weight"]
+    cosines = np.zeros_like(quantile)
+    cosines[:-1] = quantile[1:]
+    head, bias = weights["head.weight"] / reward_scale, weights["head.bias"] / reward_scale
+    if dueling:
+        value, advantage = head[:, :1], head[:, 1:]
+        value_bias, advantage_bias = bias[:, :1], bias[:, 1:]
+    else:  # the mean as the value, and the whole head as advantages
+        value, advantage = head.mean(1, keepdims=True), head
+        value_bias, advantage_bias = bias.mean(1, keepdims=True), bias
+    layers = {
+        "head1": (weights["state.weight"], weights["state.bias"]),
+        "cos_embedding": (cosines, weights["quantile.bias"] + quantile[:1]),
+        "ff_1": (weights["hidden0.weight"], weights["hidden0.bias"]),
+        "advantage": (advantage, advantage_bias),
+        "value": (value, value_bias),
+    }
+    found: dict[str, Floats] = {}
+    for name, (weight, offset) in layers.items():
+        found[f"{name}.weight"] = np.ascontiguousarray(weight.T, np.float32)
+        found[f"{name}.bias"] = np.ascontiguousarray(offset.reshape(-1), np.float32)
+    return found

@@ -1,0 +1,401 @@
+"""The parts of a run, assembled: shared memory, roles, coordinator and runtime.
+
+A role is a picklable recipe, from which a process builds its actor or learners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from remuda.actor.role import ActorRole
+from remuda.assembly.experience_layout import experience_of_all
+from remuda.changes import lasting
+from remuda.checkpoint.fitting import Range, branch, whole
+from remuda.checkpoint.names import file_name
+from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.config import Config
+from remuda.coordinator.analysing import analyser_of
+from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer, Contents
+from remuda.coordinator.coordinator import Coordinator, RunEvents
+from remuda.coordinator.frozen_json import FrozenTexts
+from remuda.coordinator.ledger_writer import LedgerWriter
+from remuda.coordinator.scoreboard_reader import ScoreboardReader
+from remuda.coordinator.status import StatusFile
+from remuda.envs.workers.process import WorkerStatus
+from remuda.experience.experience import Experience
+from remuda.hyperparameters import LiveHyperparameters, values_of
+from remuda.learner.role import LearnerRole
+from remuda.memory.descriptors import check_limit
+from remuda.memory.shared import Arena
+from remuda.memory.waiting import Wakeup
+from remuda.policies.compatibility import shares_of
+from remuda.policies.initial import InitialWeights
+from remuda.policies.spec import (
+    PolicySpec,
+    check_first_weights,
+    first_weights,
+    training_layout,
+)
+from remuda.policies.stack import layout_checksum, layout_size
+from remuda.population.members.imported import Imported
+from remuda.population.members.table import Table
+from remuda.population.members.table_parts import ORDERED, RECORDS
+from remuda.population.roster import copies_of, unborn
+from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.publish.weight_store import WeightPublisher, WeightStore
+from remuda.rng import torch_rng
+from remuda.runs.metrics import View
+from remuda.runs.run_directory import RunDirectory
+from remuda.runtime.child import Place
+from remuda.runtime.control import Control
+from remuda.runtime.host import threads
+from remuda.runtime.inline import InlineRuntime
+from remuda.runtime.layout import Layout, niceness, parts_at_once
+from remuda.runtime.processes import ProcessRuntime
+from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
+from remuda.runtime.runtime import Runtime
+from remuda.scoreboard import Scoreboard
+from remuda.timeline import Span, Spans, Timeline, write_trace
+from remuda.training.best_checkpoint import best_keeper
+from remuda.types import AgentSpec, State
+
+PATIENCE = 0.005  # seconds that a stack waits for its policies whose steps arrive last in a turn
+
+
+class Assembly:
+    """Shared memory of actors and learners, and the recipe of each role.
+
+    Data runs from actors through experience to learners, and back through published weights.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        specs: tuple[PolicySpec, ...],
+        layout: Layout,
+        learner_role: type[LearnerRole] = LearnerRole,
+        actor_role: type[ActorRole] = ActorRole,
+        episode_metrics: tuple[str, ...] = (),
+        agents: tuple[AgentSpec, ...] = (),
+        initial: InitialWeights | None = None,
+        imported: Sequence[Imported] = (),
+        sparse: bool = False,
+    ) -> None:
+        """Allocate the memory; `sparse`: this is one of several nodes, which uses a part of it."""
+        self._initial, self._agents = initial, agents
+        in_one = config.schedule == "sequential"
+        check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
+        self.config, self.specs = config, specs
+        arena = Arena(sparse)
+        self._learner_role, self._actor_role = learner_role, actor_role
+        self._actors = tuple(Wakeup() for _ in layout.copies)
+        self._workers: tuple[WorkerStatus | None, ...] = (None,) * len(layout.copies)
+        if config.env.workers > 1 and not in_one:
+            self._workers = WorkerStatus.of_all(len(layout.copies), config.env.workers)
+        self._learners = tuple(Wakeup() for _ in layout.groups)
+        names = tuple(spec.name for spec in specs)
+        self._shares = shares_of(specs)
+        self.scoreboard = Scoreboard(names, len(layout.copies), episode_metrics)
+        self.table: Table | None = None
+        layouts = {spec.name: spec.network().shapes for spec in specs}
+        sizes = {name: layout_size(shapes) for name, shapes in layouts.items()}
+        population = config.population
+        training = {
+            spec.name: training_layout(spec)
+            for spec in specs
+            if population.evolution.inherits_training
+        }
+        if population.dealt:
+            self.table = Table(
+                sizes,
+                len(agents),
+                copies_of(population),
+                {spec.name: values_of(spec.config) for spec in specs},
+                unborn(config),
+                arena,
+                imported,
+                tuple(config.scripted_members),
+                population.has_stand_ins,
+                len(population.evolution.episode_metrics),
+                training,
+                layout.copies[1:],
+            )
+        learners = {
+            names[i]: wakeup
+            for group, wakeup in zip(layout.groups, self._learners, strict=True)
+            for i in group
+        }
+        self.experience = experience_of_all(
+            config, specs, agents, layout.copies, learners, self._actors, arena
+        )
+        self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
+        places = {
+            spec.name: (sizes[spec.name], layout_checksum(layouts[spec.name]), spec.config.publish)
+            for spec in specs
+        }
+        self.published: WeightStore = PublishedWeights(places, arena, training)
+        self._publish_first_weights()
+        self.layout = layout
+        self._timelines: dict[str, Timeline] = {}
+        self.where = ""  # description of the placement on nodes, if there are several
+        self.spans_elsewhere: dict[str, Spans] = {}
+        """Recorded spans of roles on other nodes, for the trace."""
+        self._resumed = False
+        self._seconds = 0.0
+
+    def restore(
+        self,
+        checkpoints: Checkpoints,
+        found: Manifest,
+        changed: Mapping[str, Mapping[str, float]] | None = None,
+        over: bool = False,
+    ) -> None:
+        """Restore the coordinator's part of a checkpoint, and the experience."""
+        with checkpoints.restoring(COORDINATOR):
+            saved = checkpoints.read(found.number, COORDINATOR)
+            self._restore_own(saved, changed or {})
+        for i, spec in enumerate(self.specs):
+            part = checkpoints.read(found.number, file_name(spec.name))
+            with checkpoints.restoring(file_name(spec.name)):
+                held = self.config.saves_replay and not over and part["experience"] is not None
+                if self.table is not None:  # no experience of a slot's earlier policy
+                    held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
+                contents = branch(part, "experience") if held else None
+                steps = Range(0, self.scoreboard.most_steps(len(self._agents)))
+                written = whole(branch(saved, "written"), spec.name, steps)
+                self.experience[spec.name].restore(contents, written)
+        self._resumed, self._seconds = True, found.seconds
+
+    def _restore_own(self, saved: State, changed: Mapping[str, Mapping[str, float]]) -> None:
+        self.scoreboard.restore(branch(saved, "scoreboard"))
+        published = branch(saved, "published")
+        for spec in self.specs:
+            self._publisher(spec).restore(branch(published, spec.name))
+        if self.table is not None:
+            self.table.restore(branch(saved, "population"))
+            for place, spec in enumerate(self.specs):
+                self.table.hyperparameters.change(place, changed.get(spec.name, {}))
+        self.changes.restore(branch(saved, "hyperparameters"), changed)
+
+    @property
+    def records(self) -> int:
+        """Number of records in the ledger of matches; 0 without a population."""
+        return self.table.word(RECORDS) if self.table is not None else 0
+
+    def state(self) -> State:
+        """Return the coordinator's part of a checkpoint."""
+        # The population first: weights of a policy that is born in between do no harm.
+        population = self.table.state() if self.table is not None else None
+        return {
+            "scoreboard": self.scoreboard.state(),
+            "written": {name: found.written for name, found in self.experience.items()},
+            "published": {name: s.state() for name, s in self.snapshots(training=True).items()},
+            "population": population,
+            "hyperparameters": self.changes.state(),
+        }
+
+    def coordinator(
+        self,
+        run: RunDirectory,
+        view: View,
+        found: Manifest | None,
+        stopped: Callable[[], bool] = lambda: False,
+        events: RunEvents | None = None,
+        runtime: Runtime | None = None,
+    ) -> Coordinator:
+        """Return the coordinator of the run."""
+        config = self.config
+        contents = Contents(
+            parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
+        )
+        frozen = FrozenTexts(self.table) if self.table is not None else None
+        return Coordinator(
+            runtime or self.runtime(run.logs, run.checkpoints),
+            partial(ScoreboardReader, self.scoreboard, self.experience, self._seconds, self.table),
+            self.playing,
+            run,
+            view,
+            StatusFile(run.status, self.published, config.schedule, frozen),
+            Checkpointer(
+                run.checkpoints, config.checkpoint, contents, view.say, found.turns if found else 0
+            ),
+            best_keeper(config, self.specs, run, view.say, stopped),
+            found.turns if found else None,
+            LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
+            frozen,
+            events,
+            analyser_of(config, self.table, self._agents, run.ledger, run.logs, view.say),
+        )
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a checkpoint that the roles save."""
+        return tuple(part for role in self.roles() for part in role.parts)
+
+    def runtime(self, logs: Path, checkpoints: Checkpoints) -> Runtime:
+        """Return the runtime of the schedule, with all roles."""
+        config = self.config
+        roles = self.roles()
+        if config.schedule == "sequential":
+            actor, *learners = roles
+            timeline, resumed = self._timeline("main"), self._resumed
+            return InlineRuntime(actor, learners, checkpoints, resumed=resumed, timeline=timeline)
+        return self.process_runtime(logs, checkpoints)
+
+    def process_runtime(
+        self,
+        logs: Path,
+        checkpoints: Checkpoints,
+        control: Control | None = None,
+        here: Collection[int] | None = None,
+        bridge: Place | None = None,
+    ) -> ProcessRuntime:
+        """Return a runtime with the roles in processes; in a cluster, those of this node."""
+        config, roles = self.config, self.roles()
+        loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
+        if config.schedule == "lockstep":
+            loops = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
+        places = [
+            Place(
+                role,
+                wakeup,
+                loop,
+                self._timeline(role.name),
+                role.workers if isinstance(role, ActorRole) else None,
+            )
+            for role, wakeup, loop in zip(roles, self.wakeups, loops, strict=True)
+        ]
+        return ProcessRuntime(
+            places,
+            checkpoints,
+            logs,
+            config.supervision,
+            num_actors=len(self._actors),
+            threads=(self.layout.threads, parts_at_once(self.layout, here)),
+            nice=niceness(config, self.layout, [s.config.priority for s in self.specs], here),
+            start_limit=config.run.start_limit,
+            stop_limit=config.run.stop_limit,
+            write_limit=config.checkpoint.write_limit,
+            resumed=self._resumed,
+            control=control,
+            here=here,
+            bridge=bridge,
+        )
+
+    @property
+    def wakeups(self) -> tuple[Wakeup, ...]:
+        """Wake-ups of the actors, then of the learners."""
+        return (*self._actors, *self._learners)
+
+    def snapshots(self, training: bool = False) -> dict[str, Snapshot]:
+        """Return the newest weights of every policy, including those of empty slots."""
+        reader = self.published.reader()
+        return {spec.name: reader.newest(spec.name, training) for spec in self.specs}
+
+    def playing(self, only: str = "") -> dict[str, Snapshot]:
+        """Return the newest weights of the policies that play, or of the policy `only`."""
+        living = self.table.occupants.living if self.table is not None else None
+        names = [spec.name for spec in self.specs if only in ("", spec.name)]
+        reader = self.published.reader()
+        return {name: reader.newest(name) for name in names if living is None or name in living}
+
+    def write_trace(self, view: View) -> None:
+        """Write the trace of all processes, if requested."""
+        path = self.config.trace
+        if path is None:
+            return
+        try:
+            own: dict[str, Timeline | Spans] = {
+                role: timeline
+                for role, timeline in self._timelines.items()
+                if not self.spans_elsewhere or any(timeline.spans())
+            }
+            count = write_trace(path, own | self.spans_elsewhere)
+        except OSError as error:
+            view.say(f"cannot write the trace {path}: {error.strerror}")
+        else:
+            view.say(f"wrote {count:,} spans into {path}: open it in https://ui.perfetto.dev")
+
+    def describe(self) -> str:
+        """Describe the processes and their placement in one line."""
+        names = [spec.name for spec in self.specs]
+        described = self.layout.describe(self.config.schedule, names)
+        return f"{described}; {self.where}" if self.where else described
+
+    def spans(self) -> dict[str, list[tuple[Span, float, float]]]:
+        """Return the recorded spans of every role here, if a trace is requested."""
+        kept = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
+        return {role: spans for role, spans in kept.items() if spans}
+
+    def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
+        """Return the recipes of the actors, then of the learners."""
+        config, layout = self.config, self.layout
+        actors = [
+            self._actor_role(
+                config,
+                self.specs,
+                self.experience,
+                self.published,
+                self.scoreboard,
+                layout.copies,
+                index,
+                self.table,
+                workers=self._workers[index],
+                changes=self.changes,
+                initial=self._initial,
+            )
+            for index in range(len(layout.copies))
+        ]
+        learners = [
+            self._learner_role(
+                seed=config.seed,
+                specs=tuple(self.specs[i] for i in group),
+                devices=tuple(layout.devices[i] for i in group),
+                experience=self._experience_of(group),
+                published=self.published,
+                scoreboard=self.scoreboard,
+                wakeup=wakeup,
+                saves_experience=config.saves_replay,
+                patience=PATIENCE if config.schedule == "async" else 0.0,
+                exact=config.exact,
+                shares=self._shares,
+                table=self.table,
+                initial=self._initial,
+                changes=self.changes,
+            )
+            for group, wakeup in zip(layout.groups, self._learners, strict=True)
+        ]
+        roles: tuple[ActorRole | LearnerRole, ...] = (*actors, *learners)
+        return tuple(replace(role, timeline=self._timeline(role.name)) for role in roles)
+
+    def _experience_of(self, group: Sequence[int]) -> dict[str, Experience]:
+        """Return the experience of a group, and of all policies that share experience with it."""
+        own = [self.specs[i].name for i in group]
+        names = {*own, *(other for name in own for other in self._shares[name])}
+        return {name: found for name, found in self.experience.items() if name in names}
+
+    def _timeline(self, role: str) -> Timeline | None:
+        if self.config.trace is None:
+            return None
+        role = "main" if self.config.schedule == "sequential" else role
+        if role not in self._timelines:
+            self._timelines[role] = Timeline()
+        return self._timelines[role]
+
+    def _publish_first_weights(self) -> None:
+        """Publish every policy's first weights as version 1, with one thread, as in a child."""
+        with threads(1):
+            for spec in self.specs:
+                size = layout_size(spec.network().shapes)
+                weights = self._initial.weights(spec.name, size) if self._initial else None
+                if weights is None:
+                    random = torch_rng(self.config.seed, "weights", spec.name)
+                    weights = first_weights(spec, random)
+                check_first_weights(spec, weights)
+                self._publisher(spec).publish(weights, 0, spec.config.first_epsilon)
+
+    def _publisher(self, spec: PolicySpec) -> WeightPublisher:
+        return self.published.publisher(spec.name, layout_checksum(spec.network().shapes))

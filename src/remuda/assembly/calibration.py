@@ -1,0 +1,252 @@
+"""A short trial before a run that measures the costs of play and training, to choose the layout.
+
+The trial is a small version of the run: the same game and policies play and train in this process
+for a moment, and the results are discarded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import torch
+
+from remuda.assembly.assembly import Assembly
+from remuda.config import ClusterConfig, Config, PolicyConfig, load_config, overlay
+from remuda.coordinator.garbage import is_laid_aside_by_others
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.runtime.host import threads
+from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
+from remuda.scoreboard import Learn, Play, Scoreboard
+from remuda.types import AgentSpec, Worker
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 4  # a trial that lacks updates is extended up to this many times
+FEWEST = 32
+"""Minimum steps of a policy in a minibatch that show the cost of a training step. With fewer, an
+update takes constant time."""
+SHORT = 10_000  # agent-steps of a run that usually ends before a trial pays off
+MINIBATCH = 512  # steps in a minibatch above which the cost of a step no longer falls
+MANY_THREADS = 8  # maximum threads to try
+WORTH_A_THREAD = 0.8  # threads are added if an update then takes at most this share of the time
+
+
+def choose_layout(
+    config: Config, agents: tuple[AgentSpec, ...], cores: int | None = None
+) -> Layout:
+    """Choose the layout of a run, by a trial if there is a choice."""
+    specs = policy_specs(config, agents)
+    devices = [spec.config.device for spec in specs]
+    plain = make_layout(config, len(specs), own_devices=devices, cores=cores)
+    seconds = config.run.calibrate
+    if not seconds or not is_open(config, devices, cores) or any(map(_never_pauses, specs)):
+        return plain
+    if config.run.turns is not None and config.run.turns * len(agents) <= SHORT:
+        return plain
+    with _older_objects_left_alone():
+        try:
+            costs = measure(config, agents, seconds)
+            was_seen = costs.learn > 0.0
+            if not was_seen:
+                costs = _with_short_rollouts(config, agents, seconds, costs)
+            if config.env.num_envs > 1 and config.actor.processes == "auto":
+                costs = _split(config, agents, seconds / 2, costs)
+            layout = make_layout(config, len(specs), costs, devices, cores)
+            spare = 0 if cores else min(spare_cores(layout), MANY_THREADS - 1)
+            on_processor = set(layout.devices) == {"cpu"}
+            if spare and was_seen and config.learners.threads == "auto" and on_processor:
+                more = measure(config, agents, seconds, 1 + spare)
+                if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
+                    layout = replace(layout, threads=1 + spare)
+        except Exception:
+            # The error will appear again in a role, and be reported with its name and log.
+            log.exception("the trial failed; the layout is chosen by the number of cores")
+            layout = plain
+        _free()  # also the objects that the exception held
+    return layout
+
+
+@contextmanager
+def _older_objects_left_alone() -> Iterator[None]:
+    """Exclude the many existing objects from garbage collection inside the `with`."""
+    if is_laid_aside_by_others():  # the user's own freeze stays
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def measure(
+    config: Config,
+    agents: tuple[AgentSpec, ...],
+    seconds: float,
+    num_threads: int = 1,
+    turns: int | None = None,  # maximum turns of a rollout
+) -> Costs:
+    """Play and train for about `seconds` in this process; return the cost of a step."""
+    try:
+        return _measure(config, agents, seconds, num_threads, turns)
+    finally:
+        _free()
+
+
+def _with_short_rollouts(
+    config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs
+) -> Costs:
+    """Measure an upper bound of the cost of training, with the longest rollouts that fit."""
+    turns = int(PATIENCE / 2 * seconds / (costs.play * config.env.num_envs * len(agents)))
+    policies = [config.policy, *map(config.policy_of, config.policies)]
+    steps = turns * config.env.num_envs
+    most = [policy.ppo.parts(steps) for policy in policies if policy.rollout_length]
+    if not most or steps < FEWEST * max(most):
+        return costs
+    return replace(costs, learn=measure(config, agents, seconds, turns=turns).learn)
+
+
+def _free() -> None:
+    """Free the memory of a trial.
+
+    Its parts refer to each other, and the garbage collector may not visit old objects for long.
+    Until then its shared memory is as large as the run's.
+    """
+    gc.collect()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _measure(
+    config: Config,
+    agents: tuple[AgentSpec, ...],
+    seconds: float,
+    num_threads: int,
+    turns: int | None,
+) -> Costs:
+    small = _in_small(config, turns)
+    specs = policy_specs(small, agents)
+    with threads(num_threads):
+        assembly = Assembly(small, specs, make_layout(small, len(specs)), agents=agents)
+        actor, *learners = (role.build() for role in assembly.roles())
+        try:
+            board = assembly.scoreboard
+            _work(actor, learners, board, updates=1, seconds=0.0, limit=PATIENCE * seconds)
+            before = _Reading.of(board, specs)
+            _work(actor, learners, board, updates=2, seconds=seconds, limit=PATIENCE * seconds)
+            return before.costs_until(_Reading.of(board, specs))
+        finally:
+            actor.finish()
+
+
+def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs) -> Costs:
+    """Separate the fixed cost of a turn from that of a step, by playing half as many copies."""
+    copies = config.env.num_envs
+    half = copies // 2
+    fewer = config.model_copy(update={"env": config.env.model_copy(update={"num_envs": half})})
+    half_cost = measure(fewer, agents, seconds).play
+    turn = (half_cost - costs.play) / (1.0 / half - 1.0 / copies)
+    turn = min(max(turn, 0.0), 0.99 * costs.play * copies)
+    return replace(costs, play=costs.play - turn / copies, turn=turn)
+
+
+def _in_small(config: Config, turns: int | None = None) -> Config:
+    """Return the same run with earlier updates at the same cost of a step, and without files.
+
+    `turns` limits the length of rollouts, even if a training step then costs more. On a GPU,
+    smaller updates and separate policies cost more per step: there updates are unchanged, and
+    policies are trained as stacks.
+    """
+    tree = config.model_dump()
+    device = devices_of(config)[0]
+    schedule = "sequential" if device == "cpu" else "async"
+    least = {"schedule": schedule, "actor": {"processes": 1}}
+    least |= {"learners": {"processes": 1, "threads": 1, "devices": [device]}}
+    least |= {"env": {"workers": 1}, "cluster": ClusterConfig().model_dump()}
+    tree = overlay(tree, least | {"run": {"turns": None, "seconds": math.inf}, "trace": None})
+    if device != "cpu" and turns is None:
+        return load_config(tree)
+    tree = overlay(tree, {"policy": _sooner(config.policy, config.env.num_envs, turns)})
+    for name in config.policies:
+        own = _sooner(config.policy_of(name), config.env.num_envs, turns)
+        tree = overlay(tree, {"policies": {name: own}})
+    return load_config(tree)
+
+
+def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str, object]:
+    if policy.rollout_length:
+        enough = -(-policy.ppo.parts(0) * MINIBATCH // num_envs)
+        return {"ppo": {"rollout_length": min(policy.rollout_length, enough, turns or enough)}}
+    return {"experience": {"learning_starts": policy.with_network(recurrent=True).batch_size}}
+
+
+def _never_pauses(spec: PolicySpec) -> bool:
+    return not spec.config.rollout_length and spec.config.experience.replay_ratio is None
+
+
+def _work(
+    actor: Worker,
+    learners: Sequence[Worker],
+    board: Scoreboard,
+    updates: int,
+    seconds: float,
+    limit: float,
+) -> None:
+    begun = time.perf_counter()
+    goal = [board.learn(name)[Learn.UPDATES] + updates for name in board.policies]
+    while (spent := time.perf_counter() - begun) < limit:
+        counts = [board.learn(name)[Learn.UPDATES] for name in board.policies]
+        if spent >= seconds and all(c >= g for c, g in zip(counts, goal, strict=True)):
+            return
+        actor.work()
+        for learner in learners:
+            while learner.work() and time.perf_counter() - begun < limit:
+                pass
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Seconds and steps so far."""
+
+    steps: float
+    playing: float
+    paid: tuple[float, ...]  # for each policy: steps for which updates were due
+    learning: tuple[float, ...]  # seconds of each policy
+
+    @staticmethod
+    def of(board: Scoreboard, specs: tuple[PolicySpec, ...]) -> _Reading:
+        play = board.played()
+        rows = [board.learn(spec.name) for spec in specs]
+        paid = []
+        for policy, row in zip((spec.config for spec in specs), rows, strict=True):
+            due = row[Learn.UPDATES] * policy.batch_size / (policy.experience.replay_ratio or 1.0)
+            paid.append(float(row[Learn.TRAINED] if policy.rollout_length else due))
+        busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
+        return _Reading(
+            float(play[Play.AGENT_STEPS]),
+            float(play[Play.SECONDS_WEIGHTS : Play.SECONDS_WRITE + 1].sum()),
+            tuple(paid),
+            tuple(float(row[busy].sum()) for row in rows),
+        )
+
+    def costs_until(self, later: _Reading) -> Costs:
+        """Return the costs of a step between two readings; 0 for training if none was observed."""
+        steps = later.steps - self.steps
+        play = (later.playing - self.playing) / max(steps, 1.0)
+        shares = [
+            (end - start) / (paid - before)
+            for start, end, before, paid in zip(
+                self.learning, later.learning, self.paid, later.paid, strict=True
+            )
+            if paid > before
+        ]
+        return Costs(max(play, 1e-9), sum(shares) / len(shares) if shares else 0.0)

@@ -1,0 +1,425 @@
+"""The memory that a run will take, computed before anything is allocated.
+
+The system grants more memory than it has, and kills the process that uses too much without a
+message. So everything that grows with the configuration is added up first: experience, weights,
+working memory of learners and actors, environment copies. Python, its libraries and the objects of
+an environment are estimated.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from remuda.assembly.experience_layout import ring_plans
+from remuda.config import Config
+from remuda.config.policy import usual_policy
+from remuda.config.sections import at_key
+from remuda.envs.registry import GAMES
+from remuda.errors import ConfigError
+from remuda.experience.priorities import tree_size
+from remuda.experience.ring import StreamShape, fields_of
+from remuda.forkserver import client as forkserver
+from remuda.hyperparameters import names_of
+from remuda.memory.shared import Fields
+from remuda.policies.algorithms.transition_algorithm import CACHE
+from remuda.policies.compatibility import stream_shape
+from remuda.policies.spec import PolicySpec, training_layout
+from remuda.policies.stack import layout_size
+from remuda.population.members.follower_views import shard_fields
+from remuda.population.members.table_parts import table_fields
+from remuda.population.roster import copies_of
+from remuda.runtime.layout import Layout
+from remuda.types import AgentSpec
+
+GIB = 2**30
+LIBRARIES = 270 * 2**20
+"""Bytes of the coordinator and its fork server: torch, Numba and the rest. 210 MiB were measured if
+the server is a fork of the coordinator."""
+LOADED_TWICE = 350 * 2**20
+"""The same if the server loads the libraries itself, as for a script."""
+PROCESS = 80 * 2**20
+"""Unshared bytes of each other process, without the data of the run."""
+COMPILING = 240 * 2**20
+"""Measured bytes of all processes together while functions compile, in the first run of an
+installation. Always counted, since it is unknown which functions will compile."""
+WHAT_COMPILES = "compiling"  # the item of the plan for compilation
+COPY = 256  # bytes of an environment copy for each agent, without its arrays
+FLOAT = 4
+KEEP = "population.snapshots.keep"
+USUAL = {"network.recurrent": 128.0}  # substitutes for defaults of zero
+CGROUPS = (
+    ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    (
+        "sys/fs/cgroup/memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ),
+)
+"""Directory and file names of control groups, version 2 and version 1."""
+
+Sizes = Iterable[tuple[str, float, tuple[str, ...]]]
+"""Description, bytes and settings of items; `{}` is replaced by the number of policies."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A part of the plan: a description, its bytes, and the settings that it grows with.
+
+    The first setting is the one that most often determines the size.
+    """
+
+    what: str
+    size: int
+    settings: tuple[str, ...]
+
+
+def check_memory(
+    config: Config,
+    specs: Sequence[PolicySpec],
+    agents: Sequence[AgentSpec],
+    layout: Layout,
+    copy_size: int,
+    available: int | None = None,
+) -> None:
+    """Refuse a run that does not fit into the memory, and name the setting to reduce."""
+    available = available_memory() if available is None else available
+    items = plan(config, specs, agents, layout, copy_size)
+    total = sum(item.size for item in items)
+    if total <= available:
+        return
+    largest = max(items, key=lambda item: item.size)
+    message = (
+        f"this run would take {_words(total)} of memory, and {_words(available)} are free; "
+        f"{_words(largest.size)} of it would be {largest.what}: "
+    )
+    if not largest.settings:  # every run takes it
+        message += "end other programs, or "
+        largest = max((item for item in items if item.settings), key=lambda item: item.size)
+    key = setting_to_reduce(config, largest.settings)
+    value = value_in_words(config, key)
+    raise ConfigError(f"{message}lower {key}" + (f", which is {value}" if value else ""))
+
+
+def plan(
+    config: Config,
+    specs: Sequence[PolicySpec],
+    agents: Sequence[AgentSpec],
+    layout: Layout,
+    copy_size: int,
+) -> list[Item]:
+    """Return everything that grows with the configuration; equal items of policies are merged."""
+    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for what, size, settings in (
+        *_experience(config, specs, agents, layout),
+        *_weights(config, specs, layout),
+        *_learning(config, specs, agents, layout),
+        *_acting(config, specs, agents),
+        *_table(config, len(specs), len(agents), layout.copies),
+        ("the copies of the game", config.env.num_envs * copy_size, ("env.num_envs",)),
+    ):
+        found.setdefault((what, settings), []).append(int(size))
+    items = [
+        Item(what.format(_count(len(sizes), "polic", "ies", "y")), sum(sizes), settings)
+        for (what, settings), sizes in found.items()
+    ]
+    workers = config.env.workers if config.env.workers > 1 else 0
+    processes = 1 + len(layout.copies) * workers
+    if config.schedule != "sequential":
+        processes += len(layout.copies) + len(layout.groups)
+    if processes > 1 and config.checkpoint.evaluate_episodes and config.game not in GAMES:
+        processes += 1  # the process that measures checkpoints
+    settings = ("env.workers",) if workers else ()
+    if not settings and len(layout.groups) > 1 and processes > 1:
+        settings = ("learners.processes",)
+    twice = processes > 1 and not forkserver.is_own_fork()
+    size = (LOADED_TWICE if twice else LIBRARIES) + (processes - 1) * PROCESS
+    return [
+        *items,
+        Item(_count(processes, "process", "es"), size, settings),
+        Item(WHAT_COMPILES, COMPILING, settings),
+    ]
+
+
+def _experience(
+    config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
+) -> Sizes:
+    rings = [
+        (spec, segments)
+        for plan in ring_plans(config, specs, agents, layout.copies)
+        for spec in plan.members
+        for segments in plan.segments
+    ]
+    for spec, segments in rings:
+        experience = spec.config.experience
+        size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
+        factors = ["ppo.rollout_length"] if spec.config.rollout_length else []
+        keys = ("env.num_envs", *keys_of(config, spec, *factors, "experience.segment_length"))
+        kept = experience.capacity if spec.config.keeps_experience else 0
+        if 2 * kept >= segments * experience.segment_length:  # the capacity is most of it
+            keys = (*keys_of(config, spec, "experience.capacity"), *keys)
+        # A checkpoint copies and packs it.
+        yield "the experience of {}", size * (3 if config.saves_replay else 1), keys
+        if experience.prioritised:  # each learner has a tree for its whole group
+            group = [s for s in specs if s.config.experience.group == experience.group]
+            sources = len(group) if experience.group else 1
+            size = sources * tree_size(segments, experience.segment_length)
+            yield "the priorities of {}", 2 * size, keys
+
+
+def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
+    actors, evolution = len(layout.copies), config.population.evolution
+    copies = copies_of(config.population) + 1 if config.population.dealt else 0
+    challenged = bool(config.checkpoint.evaluate_episodes)
+    measured = challenged or bool(config.run.evaluate_episodes)
+    for spec in specs:
+        size, hidden = _weights_size(spec), _of_network(config, spec)
+        keep = (KEEP,) if copies > 4 else hidden
+        # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
+        learning = 8 if spec.config.rollout_length else 9
+        vectors = len(training_layout(spec).vectors) if evolution.inherits_training else 0
+        for what, count, keys in (
+            # Published twice; each actor has a plain copy and those that act.
+            ("the weights and optimizers of {}", 2 + 3 * actors + learning, hidden),
+            # Published twice, for the newborn, to be read, and for a checkpoint.
+            ("what newborn policies inherit of {}", 6 * vectors, hidden),
+            # Snapshots for the play and for the checkpoint; and twice to act.
+            ("the play that measures {}", 4 * measured, hidden),
+            ("the frozen copies of {}", copies * (1 + actors), keep),
+            # Copied for a checkpoint; read as a file and as arrays for play against the best.
+            ("a checkpoint of the frozen copies of {}", copies * (1 + 2 * challenged), keep),
+            # Snapshots of a checkpoint, as a file and as arrays.
+            ("the best so far, played against, of {}", 2 * challenged, hidden),
+        ):
+            if count:
+                yield what, size * count, keys
+    if specs:
+        largest = max(specs, key=_weights_size)
+        size, imported = _weights_size(largest), config.population.members_from
+        yield "a checkpoint of {}", 8 * size, _of_network(config, largest)
+        if imported:  # the members, and those that each actor plays
+            members = size * len(imported) * (1 + actors)
+            yield "members from other runs, like {}", members, ("population.members_from",)
+
+
+def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> Sizes:
+    """Yield the shared table of a population; the sums of every pair are most of it."""
+    if not config.population.dealt:
+        return
+    copies = copies_of(config.population)
+    every = [config.policy, *map(config.policy_of, config.policies)]
+    width = len(names_of(policy.entry.hyperparameters for policy in every))
+    others = len(config.population.members_from) + len(config.scripted_members)
+    metrics = len(config.population.evolution.episode_metrics)
+    fields = dict(table_fields(policies, seats, copies, others, width, metrics))
+    records = nbytes({"records": fields.pop("records")})
+    records += sum(nbytes(shard_fields(own, seats, policies, metrics)) for own in actors[1:])
+    size, key = nbytes(fields), (KEEP if copies > 4 else "population.policies",)
+    yield f"the results of matches between {policies:,} policies", size, key
+    yield "a checkpoint of these results", 2 * size, key  # copied and packed
+    yield f"the results of matches of {seats:,} seats", records, ("env.options",)
+
+
+def _learning(
+    config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
+) -> Sizes:
+    together = max(len(group) for group in layout.groups)
+    streams = _streams(config, specs, agents)
+    for spec in specs:
+        policy, shape = spec.config, stream_shape(spec)
+        units, inputs = sum(policy.network.hidden), spec.num_inputs
+        length, hidden = policy.experience.segment_length, _of_network(config, spec)
+        if policy.rollout_length:
+            steps = policy.rollout_length * streams * (1 + policy.replays)
+            # Rows of steps, and those between segments. The arrays have twice as many rows, which
+            # take no memory unless episodes are that short.
+            kept = 1.5 * (steps + length) * _step_size(shape)
+            rows = policy.ppo.largest_part(steps)
+            if spec.memory:  # at least one whole segment
+                rows = max(rows, length)
+            minibatch = rows * FLOAT * (2 * inputs + 6 * units)
+            keys = ("env.num_envs", *keys_of(config, spec, "ppo.rollout_length"))
+            keys = keys if streams >= policy.rollout_length else keys[::-1]
+            keys += (*keys_of(config, spec, "experience.segment_length"), *hidden)
+            yield "the rollouts of {}", int(kept + minibatch), keys
+            continue
+        passes = policy.quantiles
+        widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden, default=1)
+        # As many policies train at once as fit into the processor's cache; they share the arrays.
+        at_once = min(max(CACHE // widest, 1), together)
+        active = (6 * passes * units + 12 * spec.memory) * at_once / together
+        steps, key = policy.batch_size, "batch_size"
+        if spec.memory:  # at least one whole segment, each with the observation after it
+            steps = max(steps // length, 1) * (length + 1)
+            key = "experience.segment_length" if length > policy.batch_size else key
+        # As drawn, and on the learner's device.
+        sample = FLOAT * ((3 if spec.memory else 2) * inputs + active)
+        keys = keys_of(config, spec, key, "batch_size", "experience.segment_length")
+        yield "batches of {}", int(steps * sample), keys + hidden
+
+
+def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
+    streams = _streams(config, specs, agents)
+    for spec in specs:
+        width = spec.num_inputs + spec.actions.num_outputs
+        width += 2 * spec.config.quantiles * max(spec.config.network.hidden, default=1)
+        keys = ("env.num_envs", *_of_network(config, spec))
+        yield "what networks of {} act on", FLOAT * streams * width, keys
+
+
+def _weights_size(spec: PolicySpec) -> int:
+    return FLOAT * layout_size(spec.network().shapes)
+
+
+def _of_network(config: Config, spec: PolicySpec) -> tuple[str, ...]:
+    keys = ["network.hidden", "n_frames", "network.recurrent"]
+    if spec.config.entry.section == "iqn":
+        keys += ["iqn.quantiles", "iqn.cosines"]
+    return keys_of(config, spec, *keys)
+
+
+def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> int:
+    """Return the mean number of streams (copies times seats) that a policy plays at once."""
+    seats = len(agents) / max(len(specs), 1) if config.population.dealt else 1.0
+    return max(round(config.env.num_envs * seats), 1)
+
+
+def _step_size(shape: StreamShape) -> int:
+    one = fields_of(shape, 1, 1)
+    stacked = shape.n_frames * shape.size * np.dtype(shape.dtype).itemsize
+    return (
+        nbytes({name: one[name] for name in ("actions", "masks", "recurrent_states")})
+        + stacked
+        + 40
+    )
+
+
+def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
+    """Return keys of a policy's settings: `policies.NAME.KEY` if set there, else `policy.KEY`."""
+    own = config.policies.get(spec.name, {})
+    return tuple(
+        dict.fromkeys(
+            f"policy.{key}" if at_key(own, key) is None else f"policies.{spec.name}.{key}"
+            for key in keys
+        )
+    )
+
+
+def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
+    """Return the setting that is furthest above its default.
+
+    If no setting is above its default, return the first that can be reduced.
+    """
+    tree, plain = config.model_dump(), Config().model_dump()
+    above: dict[str, float] = {}
+    for key in keys:
+        usual, own = plain, key
+        if key.startswith(("policy.", "policies.")):
+            section, _, own = key.partition(".")
+            policy = config.policy
+            if section == "policies":
+                name, _, own = own.partition(".")
+                policy = config.policy_of(name)
+            usual = usual_policy(policy.algorithm).model_dump()
+        size, default = _size(at_key(tree, key)), USUAL.get(own) or _size(at_key(usual, own))
+        if size > 1.0:  # 1 or 0 cannot be reduced
+            above[key] = size / max(default, 1.0)
+    if not above:
+        return keys[0]
+    most = max(above.values())
+    return next(key for key in above if above[key] == most or most <= 1.0)
+
+
+def value_in_words(config: Config, key: str) -> str:
+    """Return a setting's value as text; empty if it is not plain."""
+    value = at_key(config.model_dump(), key)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple | list):
+        return " ".join(str(part) for part in value)
+    return ""
+
+
+def _size(value: Any) -> float:
+    """Return a setting's size: a number, or the sum of all numbers in it."""
+    if isinstance(value, bool) or value is None:
+        return 0.0
+    if isinstance(value, int | float):
+        return float(value) if math.isfinite(value) else 0.0
+    if isinstance(value, tuple | list):
+        return sum(map(_size, value))
+    return 0.0
+
+
+def nbytes(fields: Fields) -> int:
+    """Return the bytes of arrays with these shapes and dtypes."""
+    return sum(
+        int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+        for shape, dtype in fields.values()
+    )
+
+
+def copy_size(one: int, two: int, agents: Sequence[AgentSpec]) -> int:
+    """Return the bytes of an environment copy, from the array sizes of one copy and of two."""
+    observed = sum(int(np.prod(agent.observation_space.shape or (1,))) * FLOAT for agent in agents)
+    return max(two - one, observed + COPY * len(agents))
+
+
+def size_of_arrays(thing: object, seen: set[int] | None = None, depth: int = 6) -> int:
+    """Return the bytes of all arrays that an object refers to, such as an environment."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen or depth == 0:
+        return 0
+    seen.add(id(thing))
+    if isinstance(thing, np.ndarray):
+        return thing.nbytes if thing.base is None else size_of_arrays(thing.base, seen, depth)
+    if isinstance(thing, Mapping):
+        thing = list(thing.values())
+    if isinstance(thing, list | tuple):
+        return sum(size_of_arrays(value, seen, depth - 1) for value in thing)
+    return size_of_arrays(getattr(thing, "__dict__", {}), seen, depth)
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Return the bytes that this process may still take, of the machine and its control groups."""
+    least: int = psutil.virtual_memory().available
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return least
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        directory, *names = CGROUPS[bool(controllers)]
+        group, top = root / directory / path.strip("/"), root / directory
+        while group == top or top in group.parents:
+            least = min(least, _free_in_group(group, *names))
+            group = group.parent
+    return least
+
+
+def _free_in_group(path: Path, limit: str, used: str, droppable: str) -> int:
+    """Return the free bytes of a control group; files that can be dropped count as free."""
+    try:
+        stat = dict(line.split() for line in (path / "memory.stat").read_text().splitlines())
+        free = int((path / limit).read_text()) - int((path / used).read_text())
+        return max(free + int(stat.get(droppable, 0)), 0)
+    except (OSError, ValueError):  # no such group, or its limit is `max`
+        return sys.maxsize
+
+
+def _count(count: int, stem: str, several: str, one: str = "") -> str:
+    return f"1 {stem}{one}" if count == 1 else f"{count:,} {stem}{several}"
+
+
+def _words(size: int) -> str:
+    return f"{size / GIB:,.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:,.0f} MiB"

@@ -1,0 +1,1 @@
+"""Play without learning: evaluation, `Policy`, cross-play and tournaments."""

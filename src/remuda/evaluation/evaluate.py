@@ -1,0 +1,380 @@
+"""Play with saved policies, to evaluate, record or render them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from remuda.actor.actor import Actor
+from remuda.actor.fixed_seats import FixedSeats
+from remuda.actor.make_seats import make_policy_groups, make_seats
+from remuda.actor.match_seats import MatchSeats
+from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
+from remuda.config import Config
+from remuda.envs.recorded import PlayedEpisodes, Recorded
+from remuda.envs.registry import GAMES, find_game, make_env
+from remuda.envs.vector_env import VectorEnv
+from remuda.evaluation.results import Evaluation, Limits
+from remuda.evaluation.tournaments.entrants import stand_in
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.dealing.lead import League
+from remuda.population.members.table import Table
+from remuda.population.roster import Roster
+from remuda.population.setup import make_matchmaker
+from remuda.publish.snapshot import Snapshot
+from remuda.rng import libraries_kept, make_rng, seed_libraries
+from remuda.runtime.host import threads
+from remuda.scoreboard import Scoreboard
+from remuda.types import Array, Floats
+from remuda.user_code import naming_user_code
+
+COPIES = 100  # maximum copies that play at once
+MAKING = 0.25  # share of the allowed time for making copies
+
+
+@naming_user_code()
+def evaluate(
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int = 0,
+    scripted: Mapping[str, str] | None = None,
+    sampled: bool | None = None,
+    seating: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Evaluation:
+    """Play `episodes` over all copies, and return the returns of each agent.
+
+    Each copy plays the same number of episodes, so that short ones do not count more. The
+    matchmaker of a population assigns seats to live policies. If some copy has not finished an
+    episode by half of the time limit, play restarts with one copy, which is faster.
+
+    - `scripted`: scripted policies by agent, added to `env.scripted`.
+    - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
+    - `seating`: the fixed policy of each agent; then `snapshots` are keyed by agent.
+    """
+    explores = _explores(config, sampled)
+
+    def make_actor(copies: int) -> Actor:
+        return actor_for_play(config, snapshots, copies, seed, scripted, explores, seating)
+
+    with libraries_kept():
+        play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
+        played = play(*_copies_within(config, episodes, limits or Limits()))
+    return replace(played, sampled=explores)
+
+
+def _explores(config: Config, sampled: bool | None) -> bool:
+    return config.run.evaluate_sampled if sampled is None else sampled
+
+
+@dataclass(frozen=True)
+class RecordedPlay:
+    """The record of play (`game`), the number of requested episodes, and why play was cut."""
+
+    game: Recorded
+    asked: int
+    cut: str = ""
+
+    @property
+    def over(self) -> int:
+        """Finished episodes."""
+        return sum(self.game.episodes_over)
+
+    @property
+    def counted(self) -> int:
+        """Episodes that `played` returns."""
+        return min(self.game.episodes_over) * self.game.num_envs if self.cut else self.over
+
+    def played(self) -> PlayedEpisodes:
+        """Return the episodes that count.
+
+        If play was cut, each copy contributes the number of episodes that every copy finished.
+        Other finished episodes are mostly short and would bias the means.
+        """
+        return self.game.played(min(self.game.episodes_over) if self.cut else None)
+
+
+@naming_user_code()
+def play_recorded(
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int = 0,
+    *,
+    sampled: bool | None = None,
+    states: int = 0,
+    frames: int = 1,
+    seconds: float | None = None,
+) -> RecordedPlay:
+    """Play episodes as `evaluate` does, and record every turn.
+
+    `states` observations of each agent are kept, each stacked with earlier ones to `frames` frames.
+    Play ends after `seconds`, if set.
+    """
+    explores = _explores(config, sampled)
+    recorded: list[Recorded] = []
+
+    def make_actor(copies: int) -> Actor:
+        def wrap(env: VectorEnv) -> VectorEnv:
+            recorded.append(Recorded(env, -(-episodes // copies), states, frames))
+            return recorded[-1]
+
+        actor = actor_for_play(config, snapshots, copies, seed, sampled=explores, wrap=wrap)
+        recorded[-1].start()
+        return actor
+
+    with libraries_kept():
+        play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
+        found = play(*_copies_within(config, episodes, Limits(seconds)))
+    return RecordedPlay(recorded[-1], episodes, found.cut)
+
+
+def _copies_within(config: Config, episodes: int, limits: Limits) -> tuple[int, Limits]:
+    """Return how many copies to play at once, and the limits for the rest of the time.
+
+    Remuda's own games start fast. Others get at most `env.num_envs` copies, and only as many as can
+    be made in a quarter of the time: each may be a simulator that starts slowly.
+    """
+    if config.game in GAMES:
+        return min(COPIES, episodes), limits
+    most, begun = min(COPIES, episodes, config.env.num_envs), time.monotonic()
+    if limits.seconds is None or most == 1:
+        return most, limits
+    for _ in range(2):  # the first one may import its library
+        start = time.monotonic()
+        make_env(config.game, 1, **config.env.made_with).close()
+        each = time.monotonic() - start
+        if each * most <= MAKING * limits.seconds:
+            break
+    else:
+        most = max(1, int(MAKING * limits.seconds / each))
+    return most, limits.part(0, 1, time.monotonic() - begun)
+
+
+def play_episodes(
+    make_actor: Callable[[int], Actor],
+    policies: Sequence[str],
+    episodes: int,
+    copies: int,
+    limits: Limits,
+) -> Evaluation:
+    """Play equally many episodes in each copy, and return the returns of each agent.
+
+    `make_actor` makes an actor for a number of copies; `policies` are those with reported returns.
+    """
+    begun = time.monotonic()
+
+    def elapsed() -> float:
+        return time.monotonic() - begun
+
+    def play(copies: int) -> _Play:
+        return _Play(make_actor(copies), episodes)
+
+    cut = ""
+    with threads(1):  # like an actor; more would compete on a busy machine
+        playing = play(copies)
+        try:
+            while not playing.done:
+                if limits.reached(elapsed()):
+                    cut = "interrupted" if limits.interrupted() else "the time was up"
+                    break
+                half_over = limits.seconds is not None and 2.0 * elapsed() >= limits.seconds
+                if half_over and not playing.rounds and playing.actor.env.num_envs > 1:
+                    playing.actor.finish()
+                    playing = play(1)
+                playing.actor.turn()
+                limits.watch(playing.over, episodes)
+        finally:
+            playing.actor.finish()
+    found = playing.found(policies, playing.rounds if cut else None)
+    return replace(found, asked=episodes, cut=cut)
+
+
+@dataclass(frozen=True)
+class _Episode:
+    returns: Floats
+    metrics: Floats
+    history: list[int] | None  # its moves
+    earned: tuple[tuple[str, float], ...]  # policy and return of each agent of a population
+
+
+class _Play:
+    """Equally many episodes in each copy of an environment."""
+
+    def __init__(self, actor: Actor, episodes: int) -> None:
+        copies = actor.env.num_envs
+        quota = np.full(copies, episodes // copies)
+        quota[: episodes % copies] += 1
+        self.actor, self._quota = actor, quota
+        self._played: list[list[_Episode]] = [[] for _ in range(copies)]
+        self.over = 0  # finished episodes that count
+        self._dealt = actor.seats if isinstance(actor.seats, MatchSeats) else None
+        actor.on_episode = self._count
+
+    @property
+    def done(self) -> bool:
+        """True once every copy has played its episodes."""
+        return all(len(p) >= wanted for p, wanted in zip(self._played, self._quota, strict=True))
+
+    def _count(self, env: int, returns: Floats, episode_metrics: Floats) -> None:
+        if len(self._played[env]) >= self._quota[env]:
+            return
+        earned = []
+        if self._dealt is not None:
+            for agent, policy in self._dealt.sitting(env).items():
+                if not np.isnan(returns[agent]):
+                    earned.append((policy, float(returns[agent])))
+        history = self.actor.env.history(env)
+        self._played[env].append(_Episode(returns, episode_metrics, history, tuple(earned)))
+        self.over += 1
+
+    @property
+    def rounds(self) -> int:
+        """Episodes that every copy has finished."""
+        return min(map(len, self._played))
+
+    def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
+        """Return the results so far, of the first `rounds` episodes of each copy or of all.
+
+        If play was cut, finished episodes are mostly short, so each copy contributes equally many.
+        """
+        env = self.actor.env
+        names = tuple(agent.name for agent in env.agents)
+        episodes = [episode for played in self._played for episode in played[:rounds]]
+        returns = np.array([episode.returns for episode in episodes], np.float64)
+        metrics = np.array([episode.metrics for episode in episodes], np.float64)
+        earned: dict[str, list[float]] = {}
+        for policy, value in (pair for episode in episodes for pair in episode.earned):
+            earned.setdefault(policy, []).append(value)
+        returns = returns.reshape(len(episodes), len(names))
+        metrics = metrics.reshape(len(episodes), len(env.episode_metrics))
+        return Evaluation(
+            names,
+            returns,
+            {name: metrics[:, i] for i, name in enumerate(env.episode_metrics)},
+            {name: np.array(earned[name]) for name in policies if name in earned},
+            histories=tuple(tuple(each.history) for each in episodes if each.history is not None),
+        )
+
+
+def record(
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    *,
+    turns: int = 100,
+    seed: int = 0,
+    seconds: float | None = None,
+    sampled: bool | None = None,
+) -> list[Array]:
+    """Return pictures of one episode within limits, each [height, width, 3] uint8."""
+    begun = time.monotonic()
+    with threads(1), libraries_kept():
+        actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
+        frames = [actor.env.render().copy()]
+        episodes: list[Floats] = []
+        actor.on_episode = lambda _, returns, episode_metrics: episodes.append(returns)  # noqa: ARG005
+        while len(frames) < turns and not episodes:
+            if seconds is not None and time.monotonic() - begun > seconds:
+                break
+            actor.turn()
+            frames.append(actor.env.render().copy())
+        actor.finish()
+    return frames
+
+
+def actor_for_play(
+    config: Config,
+    snapshots: Mapping[str, Snapshot],
+    copies: int,
+    seed: int,
+    scripted: Mapping[str, str] | None = None,
+    sampled: bool = False,
+    seating: Mapping[str, str] | None = None,
+    wrap: Callable[[VectorEnv], VectorEnv] = lambda env: env,
+) -> Actor:
+    """Return the actor with which `evaluate` plays; `wrap` may wrap its environment."""
+    seed_libraries(seed, "evaluation")
+    env = make_env(config.game, copies, **config.env.made_with)
+    env.check = config.env.check
+    specs = policy_specs(config, env.agents)
+    members = reserved_members(
+        find_game(config.game),
+        env,
+        {**config.env.scripted, **(scripted or {})},
+        make_rng(seed, "evaluation", "scripted"),
+    )
+    handwritten = ScriptedSeats(env, members) if members else None
+    env = wrap(env)
+    if seating is None:  # in a population, those whose slots are not empty
+        specs = tuple(spec for spec in specs if spec.name in snapshots)
+    else:
+        by_name = {spec.name: spec for spec in specs}
+        specs = tuple(
+            replace(by_name[seating[agent.name]], name=agent.name)
+            if agent.name in seating
+            else stand_in(agent)
+            for agent in env.agents
+        )
+    ready = {
+        spec.name: replace(
+            snapshots[spec.name], epsilon=spec.config.last_epsilon if sampled else 0.0
+        )
+        for spec in specs
+        if spec.name in snapshots
+    }
+    if not config.population.dealt or seating is not None:
+        return seated_actor(env, specs, ready, seed, config.env.check, handwritten)
+    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
+    seats = _dealt(config, env, specs, scoreboard, seed, handwritten)
+    seats.take(ready)
+    random = make_rng(seed, "evaluation", "env")
+    return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
+
+
+def seated_actor(
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    snapshots: Mapping[str, Snapshot],
+    seed: int,
+    check: bool = True,
+    scripted: ScriptedSeats | None = None,
+) -> Actor:
+    """Return an actor with a policy on each seat, in the order of the agents, and without noise."""
+    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
+    own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
+    seats = FixedSeats(env, own, scripted=scripted)
+    seats.take(snapshots)
+    random = make_rng(seed, "evaluation", "env")
+    return Actor(env, seats, scoreboard.play(), random, check=check)
+
+
+def _dealt(
+    config: Config,
+    env: VectorEnv,
+    specs: tuple[PolicySpec, ...],
+    scoreboard: Scoreboard,
+    seed: int,
+    scripted: ScriptedSeats | None,
+) -> MatchSeats:
+    """Return seats assigned to live policies as in training, with a separate table."""
+    names = [spec.name for spec in specs]
+    roster = Roster.of(config, env.agents).among(names)
+    taken = tuple(config.seats_taken)  # scripted policies of reserved seats are members
+    table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
+    league = League(
+        table,
+        make_matchmaker(config.population, roster),
+        None,
+        make_rng(seed, "evaluation", "matches"),
+        env.num_envs,
+        replace(roster, teams=()),  # each seat is rated by itself
+    )
+    policy_groups = make_policy_groups(
+        env, specs, league, {}, seed=seed, purpose="evaluation", noisy=False
+    )
+    return MatchSeats(env, policy_groups, league, scoreboard.policies_of(), scripted=scripted)

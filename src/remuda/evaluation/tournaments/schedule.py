@@ -1,0 +1,170 @@
+"""The matches of a tournament, their seatings and their means.
+
+A *seating* has an entrant for each seat. A cell of a tournament is the return of one agent of the
+row among agents of the column. It needs one seating for each seat that the row's agent may have. A
+seating of two cells (in games of two seats) is played once and counts for both. A reserved seat
+belongs to no entrant, and its returns do not count. Match `k` of seating `i` has the number
+`k * I + i` with I seatings, so matches in ascending order take all seatings in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from remuda.analysis.payoffs.returns import balanced, known, standard_error
+from remuda.evaluation.tournaments.entrants import Entrant, Participant
+from remuda.evaluation.tournaments.member_turns import MemberTurns
+from remuda.types import Floats, Integers, Numbers
+
+
+class Schedule:
+    """The matches of a tournament, independent of how and when they are played."""
+
+    def __init__(
+        self,
+        participants: Sequence[Participant],
+        num_seats: int,
+        episodes: int,
+        taken: Mapping[int, str] | None = None,
+    ) -> None:
+        self.episodes, self._seats = episodes, num_seats
+        taken = dict(taken or {})
+        count = len(participants)
+        # The D seats of entrants, and the number of each reserved seat's scripted policy.
+        self.dealt = tuple(seat for seat in range(num_seats) if seat not in taken)
+        takers = {seat: count + number for number, seat in enumerate(taken)}
+        self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
+        """[N, N, D]: the seating with the row in this seat, among the column's."""
+        numbers: dict[tuple[int, ...], int] = {}
+        for row in range(count):
+            for column in range(count):
+                for place, seat in enumerate(self.dealt):
+                    seating = tuple(
+                        takers.get(s, row if s == seat else column) for s in range(num_seats)
+                    )
+                    if seating not in numbers:
+                        numbers[seating] = len(numbers)
+                    self.cells[row, column, place] = numbers[seating]
+        self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
+        members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
+        for taker, policy in taken.items():
+            members_of.append([(policy,) if seat == taker else () for seat in range(num_seats)])
+        self._take_members(members_of)
+
+    def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
+        """Number all policies that play; these indices are called *places*."""
+        places: dict[int, int] = {}
+        players: list[Entrant] = []
+        for policy in (policy for each in members_of for seat in each for policy in seat):
+            if id(policy) not in places:
+                places[id(policy)] = len(players)
+                players.append(policy)
+        self.players: tuple[Entrant, ...] = tuple(players)
+        """The policy at each index."""
+        seats = np.arange(self._seats)
+        longest = max(len(seat) for each in members_of for seat in each)
+        self._members = np.full((len(members_of), self._seats, longest), -1, np.int64)
+        self._lengths = np.zeros((len(members_of), self._seats), np.int64)
+        for entrant, each in enumerate(members_of):
+            for seat, members in enumerate(each):
+                self._lengths[entrant, seat] = len(members)
+                self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
+        self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
+        """[I]: the kind of each seating; equal kinds have equal restrictions on their members."""
+        self._turns: list[MemberTurns | None] = [None]
+        """The turns of each kind; None: each seat has one member."""
+        found: dict[tuple[tuple[int, ...], ...], int] = {}
+        for number in np.flatnonzero((self._lengths[self.seatings, seats] > 1).any(1)).tolist():
+            restrictions = self._members_alike(self.seatings[number])
+            if restrictions not in found:
+                found[restrictions] = len(self._turns)
+                self._turns.append(MemberTurns(restrictions))
+            self._kinds[number] = found[restrictions]
+
+    def _members_alike(self, entrants: Integers) -> tuple[tuple[int, ...], ...]:
+        """Return the members that may play each seat, numbered by first appearance."""
+        numbers: dict[int, int] = {}
+        return tuple(
+            tuple(
+                numbers.setdefault(p, len(numbers)) for p in self._members[e, s].tolist() if p >= 0
+            )
+            for s, e in enumerate(entrants.tolist())
+        )
+
+    @property
+    def num_matches(self) -> int:
+        """The number of all matches."""
+        return self.episodes * len(self.seatings)
+
+    def may_sit(self, seat: int) -> list[int]:
+        """Return the indices of the policies that play a seat in some match, sorted."""
+        found = np.unique(self._members[:, seat])
+        return [int(place) for place in found if place >= 0]
+
+    def entrants_of(self, numbers: Integers) -> Integers:
+        """Return entrants by match and seat, N or more for a reserved seat's policy: [M, S]."""
+        entrants: Integers = self.seatings[numbers % len(self.seatings)]
+        return entrants
+
+    def places_of(self, numbers: Integers) -> Integers:
+        """Return the policy index of each seat in the matches: [M, S].
+
+        The members of an entrant take turns, so all pairs meet equally often (`MemberTurns`).
+        """
+        matches, seatings = np.divmod(numbers, len(self.seatings))
+        entrants, seats = self.seatings[seatings], np.arange(self._seats)
+        turn: Integers = np.zeros(entrants.shape, np.int64)
+        kinds = self._kinds[seatings]
+        for kind in np.unique(kinds).tolist():
+            turns = self._turns[kind]
+            if turns is not None:
+                of_kind = kinds == kind
+                turn[of_kind] = turns.of(matches[of_kind])
+        places: Integers = self._members[entrants, seats, turn]
+        return places
+
+    def by_seating(self, numbers: Integers, returns: Floats) -> list[Numbers]:
+        """Return the returns of matches [M, S] by seating, each [matches, S]."""
+        seatings = numbers % len(self.seatings)
+        order = np.lexsort((numbers, seatings))
+        ends = np.searchsorted(seatings[order], np.arange(1, len(self.seatings)))
+        return np.split(returns[order].astype(np.float64), ends)
+
+    def means_and_errors(self, of_seating: Sequence[Numbers]) -> tuple[Numbers, Numbers, Integers]:
+        """Return means, standard errors and numbers of matches by cell; each [N, N].
+
+        The mean gives all seats equal weight; differences between seats are not part of the error.
+        On the diagonal all seats come from the same matches, so the error is that of the mean over
+        the seats of a match. Only matches in which a seat took part count for it.
+
+        `of_seating`: the returns of each seating's matches, each [matches, S]; NaN: the seat took
+        no part.
+        """
+        count = len(self.cells)
+        means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
+        matches: Integers = np.zeros((count, count), np.int64)
+        for row in range(count):
+            for column in range(count):
+                seatings = self.cells[row, column]
+                if len(set(seatings.tolist())) == 1:
+                    returns = of_seating[int(seatings[0])][:, self.dealt]
+                    of_seats = [_over_seats(returns[~np.isnan(returns).all(1)])]
+                else:
+                    cell = zip(self.dealt, seatings, strict=True)
+                    of_seats = [of_seating[int(i)][:, seat] for seat, i in cell]
+                found = [each for each in map(known, of_seats) if len(each)]
+                matches[row, column] = sum(map(len, found))
+                if found and all(map(len, of_seats)):
+                    squares = np.array([standard_error(each) ** 2 for each in found])
+                    means[row, column] = np.mean([each.mean() for each in found])
+                    errors[row, column] = np.sqrt(squares.sum()) / len(found)
+        return means, errors, matches
+
+
+def _over_seats(returns: Numbers) -> Numbers:
+    """Return each match's mean return over the seats: [M, S] to [M]; missing returns are filled."""
+    found = balanced(returns)
+    means: Numbers = found.mean(1) if found.size else np.zeros(0)
+    return means

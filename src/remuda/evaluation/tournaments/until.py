@@ -1,0 +1,316 @@
+"""Play a tournament in rounds until a question is answered.
+
+Each round plays the pairs that decide the answer (`next_matches.allocate`), then looks at the
+answer again. Rounds are planned in `rounds.jsonl` before they are played, so an interrupted
+tournament plays the same matches on resume.
+
+Repeated looks increase the probability of a wrong answer. There are few looks, since each round
+grows the matches by `GROWTH`, and the error probability is divided among them
+(`remuda.evaluation.tournaments.sequential_test`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
+from remuda.analysis.payoffs.sums import ROWS, add_up
+from remuda.analysis.ranking.next_matches import Question, allocate, parse_until
+from remuda.checkpoint.opening import open_to_append, read_file
+from remuda.envs.registry import make_env
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.engine import OpenTournament, Played, open_tournament
+from remuda.evaluation.tournaments.entrants import TournamentSetup
+from remuda.evaluation.tournaments.record import LEDGER
+from remuda.evaluation.tournaments.sequential_test import answer_at_look
+from remuda.population.ledger.ledger import read_records
+from remuda.population.ledger.ratings import sides_of
+from remuda.rng import make_rng
+from remuda.types import AgentSpec, Integers
+
+ROUNDS = "rounds.jsonl"
+GROWTH = 0.5  # matches of a round as a share of all earlier matches
+LOOKED_AT = 8  # minimum matches of each pair before the first look
+SPENT = "the matches were spent"  # the reason for an end without an answer
+MATCHES = 1_000_000  # default limit of matches
+
+
+@dataclass(frozen=True)
+class Look:
+    """The answer after a round."""
+
+    rounds: int
+    matches: int
+    words: str  # the answer
+    sure: float  # 0 to 1: a lower bound of the confidence, valid over all looks
+    wanted: float  # the confidence to reach, 0 to 1
+    reached: bool  # True if the confidence is reached at the end of a round
+    unsure: str  # the least certain comparison, as text
+
+    def as_summary(self) -> dict[str, object]:
+        """Return plain data."""
+        found = asdict(self)
+        return {"answer": found.pop("words"), **found}
+
+
+def play_until(
+    setup: TournamentSetup,
+    until: str,
+    directory: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    most: int = MATCHES,
+    on_look: Callable[[Look], None] | None = None,
+    copies: int | None = None,
+    processes: int | None = 1,
+) -> tuple[Played, Look | None]:
+    """Play rounds until a question is answered, or a limit is reached.
+
+    Arguments as of `remuda.evaluation.tournaments.engine.play`.
+    """
+    question, wanted = parse_until(until)
+    if len(setup.participants) < 2:
+        raise UsageError("until: there is only one entrant; a comparison needs at least two")
+    _check_first(setup, most, directory)
+    limits = limits or Limits()
+    more = {"until": " ".join(until.lower().split())}
+    with open_tournament(setup, 0, directory, asked, more, processes) as opened:
+        rounds = _Rounds(opened, question, wanted, directory, most)
+        start, cut = time.monotonic(), ""
+        while not cut:
+            planned = opened.results.left_of(rounds.planned())
+            done = opened.results.done
+            limits.watch(done, most)
+            elapsed = time.monotonic() - start
+            if limits.reached(elapsed):
+                cut = _why(limits, elapsed)
+                break
+            left = limits.part(0, 1, elapsed)
+            cut = opened.play(planned, left, most, copies)
+            if cut:
+                break
+            if rounds.number:
+                look = rounds.look()
+                if on_look is not None:
+                    on_look(look)
+                if look.reached:
+                    break
+            if not rounds.plan(lambda: limits.reached(time.monotonic() - start)):
+                cut = _why(limits, time.monotonic() - start)
+        found = rounds.look() if rounds.may_look() else None
+        return opened.played(most, cut), found
+
+
+def _first_of_each(seats: int) -> int:
+    """Return the number of matches of each pair before the first look, equal for its seatings."""
+    return -(-LOOKED_AT // (2 * seats)) * 2 * seats
+
+
+def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> None:
+    """Raise a `UsageError`, before anything is written, if the first round cannot be played."""
+    env = make_env(setup.game, 1, **setup.options)
+    env.close()
+    dealt = env.num_agents - len(setup.taken_seats([agent.name for agent in env.agents]))
+    if dealt < 2:
+        has = "is a game for one agent" if env.num_agents < 2 else "has only one free seat"
+        raise UsageError(
+            f"until: {setup.game} {has}, so no entrants meet; leave it out, and compare the returns"
+        )
+    count = len(setup.participants)
+    first = _first_of_each(dealt) * count * (count - 1) // 2
+    started = directory is not None and (directory / ROUNDS).exists()
+    if first > most and not started:
+        raise UsageError(
+            f"--matches is {most:,}; {count} entrants need {first:,} before a first answer"
+        )
+
+
+def _why(limits: Limits, gone: float) -> str:
+    """Return the reason for the end after `gone` seconds."""
+    if limits.interrupted():
+        return "interrupted"
+    return "the time was up" if limits.reached(gone) else SPENT
+
+
+class _Rounds:
+    """The past and next rounds of a tournament.
+
+    1. A round is written before its first match.
+    2. A round follows from the matches of earlier rounds and from the seed.
+    """
+
+    def __init__(
+        self,
+        opened: OpenTournament,
+        question: Question,
+        wanted: float,
+        directory: Path | None,
+        most: int,
+    ) -> None:
+        self._opened, self._question, self._wanted = opened, question, wanted
+        self._most = most
+        self._path = None if directory is None else directory / ROUNDS
+        self._names = tuple(each.name for each in opened.setup.participants)
+        self._seed = opened.setup.seed
+        schedule = opened.schedule
+        self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)  # [I]: planned matches
+        self.number = 0  # planned rounds
+        for line in _read_rounds(self._path, len(self._counts)):
+            self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
+            self.number += 1
+
+    def planned(self) -> Integers:
+        """Return the numbers of all planned matches, sorted."""
+        seatings = np.repeat(np.arange(len(self._counts)), self._counts)
+        first = np.repeat(np.cumsum(self._counts) - self._counts, self._counts)
+        turns = np.arange(len(seatings)) - first
+        numbers: Integers = np.sort(turns * len(self._counts) + seatings)
+        return numbers
+
+    def plan(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Plan another round; False: no match is left, or planning was stopped."""
+        total = int(self._counts.sum())
+        count = len(self._names)
+        left = self._most - total
+        if self.number == 0:
+            each = _first_of_each(len(self._opened.schedule.dealt))
+            pairs: Integers = np.triu(np.full((count, count), each, np.int64), 1)
+        elif left <= 0:
+            return False
+        else:
+            size = min(left, max(count, math.ceil(GROWTH * total)))
+            rng = make_rng(self._seed, "tournament", "plan", self.number)
+            pairs = allocate(self.payoffs(), self._question, size, rng, stop)
+            if not pairs.any():
+                return False
+        self._write(self._shared(pairs))
+        return True
+
+    def look(self) -> Look:
+        """Answer the question from the finished matches."""
+        payoffs = self.payoffs()
+        over = not len(self._opened.results.left_of(self.planned()))
+        found = answer_at_look(payoffs, self._question, self.number)
+        return Look(
+            rounds=self.number,
+            matches=self._opened.results.done,
+            wanted=self._wanted,
+            reached=over and found.sure >= self._wanted,
+            **asdict(found),
+        )
+
+    def may_look(self) -> bool:
+        """Return whether every pair met at least twice."""
+        freedom = self.payoffs().own_freedom
+        return bool((freedom[np.triu_indices(len(freedom), 1)] > 0.0).all())
+
+    def payoffs(self) -> Payoffs:
+        """Return the payoffs of the finished matches with pooled seats, as `remuda analyse`."""
+        numbers, returns = self._opened.results.played()
+        count = len(self._names)
+        sums = np.zeros((ROWS, count, count))
+        entrants = self._opened.schedule.entrants_of(numbers)
+        sides = sides_between(self._opened.agents, self._opened.setup.taken)
+        add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
+        return from_sums(self._names, sums, True)
+
+    def _shared(self, pairs: Integers) -> Integers:
+        """Return [I] matches by seating, from the matches of pairs [N, N]."""
+        found: Integers = np.zeros(len(self._counts), np.int64)
+        cells = self._opened.schedule.cells
+        for row, column in np.argwhere(pairs).tolist():
+            seatings = np.unique([cells[row, column], cells[column, row]])
+            before = self._counts[seatings]
+            total = int(before.sum() + pairs[row, column])
+            # Fill the seatings with the fewest matches up to a common level.
+            after = before.copy()
+            while after.sum() < total:
+                low = after == after.min()
+                above = after[~low].min() if (~low).any() else total
+                room = min(int((above - after.min()) * low.sum()), total - int(after.sum()))
+                each, rest = divmod(room, int(low.sum()))
+                after[low] += each
+                after[np.flatnonzero(low)[:rest]] += 1
+            found[seatings] += after - before
+        return found
+
+    def _write(self, counts: Integers) -> None:
+        """Append a round, replacing a partly written one."""
+        if self._path is not None:
+            places = np.flatnonzero(counts)
+            line = {"seatings": places.tolist(), "matches": counts[places].tolist()}
+            try:
+                with open_to_append(self._path) as file:
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+                    file.write(json.dumps(line).encode() + b"\n")
+            except OSError as error:
+                raise RunDirectoryError(f"cannot write {self._path}: {error.strerror}") from None
+        self._counts += counts
+        self.number += 1
+
+
+def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[str, list[int]]]:
+    """Return each written round: its seatings and their numbers of matches."""
+    if path is None or not path.exists():
+        return []
+    try:
+        lines = read_file(path).split(b"\n")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot read {path}: {error.strerror}") from None
+    found = []
+    for number, line in enumerate(lines[:-1], 1):  # the last line is empty or cut off
+        try:
+            read = json.loads(line)
+        except (ValueError, RecursionError):
+            read = None
+        if not _is_round(read, seatings):
+            raise RunDirectoryError(
+                f"{path} is damaged in line {number}; start over in another directory"
+            )
+        found.append(read)
+    return found
+
+
+def _is_round(read: object, seatings: int | None) -> bool:
+    if not isinstance(read, dict):
+        return False
+    places, matches = read.get("seatings"), read.get("matches")
+    if not (isinstance(places, list) and isinstance(matches, list)):
+        return False
+    if len(places) != len(matches) or len(set(map(str, places))) != len(places):
+        return False
+    if not all(type(each) is int and each >= 0 for each in places + matches):
+        return False
+    return seatings is None or all(place < seatings for place in places)
+
+
+def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> Integers:
+    """Return the number of each seat's side in a tournament: [seats].
+
+    If all seats of entrants are one team, each plays for itself; otherwise no two would meet.
+    """
+    teams = [agent.team for agent in agents]
+    several = len({agent.team for agent in agents if agent.name not in taken}) > 1
+    seats = [seat for seat, agent in enumerate(agents) if agent.name in taken]
+    return sides_of(teams if several else (), len(agents), seats)
+
+
+def missing_matches(directory: Path) -> int | None:
+    """Return how many matches of a tournament's rounds are not in its ledger.
+
+    None: the tournament is not played in rounds.
+    """
+    if not (directory / ROUNDS).exists():
+        return None
+    planned = sum(sum(line["matches"]) for line in _read_rounds(directory / ROUNDS))
+    return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)

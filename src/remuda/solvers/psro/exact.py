@@ -1,0 +1,285 @@
+"""Double oracle with exact best responses, in games small enough to traverse.
+
+McMahan et al. 2003, "Planning in the presence of cost functions controlled by an adversary", for
+matrix games. In extensive-form games, mixtures become behavioural policies (Lanctot et al. 2017).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from remuda.analysis.trees.exploitability import best_response, expected_returns
+from remuda.analysis.trees.trees import OVER, Tree, mixture, uniform
+from remuda.errors import UsageError
+from remuda.solvers.psro.games import tree_of
+from remuda.solvers.psro.iterations import (
+    CONVERGED,
+    ENOUGH,
+    INTERRUPTED,
+    NOTHING_NEW,
+    SPENT,
+    DoubleOracle,
+    Iteration,
+    Setup,
+    grown,
+)
+from remuda.solvers.psro.meta_solvers import (
+    OF_SETS,
+    MetaStrategy,
+    Mixtures,
+    ResponseTarget,
+    check_players,
+    check_zero_sum,
+    solve,
+)
+from remuda.solvers.psro.record import Record, open_record
+from remuda.types import Numbers
+
+Solver = Callable[[Numbers], MetaStrategy]
+GAIN, ROUNDING = 1e-9, 1e-13  # gains below these shares of the returns' range and size count as 0
+
+
+@dataclass(frozen=True)
+class ExactSetup(Setup):
+    """The settings of a double oracle with exact best responses."""
+
+
+class Populations:
+    """The policies of a tree's players so far, and their payoffs."""
+
+    def __init__(self, tree: Tree) -> None:
+        """Start with each player's uniform policy."""
+        self.tree = tree
+        self._over = np.flatnonzero(tree.players == OVER)
+        self._chance = tree.reach(tree.chance)[self._over]
+        self.policies: list[list[Numbers]] = [[] for _ in range(tree.num_players)]
+        self._reaches: list[list[Numbers]] = [[] for _ in range(tree.num_players)]
+        for player, policy in enumerate(uniform(tree)):
+            self._join(player, policy)
+        self.payoffs: Numbers = np.full((tree.num_players, *(0 for _ in self.policies)), np.nan)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of each player's policies."""
+        return tuple(len(each) for each in self.policies)
+
+    def add(self, player: int, actions: Sequence[int]) -> None:
+        """Add a deterministic policy of a player: an action for each information set [I_p]."""
+        self._join(player, self._policy(player, actions))
+
+    def has(self, player: int, actions: Sequence[int]) -> bool:
+        """Return whether a player already has this deterministic policy."""
+        policy = self._policy(player, actions)
+        return any(np.array_equal(policy, own) for own in self.policies[player])
+
+    def fill(self) -> None:
+        """Compute the missing payoffs exactly."""
+        self.payoffs = grown(self.payoffs, self.counts)
+        returns = self.tree.returns[self._over]
+        missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
+        for cell in missing:
+            reaches = [own[index] for own, index in zip(self._reaches, cell, strict=True)]
+            place: tuple[slice | int, ...] = (slice(None), *cell)
+            self.payoffs[place] = profile_returns(self._chance, reaches, returns)
+
+    def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
+        """Return each player's mixture as one policy [I_p, A] (Kuhn 1953)."""
+        found = []
+        for player, shares in enumerate(mixtures):
+            kept = np.flatnonzero(shares > 0.0)
+            own = [self.policies[player][index] for index in kept.tolist()]
+            found.append(mixture(self.tree, player, own, shares[kept]))
+        return tuple(found)
+
+    def _policy(self, player: int, actions: Sequence[int]) -> Numbers:
+        policy = np.zeros(self.tree.legal_of(player).shape)
+        policy[np.arange(len(policy)), np.asarray(actions, np.int64)] = 1.0
+        return policy
+
+    def _join(self, player: int, policy: Numbers) -> None:
+        tree, chosen = self.tree, self.tree.own(player)[self.tree.sources]
+        likely = np.ones(len(tree.children))
+        rows = tree.sets[tree.sources[chosen]] - tree.offsets[player]
+        likely[chosen] = policy[rows, tree.actions[chosen]]
+        self.policies[player].append(policy)
+        self._reaches[player].append(tree.reach(likely)[self._over])
+
+
+def profile_returns(chance: Numbers, reaches: Sequence[Numbers], returns: Numbers) -> Numbers:
+    """Return each player's expected return: [R].
+
+    The probability of a terminal node is the product of the contributions of chance and each
+    player. `chance`: [T]; `reaches`: by player, [T]; `returns`: [T, R].
+    """
+    likely = chance
+    for own in reaches:
+        likely = likely * own
+    found: Numbers = likely @ returns
+    return found
+
+
+def run_exact(
+    setup: ExactSetup,
+    iterations: int,
+    directory: Path | None = None,
+    resume: bool = False,
+    enough: float = 0.0,
+    on_iteration: Callable[[Iteration], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> DoubleOracle:
+    """Run or resume a double oracle with exact best responses.
+
+    It ends when no best response gains more than 1e-9 of the range of returns, or when NashConv is
+    at most `enough`. For a meta-solver that ignores duplicates (`OF_SETS`) it also ends when no
+    best response is new. Other ends are `iterations` and `stopped`. A resumed run equals an
+    uninterrupted one.
+    """
+    check_end(iterations, enough)
+    check_players(setup.meta_solver, 2)
+    tree = tree_of(setup.game, setup.options)
+    check_players(setup.meta_solver, tree.num_players)
+    check_zero_sum(setup.meta_solver, tree.returns[tree.players == OVER].T)
+
+    def solver(payoffs: Numbers) -> MetaStrategy:
+        return solve(setup.meta_solver, payoffs)
+
+    limits = {"iterations": iterations, "enough": enough}
+    opened: AbstractContextManager[Record | None] = nullcontext()
+    if directory is not None:
+        opened = open_record(directory, resume, setup.description() | limits)
+    with opened as record:
+        only_new = setup.meta_solver in OF_SETS
+        loop = _Loop(Populations(tree), solver, record, on_iteration, stopped, only_new)
+        ended = loop.run(iterations, enough)
+    return DoubleOracle(
+        setup.game,
+        setup.meta_solver,
+        setup.oracle,
+        tuple(loop.found),
+        ended,
+        "" if directory is None else str(directory),
+        loop.populations.played(loop.found[-1].mixtures),
+        {"options": dict(setup.options), **limits},
+    )
+
+
+def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
+    """Run a double oracle in a tree with any meta-solver, without a record.
+
+    `solver`: from payoffs [R, n_1, ..., n_R] to mixtures, and targets of best responses.
+    """
+    loop = _Loop(Populations(tree), solver, None, None, lambda: False)
+    loop.run(iterations)
+    return loop.found
+
+
+def check_end(iterations: object, enough: object) -> None:
+    """Raise a `UsageError` for an invalid number of iterations or NashConv threshold."""
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
+        raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
+    is_number = isinstance(enough, int | float) and not isinstance(enough, bool)
+    if not is_number or not enough >= 0.0:  # type: ignore[operator]
+        raise UsageError(f"enough: a number, 0 at least; this is {enough!r}")
+
+
+def least_gain(tree: Tree) -> float:
+    """Return the largest gain that counts as zero, relative to the size of a game's returns."""
+    returns = tree.returns[tree.players == OVER]
+    return GAIN * float(np.ptp(returns, axis=0).max()) + ROUNDING * float(np.abs(returns).max())
+
+
+class _Loop:
+    """The loop of iterations."""
+
+    def __init__(
+        self,
+        populations: Populations,
+        solver: Solver,
+        record: Record | None,
+        on_iteration: Callable[[Iteration], None] | None,
+        stopped: Callable[[], bool],
+        only_new: bool = False,
+    ) -> None:
+        self.populations, self._solver, self._record = populations, solver, record
+        self._on_iteration, self._stopped, self._only_new = on_iteration, stopped, only_new
+        self._gain = least_gain(populations.tree)
+        self.found: list[Iteration] = []
+        self._added: list[tuple[int, list[int]]] = []  # best responses: players and their actions
+        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game, if solved here
+        self._begun, self._before = time.monotonic(), 0.0
+
+    def run(self, iterations: int, enough: float = 0.0) -> str:
+        """Iterate until no best response gains; return the reason for the end."""
+        if self._record is not None:
+            self._take(self._record)
+        while True:
+            if self.found:
+                if self.found[-1].gains.max() <= self._gain:
+                    return CONVERGED
+                if self.found[-1].nash_conv <= enough:
+                    return ENOUGH
+                if self.found[-1].number >= iterations:
+                    return SPENT
+                if self._stopped():
+                    return INTERRUPTED
+                if not self._respond() and self._only_new:
+                    return NOTHING_NEW
+                for player, actions in self._added:
+                    self.populations.add(player, actions)
+            self._solve()
+
+    def _take(self, record: Record) -> None:
+        for place, line in enumerate(record.lines[1:], 1):
+            record.check(place, line.get("iteration") == len(self.found))
+            for player, actions in line["added"]:
+                self.populations.add(player, actions)
+            record.check(place, tuple(line["policies"]) == self.populations.counts)
+            self._note(Iteration.from_line(line))
+        if self.found:
+            self.populations.payoffs = self.found[-1].payoffs
+            self._before = self.found[-1].seconds
+
+    def _respond(self) -> bool:
+        """Find a best response to every target; return whether any of them is new."""
+        self._added = []
+        for target in self._targets or self._solver(self.populations.payoffs).targets:
+            play = self.populations.played(target.mixtures)
+            policy = best_response(self.populations.tree, target.player, play).policy
+            actions: list[int] = policy.argmax(1).tolist()
+            if (target.player, actions) not in self._added:  # rectified targets may agree
+                self._added.append((target.player, actions))
+        return not all(self.populations.has(*each) for each in self._added)
+
+    def _solve(self) -> None:
+        """Solve the meta-game, measure its mixtures, and record the iteration."""
+        populations = self.populations
+        populations.fill()
+        strategy = self._solver(populations.payoffs)
+        mixtures, self._targets = strategy.mixtures, strategy.targets
+        play = populations.played(mixtures)
+        earned = expected_returns(populations.tree, play)
+        best = [best_response(populations.tree, player, play).value for player in range(len(play))]
+        found = Iteration(
+            len(self.found),
+            populations.counts,
+            mixtures,
+            # A negative gain is a rounding error: a best response receives at least as much.
+            np.maximum(np.array(best) - earned, 0.0),
+            populations.payoffs.copy(),
+            seconds=self._before + time.monotonic() - self._begun,
+        )
+        if self._record is not None:
+            added = [[player, actions] for player, actions in self._added]
+            self._record.append({**found.as_line(), "added": added})
+        self._note(found)
+
+    def _note(self, found: Iteration) -> None:
+        self.found.append(found)
+        if self._on_iteration is not None:
+            self._on_iteration(found)

@@ -1,0 +1,146 @@
+"""The results of a double oracle, iteration by iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+
+from remuda.solvers.psro.meta_solvers import SUPPORT, Mixtures
+from remuda.types import Numbers
+
+ORACLE = "exact"
+CONVERGED = "no best response gains more"
+ENOUGH = "NashConv is as small as requested"
+NOTHING_NEW = "all best responses are known already"
+SPENT = "the iterations were spent"
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The settings of a double oracle, except its stopping conditions."""
+
+    game: str
+    options: Mapping[str, Any]
+    meta_solver: str = "nash"
+
+    @property
+    def oracle(self) -> str:
+        """`exact`, or the algorithm of trained oracles."""
+        return ORACLE
+
+    def description(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"oracle": self.oracle, **asdict(self)}
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Self:
+        """Return the setup of a description."""
+        return cls(**{each.name: description[each.name] for each in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """The result of one solved meta-game."""
+
+    number: int  # 0 is the iteration of the initial policies
+    policies: tuple[int, ...]  # by player, the number of policies
+    mixtures: Mixtures  # by player, [n_r]
+    gains: Numbers  # [R] of each player's best response to the others' mixtures
+    payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
+    is_exact: bool = True  # whether gains are of exact best responses; otherwise lower bounds
+    margin: float = 0.0  # half of the 95% interval of the sum of the gains, if they are measured
+    seconds: float = 0.0  # since the start, over all sessions
+
+    @property
+    def nash_conv(self) -> float:
+        """The sum of the gains: 0 at a Nash equilibrium."""
+        return float(self.gains.sum())
+
+    @property
+    def support(self) -> tuple[int, ...]:
+        """The number of policies in each player's mixture."""
+        return tuple(int((mixture > SUPPORT).sum()) for mixture in self.mixtures)
+
+    def as_line(self) -> dict[str, Any]:
+        """Return plain data for `from_line`."""
+        return {
+            "iteration": self.number,
+            "policies": list(self.policies),
+            "mixtures": [mixture.tolist() for mixture in self.mixtures],
+            "gains": self.gains.tolist(),
+            "nash_conv": self.nash_conv,
+            "is_exact": self.is_exact,
+            "margin": self.margin,
+            "payoffs": self.payoffs.tolist(),
+            "seconds": self.seconds,
+        }
+
+    @staticmethod
+    def from_line(line: Mapping[str, Any]) -> Iteration:
+        """Return the iteration of a line."""
+        return Iteration(
+            line["iteration"],
+            tuple(line["policies"]),
+            tuple(np.array(mixture, np.float64) for mixture in line["mixtures"]),
+            np.array(line["gains"], np.float64),
+            np.array(line["payoffs"], np.float64),
+            line["is_exact"],
+            line["margin"],
+            line["seconds"],
+        )
+
+
+@dataclass(frozen=True)
+class DoubleOracle:
+    """The result of a double oracle."""
+
+    game: str
+    meta_solver: str
+    oracle: str  # `exact`, or the algorithm that trained the best responses
+    iterations: tuple[Iteration, ...]  # all, in order; empty if the first was interrupted
+    ended: str  # the reason for the end
+    directory: str = ""  # of the record; empty: no record
+    play: tuple[Numbers, ...] = field(default=(), repr=False)
+    """Each player's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the call
+
+    @property
+    def last(self) -> Iteration:
+        """The last iteration."""
+        return self.iterations[-1]
+
+    @property
+    def nash_conv(self) -> float:
+        """The NashConv of the last mixtures, or a lower bound of it."""
+        return self.last.nash_conv
+
+    @property
+    def mixtures(self) -> Mixtures:
+        """The final mixture of each player: [n_r]."""
+        return self.last.mixtures
+
+    def as_summary(self) -> dict[str, Any]:
+        """Return plain data."""
+        last = self.iterations[-1].as_line() if self.iterations else {}
+        return {
+            "game": self.game,
+            "meta_solver": self.meta_solver,
+            "oracle": self.oracle,
+            **{name: last.get(name) for name in ("nash_conv", "is_exact", "margin")},
+            **{name: last.get(name, []) for name in ("policies", "mixtures")},
+            "ended": self.ended,
+            "directory": self.directory,
+            "iterations": [each.as_line() for each in self.iterations],
+            "settings": dict(self.settings),
+        }
+
+
+def grown(payoffs: Numbers, counts: Sequence[int]) -> Numbers:
+    """Return payoffs [R, n_1, ..., n_R] enlarged for more policies; unknown payoffs are NaN."""
+    found = np.full((len(counts), *counts), np.nan)
+    found[(slice(None), *(slice(size) for size in payoffs.shape[1:]))] = payoffs
+    return found

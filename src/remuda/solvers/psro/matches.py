@@ -1,0 +1,165 @@
+"""Payoffs between the policies of two players, from fresh matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from remuda.envs.registry import RANDOM
+from remuda.errors import UsageError
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.entrants import Entrant
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import Target
+from remuda.types import Integers, Numbers
+
+INTERVAL = 0.95  # the probability of an interval
+LEAST = 0.25  # a pair is played again if it lacks at least this share of its first matches
+
+
+class PairSums:
+    """Sums of the returns of pairs, from which means and their errors are computed.
+
+    Pairs are (i, j): policy i of player 0 against policy j of player 1.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, int], Numbers] = {}  # [5]: matches, returns, their squares
+
+    def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
+        """Add matches by their sums [5]."""
+        before = self._sums.get(pair, np.zeros(5))
+        self._sums[pair] = before + np.asarray(sums, np.float64)
+
+    def has(self, pair: tuple[int, int]) -> bool:
+        """Return whether the pair met."""
+        return pair in self._sums
+
+    def payoffs(self, counts: Sequence[int]) -> Numbers:
+        """Return the means, [2, n, m]; NaN: no match."""
+        found = np.full((2, *counts), np.nan)
+        for (row, column), sums in self._within(counts):
+            found[:, row, column] = sums[1:3] / sums[0]
+        return found
+
+    def variances(self, counts: Sequence[int]) -> Numbers:
+        """Return the variances of one match's returns: [2, n, m]."""
+        found = np.zeros((2, *counts))
+        for (row, column), sums in self._within(counts):
+            means = sums[1:3] / sums[0]
+            found[:, row, column] = np.maximum(sums[3:5] / sums[0] - means**2, 0.0)
+        return found
+
+    def errors(self, counts: Sequence[int]) -> Numbers:
+        """Return the variances of the means, [2, n, m]; NaN: no match.
+
+        One pseudo-match per pair, with the variance over all pairs, is added: a few equal matches
+        do not make a mean certain.
+        """
+        known = self._within(counts)
+        found = np.full((2, *counts), np.nan)
+        if not known:
+            return found
+        every = np.sum([sums for _, sums in known], 0)
+        spread = np.maximum(every[3:5] / every[0] - (every[1:3] / every[0]) ** 2, 0.0)
+        for (row, column), sums in known:
+            squares = np.maximum(sums[3:5] - sums[1:3] ** 2 / sums[0], 0.0)
+            found[:, row, column] = (squares + spread) / sums[0] ** 2
+        return found
+
+    def matches(self, counts: Sequence[int]) -> Integers:
+        """Return the numbers of matches: [n, m]."""
+        found = np.zeros(tuple(counts), np.int64)
+        for pair, sums in self._within(counts):
+            found[pair] = int(sums[0])
+        return found
+
+    def _within(self, counts: Sequence[int]) -> list[tuple[tuple[int, int], Numbers]]:
+        """Return the pairs among the first `counts` policies of each player."""
+        found = self._sums.items()
+        return [each for each in found if each[0][0] < counts[0] and each[0][1] < counts[1]]
+
+
+def play_pairs(
+    game: str,
+    options: Mapping[str, Any],
+    rows: Mapping[int, Entrant],
+    column: tuple[int, Entrant],
+    matches: int,
+    seed: int,
+    limits: Limits | None = None,
+) -> list[dict[str, Any]]:
+    """Play several policies of player 0 against one policy of player 1, in parallel."""
+    number, opponent = column
+    target = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, opponent),))
+    lineups = [Lineup(0, player) for player in rows.values()]
+    found = []
+    for row, returns in zip(
+        rows, play_lineups(target, lineups, matches, seed, limits), strict=True
+    ):
+        met = returns[~np.isnan(returns).any(1)]  # drop matches in which a player took no part
+        if len(returns) and not len(met):
+            raise UsageError(
+                f"{game}: in none of {len(returns):,} matches between policy {row} of player 0 and "
+                f"policy {number} of player 1 did both players act, so there is no payoff to "
+                "solve; play a game in which both act, or ask for more matches"
+            )
+        sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
+        found.append({"pair": [row, number], "sums": [float(value) for value in sums]})
+    return found
+
+
+def share_out(
+    mixtures: Sequence[Numbers], variances: Numbers, played: Integers, total: int, first: int
+) -> Integers:
+    """Distribute matches over pairs to minimise the error of the mixtures' value: [n, m].
+
+    A mixture's payoff has the variance sum of (x_i y_j)^2 s_ij^2 / n_ij. For a fixed number of
+    matches it is smallest with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Every policy also
+    gets 1/n in addition to its probability, since unused policies may enter the mixtures.
+
+    `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `first`: matches of each
+    new pair; small deficits are ignored.
+    """
+    likely = [mixture + 1.0 / len(mixture) for mixture in mixtures]
+    weights = np.outer(likely[0], likely[1]) * np.sqrt(variances.max(0))
+    if not weights.sum() > 0.0:
+        return np.zeros(played.shape, np.int64)
+    wanted = weights / weights.sum() * (played.sum() + total)
+    lacking = np.maximum(wanted - played, 0.0)
+    lacking[lacking < LEAST * first] = 0.0
+    if lacking.sum() > total:
+        lacking *= total / lacking.sum()
+    found: Integers = np.floor(lacking).astype(np.int64)
+    return found
+
+
+def gains_of(
+    sums: PairSums, counts: Sequence[int], mixtures: Sequence[Numbers]
+) -> tuple[Numbers, float]:
+    """Return [2] gains of policies that joined later against earlier mixtures.
+
+    The best of a player's later policies counts, so the interval covers all of them (Bonferroni).
+    It is Student's, with the degrees of freedom of the pair with the fewest matches.
+    """
+    payoffs, noise = sums.payoffs(counts), sums.errors(counts)
+    x, y = mixtures
+    values = np.einsum("rij,i,j->r", payoffs[:, : len(x), : len(y)], x, y)
+    spread = np.einsum("rij,i,j->r", noise[:, : len(x), : len(y)], x**2, y**2)
+    gains, error, choices = np.zeros(2), 0.0, 1
+    for player in range(2):
+        opponent, old = mixtures[1 - player], len(mixtures[player])
+        earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(opponent)] @ opponent
+        choices *= max(len(earned), 1)
+        if not len(earned) or earned.max() <= values[player]:
+            continue
+        best = int(earned.argmax())
+        own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(opponent)]
+        gains[player] = earned[best] - values[player]
+        error += float(own_noise @ opponent**2) + float(spread[player])
+    fewest = int(sums.matches(counts).min())
+    wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))
+    return gains, wide * float(np.sqrt(error))

@@ -1,0 +1,153 @@
+"""Train best responses to mixtures of frozen policies, those of all players in one stack.
+
+Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates of
+all targets. They differ by their initial weights and their exploration
+(`remuda.solvers.exploit.training`); the best candidate for each target is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remuda.analysis.payoffs.returns import mean_of
+from remuda.config import Config, load_config
+from remuda.envs.registry import agents_of
+from remuda.evaluation.tournaments.entrants import Entrant, Player
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import Target
+from remuda.solvers.exploit.training import NUM_ENVS, ExploiterSettings, ways_to_act
+from remuda.solvers.psro.oracle_game import name_of
+from remuda.types import Numbers
+
+GAME = "remuda.solvers.psro.oracle_game:AgainstTargets"
+TRIALS = 2000  # matches of each candidate for selecting the best
+
+
+@dataclass(frozen=True)
+class OracleSettings:
+    """The training settings of oracles."""
+
+    candidates: int = 2  # for each target
+    seconds: float | None = 20.0  # of training in each iteration; None: limited only by turns
+    turns: int | None = None  # limit of training turns, over all copies
+    policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of the exploiters' preset
+    num_envs: int | None = None  # environment copies; None: 64 for each candidate of a target
+    schedule: str = "async"
+    trials: int = TRIALS
+
+
+@dataclass(frozen=True)
+class SeatedTarget:
+    """A mixture of one player's policies, the target of the other's oracle."""
+
+    player: int  # the oracle's seat
+    target: Target
+    file: Path
+
+
+def seated_target(
+    game: str,
+    options: Mapping[str, Any],
+    player: int,
+    others: Sequence[tuple[str, Entrant]],
+    shares: Numbers,
+    own: Entrant,
+    file: Path,
+) -> SeatedTarget:
+    """Return the mixture that a player of a two-player game responds to."""
+    kept = np.flatnonzero(shares > 0.0)
+    seats = [(own, others[i][1]) if player == 0 else (others[i][1], own) for i in kept.tolist()]
+    names = tuple(others[i][0] for i in kept.tolist())
+    drawn = tuple((shares[kept] / shares[kept].sum()).tolist())
+    return SeatedTarget(player, Target(game, dict(options), names, drawn, tuple(seats)), file)
+
+
+def config_of(
+    settings: OracleSettings,
+    targets: Sequence[SeatedTarget],
+    seed: int,
+    directory: Path,
+    scale: float,
+) -> Config:
+    """Return the run config of one iteration's oracles."""
+    count = settings.candidates
+    exploiters = ExploiterSettings(
+        count,
+        1.0 if settings.seconds is None else settings.seconds,
+        seed,
+        settings.schedule,
+        NUM_ENVS * count if settings.num_envs is None else settings.num_envs,
+        settings.policy,
+        settings.turns,
+    )
+    # The settings of exploiters of one seat, for the candidates of every target.
+    tree = exploiters.config(targets[0].file, 0, directory, scale).model_dump(
+        mode="json", exclude_unset=True
+    )
+    candidates = list(tree["population"]["policies"])
+    varied = tree.get("policies", {})
+    names = {
+        candidate_name(number, i): varied.get(candidates[i], {})
+        for number in range(len(targets))
+        for i in range(count)
+    }
+    tree |= {
+        "game": GAME,
+        "policies": {name: each for name, each in names.items() if each},
+        "population": {
+            "policies": list(names),
+            "matchmaker": "random",
+            "seats": {
+                candidate_name(number, i): [name_of(number)]
+                for number in range(len(targets))
+                for i in range(count)
+            },
+        },
+    }
+    tree["env"]["options"] = {
+        "targets": [str(each.file) for each in targets],
+        "seats": [each.player for each in targets],
+    }
+    tree["run"]["seconds"] = settings.seconds
+    return load_config(tree)
+
+
+def candidate_name(target: int, number: int) -> str:
+    """Return the run's name of a candidate."""
+    return f"oracle_{target}_{number}"
+
+
+@dataclass(frozen=True)
+class Response:
+    """The best candidate of a target."""
+
+    player: int
+    who: Player
+    earned: float  # return in the trial matches: the maximum of several means, so biased upwards
+
+
+def choose(
+    targets: Sequence[SeatedTarget],
+    players: Mapping[str, Player],
+    settings: OracleSettings,
+    seeds: Sequence[int],
+) -> list[Response]:
+    """Return the candidate with the highest return against each target in fresh matches."""
+    found = []
+    for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
+        agent = agents_of(each.target.game, each.target.options)[each.player]
+        ways: list[Player] = []
+        for i in range(settings.candidates):
+            player = replace(players[candidate_name(number, i)], agent=agent)
+            ways += [way for _, way in ways_to_act(player)]
+        lineups = [Lineup(each.player, response) for response in ways]
+        played = play_lineups(each.target, lineups, settings.trials, seed)
+        earned = [mean_of(returns[:, each.player]) for returns in played]
+        best = int(np.nan_to_num(earned, nan=-np.inf).argmax())
+        found.append(Response(each.player, ways[best], earned[best]))
+    return found

@@ -1,0 +1,99 @@
+"""The settings of a double oracle with trained best responses, and their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from remuda.analysis.trees.exact_play import WalkedGame, walked_game
+from remuda.analysis.trees.trees import OVER
+from remuda.envs.registry import RANDOM, agents_of, make_env
+from remuda.errors import ConfigError, UsageError
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.target import Target
+from remuda.solvers.exploit.training import check_whole
+from remuda.solvers.psro.games import check_played
+from remuda.solvers.psro.iterations import Setup
+from remuda.solvers.psro.meta_solvers import ZERO_SUM, check_zero_sum
+from remuda.solvers.psro.oracle_game import name_of
+from remuda.solvers.psro.oracles import OracleSettings, SeatedTarget, config_of
+from remuda.types import Numbers
+
+MATCHES = 2000  # matches of each pair before the additional ones for pairs in the mixtures
+TOLERANCE = 1e-4  # spread of constant sums as a share of their range: returns are rounded
+TRIED = 64  # matches for detecting a game that is not zero-sum
+
+
+@dataclass(frozen=True)
+class TrainedSetup(Setup):
+    """All settings that determine the iterations, except the limits of the run."""
+
+    seed: int = 0
+    matches: int = MATCHES
+    oracles: OracleSettings = field(default_factory=OracleSettings)
+
+    @property
+    def oracle(self) -> str:
+        """The oracles' algorithm."""
+        return str(self.oracles.policy.get("algorithm", "ppo"))
+
+    @classmethod
+    def of(cls, description: Mapping[str, Any]) -> Self:
+        """Return the setup of a description."""
+        return super().of({**description, "oracles": OracleSettings(**description["oracles"])})
+
+
+def _walked(setup: TrainedSetup) -> WalkedGame | None:
+    env = make_env(setup.game, 1, **setup.options)
+    found = walked_game(setup.game, env)
+    env.close()
+    spec = _specs(setup)[0]
+    known = not spec.memory and spec.config.n_frames == 1
+    return None if found is None or found.tree.merged or not known else found
+
+
+def _specs(setup: TrainedSetup) -> list[PolicySpec]:
+    """Return the policy specifications of oracles."""
+    agents = agents_of(setup.game, setup.options)
+    nowhere = Path("target")
+    targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
+    config = config_of(setup.oracles, targets, setup.seed, Path("oracles"), 1.0)
+    names = [name_of(number) for number in range(len(agents))]
+    seats = [replace(each, name=n, team=n) for each, n in zip(agents, names, strict=True)]
+    return list(policy_specs(config, seats))
+
+
+def check_setup(setup: TrainedSetup) -> WalkedGame | None:
+    """Check all settings before anything is written; return the game's tree if it is traversed."""
+    check_played(setup.game)
+    agents = agents_of(setup.game, setup.options)
+    if len(agents) != 2:
+        raise ConfigError(
+            f"{setup.game} has {len(agents)} agents; oracles are trained for games of two"
+        )
+    oracles = setup.oracles
+    check_whole("matches", setup.matches, 2)
+    check_whole("candidates", oracles.candidates, 1)
+    check_whole("trials", oracles.trials, 2)
+    check_whole("seed", setup.seed, 0)
+    if oracles.seconds is None and oracles.turns is None:
+        raise UsageError("say how long oracles are trained: seconds, or turns")
+    walked = _walked(setup)
+    if setup.meta_solver in ZERO_SUM:
+        check_zero_sum(setup.meta_solver, _returns(setup, walked).T, TOLERANCE)
+    return walked
+
+
+def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
+    """Return [n, 2] returns at the terminal nodes, or of a few matches if there is no tree.
+
+    They detect a general-sum game before any training.
+    """
+    if walked is not None:
+        ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
+        return ends
+    target = Target(setup.game, dict(setup.options), (RANDOM,), (1.0,), ((RANDOM, RANDOM),))
+    return play_lineups(target, [Lineup(0, RANDOM)], TRIED, setup.seed)[0]

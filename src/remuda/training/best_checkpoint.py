@@ -1,0 +1,254 @@
+"""Evaluation of checkpoints, to find the best of a run."""
+
+from __future__ import annotations
+
+import logging
+import math
+import select
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from remuda.config import Config
+from remuda.coordinator.checkpointing import BestKeeper, Outcome
+from remuda.coordinator.coordinator import Coordinator
+from remuda.envs.registry import GAMES
+from remuda.evaluation.crossplay import margin
+from remuda.evaluation.evaluate import evaluate
+from remuda.evaluation.results import Evaluation, Limits
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import ignore_held_signals
+from remuda.forkserver.process import Process
+from remuda.loading import add_pickles, pickles_in
+from remuda.policies.spec import PolicySpec
+from remuda.publish.snapshot import Snapshot
+from remuda.runs.result import Result
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import published
+from remuda.user_code import where_raised
+
+log = logging.getLogger(__name__)
+
+SLACK = 30.0  # additional seconds for the measuring process, to start and to end a turn
+TO_CLOSE = 1.0  # seconds to close its environment when it is stopped
+
+
+def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
+    """Return the values by which checkpoints are compared."""
+    agents = evaluation.agents
+    means = [
+        evaluation.mean(i)
+        for i, agent in enumerate(agents)
+        if agent not in scripted and evaluation.episodes(i)
+    ]
+    return {
+        "mean_return": sum(means) / len(means) if means else None,
+        "constant_sum": evaluation.constant_sum,
+        "same_returns": evaluation.same_returns,
+        "largest_return": evaluation.largest_return,
+        **evaluation.as_summary(),
+    }
+
+
+class CheckpointPlay:
+    """Evaluation of checkpoints, within limits."""
+
+    def __init__(
+        self,
+        config: Config,
+        specs: tuple[PolicySpec, ...],
+        run: RunDirectory,
+        limits: Limits | None = None,
+    ) -> None:
+        """Measure the checkpoints of a run."""
+        if config.schedule == "sequential":  # the run's own copies may live in this process
+            config = config.model_copy(
+                update={"env": config.env.model_copy(update={"num_envs": 1})}
+            )
+        self._config, self._specs, self._run = config, specs, run
+        self.limits = limits or Limits(config.run.evaluate_seconds)
+
+    def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
+        """Return the results of snapshots; None if play was cut short.
+
+        Short episodes end first, so partial results would favour some checkpoints.
+        """
+        config = self._config
+        episodes = config.checkpoint.evaluate_episodes
+        evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self.limits)
+        return None if evaluation.cut else measurement(evaluation, config.env.scripted)
+
+    def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
+        """Return by how much snapshots score higher against a checkpoint than it does against them.
+
+        NaN if play was cut short: short episodes end first, so partial results would be biased.
+        """
+        if self.limits.reached(0.0):
+            return math.nan
+        config = self._config
+        rival = published(self._run, config, self._specs, number)
+        episodes = config.checkpoint.evaluate_episodes
+        return margin(config, snapshots, rival, episodes, config.seed, self.limits)
+
+
+class MeasuringProcess:
+    """A process for each checkpoint that is measured during a run, in its main thread.
+
+    Environments may need signals or an event loop, which other threads lack. A process that dies or
+    hangs loses the measurement of one checkpoint, and none outlives this process.
+    """
+
+    def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
+        self._config, self._specs, self._run = config, specs, run
+        self._log = run.logs / "evaluation.log"
+        self._number = 0
+        self._process: Process | None = None
+        self._answers: Connection | None = None
+        self._refused = ""
+        self._limit = math.inf
+
+    def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
+        """Start a process without waiting for it."""
+        self._number, self._refused = number, ""
+        seconds = self._config.run.evaluate_seconds  # for its play, and for that against the best
+        self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
+        ours, theirs = Pipe(duplex=False)
+        pickles = pickles_in(self._config.model_dump(mode="json"))
+        args = (theirs, self._config, self._specs, self._run.path, number, dict(snapshots), pickles)
+        try:
+            self._process = forkserver.start(
+                _measure_elsewhere, args, name="evaluation", log=str(self._log)
+            )
+        except OSError as error:
+            self._refused = error.strerror or str(error)
+            ours.close()
+        else:
+            self._answers = ours
+        finally:
+            theirs.close()
+
+    def outcome(self, timeout: float) -> Outcome | None:
+        """Return the outcome, waiting at most `timeout` seconds; None if there is none yet."""
+        try:
+            if self._answers is None:
+                raise EOFError
+            if self._answers.poll(timeout):
+                found: Outcome = self._answers.recv()
+            elif time.monotonic() < self._limit:
+                return None
+            else:
+                found = self._unmeasured("a call of its environment does not return")
+        except (EOFError, OSError):
+            found = self._unmeasured(self._refused or f"its process ended; its log is {self._log}")
+        self._end(0.0)
+        return found
+
+    def _unmeasured(self, why: str) -> Outcome:
+        return Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
+
+    def end(self) -> None:
+        """Stop the current measurement; its environment is closed if that is quick."""
+        self._end(TO_CLOSE)
+
+    def _end(self, patience: float) -> None:
+        """End the process, if any, with SIGKILL if needed; the fork server reaps it."""
+        if self._answers is not None:
+            self._answers.close()
+            self._answers = None
+        if self._process is not None:
+            self._process.join(patience)
+            self._process.kill()
+            self._process.close()
+            self._process = None
+
+
+def _measure_elsewhere(
+    answers: Connection,
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    path: Path,
+    number: int,
+    snapshots: Mapping[str, Snapshot],
+    pickles: Mapping[str, bytes],
+) -> None:
+    ignore_held_signals()
+    add_pickles(pickles)
+    notes: list[str] = []
+    run = RunDirectory.open(path)
+
+    def given_up() -> bool:
+        """Return whether the other end of the pipe is closed."""
+        pipe = select.poll()
+        pipe.register(answers, 0)
+        return bool(pipe.poll(0))
+
+    play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, given_up))
+    keeper = BestKeeper(
+        run.checkpoints, play.measure, notes.append, True, play.challenge, interrupted=given_up
+    )
+    failed, found = keeper.measured(number, snapshots)
+    with suppress(OSError):
+        answers.send(Outcome(found, failed, tuple(notes)))
+
+
+def best_keeper(
+    config: Config,
+    specs: tuple[PolicySpec, ...],
+    run: RunDirectory,
+    say: Callable[[str], None],
+    stopped: Callable[[], bool],
+) -> BestKeeper | None:
+    """Make the keeper of a run's best checkpoint; None if none is measured."""
+    if not config.checkpoint.evaluate_episodes:
+        return None
+    inline, cancelled = config.schedule == "sequential", threading.Event()
+
+    # During the run, a measurement gets a little time after a signal: the keeper sets `cancelled`
+    # then. Inline, the signal itself must end it.
+    def interrupted() -> bool:
+        return cancelled.is_set() or (inline and stopped())
+
+    play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, interrupted))
+    return BestKeeper(
+        run.checkpoints,
+        play.measure,
+        say,
+        inline=inline,
+        challenge=play.challenge,
+        cancelled=cancelled,
+        interrupted=interrupted,
+        elsewhere=None if config.game in GAMES else MeasuringProcess(config, specs, run),
+    )
+
+
+def compare_last(
+    config: Config,
+    result: Result,
+    coordinator: Coordinator,
+    play: CheckpointPlay,
+    snapshots: Mapping[str, Snapshot],
+) -> Result:
+    """Compare the last checkpoint with the best; add a note to the result if that failed."""
+    evaluation = result.evaluation
+    enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
+    if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
+        return result  # of cut play, mostly the short episodes have finished
+    try:
+        if coordinator.compare_last(
+            measurement(evaluation, config.env.scripted), snapshots, play.challenge
+        ):
+            return result
+        why = (
+            "that was interrupted"
+            if play.limits.interrupted()
+            else "run.evaluate_seconds have passed"
+        )
+    except Exception as error:  # the user's game
+        log.exception("play against the best checkpoint so far failed")
+        why = where_raised(error) or f"{type(error).__name__}: {error}"
+    return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")

@@ -1,0 +1,147 @@
+"""The end of a run: save its weights and results, as far as the disk allows, and evaluate it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from remuda.assembly.assembly import Assembly
+from remuda.config import Config
+from remuda.coordinator.coordinator import Coordinator, Signals
+from remuda.coordinator.guarded_view import GuardedView
+from remuda.envs.closing import faults
+from remuda.errors import CheckpointError, RunDirectoryError
+from remuda.evaluation.evaluate import evaluate
+from remuda.evaluation.results import Limits
+from remuda.publish.snapshot import Snapshot
+from remuda.runs.result import Result, cut_words, failed_words, is_reported, played_words, summarise
+from remuda.runs.run_directory import RunDirectory, way_on
+from remuda.runs.saved_weights import save_weights
+from remuda.training.best_checkpoint import CheckpointPlay, compare_last
+from remuda.training.callback_dispatch import Events
+from remuda.user_code import where_raised
+
+log = logging.getLogger(__name__)
+
+HEADER = 8_192  # bytes of a weights file without the weights and the names of the policies
+
+
+@dataclass(frozen=True)
+class FinishHooks:
+    """Functions that are called while a run ends."""
+
+    progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
+    """Called during evaluation with its name, finished episodes, and wanted episodes."""
+    trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
+    """Called once with the turns played, when weights and first results are saved."""
+    results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
+    """Called once when the results are saved; later steps may take long, fail or be interrupted."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The steps after training.
+
+    If a file cannot be written, for example on a full disk, everything else is still done. An error
+    at the very end lists the missing files.
+    """
+
+    config: Config
+    view: GuardedView
+    assembly: Assembly
+    run: RunDirectory
+    hooks: FinishHooks
+    events: Events
+    signals: Signals
+    unsaved: list[str] = field(default_factory=list)  # why weights or results could not be saved
+
+    def hold_room(self) -> None:
+        """Reserve disk space for the final weights and the results."""
+        snapshots = self.assembly.snapshots()
+        metadata = HEADER + sum(len(name) + 1 for name in snapshots)
+        self.run.reserve.hold(sum(s.weights.nbytes + metadata for s in snapshots.values()))
+
+    def save_weights(self) -> None:
+        """Save the weights of every policy that still plays, and the trace of the processes."""
+        self.run.reserve.release()
+        playing = self.assembly.playing()
+        specs = [spec for spec in self.assembly.specs if spec.name in playing]
+        self._try(lambda: save_weights(self.run, specs, playing))
+        self.assembly.write_trace(self.view)
+
+    def finish(
+        self, coordinator: Coordinator, result: Result, snapshots: Mapping[str, Snapshot]
+    ) -> Result:
+        """Measure the trained policies, save and report the results, rank the last checkpoint."""
+        config, run, hooks, signals = self.config, self.run, self.hooks, self.signals
+        self.events.take_no_more_requests()
+        limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
+        result = self._save_results(result)  # first, since later steps may fail
+        hooks.trained(run.path, result.record.turns)
+        if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
+            limits = replace(limits, watch=partial(hooks.progress, played_words(config)))
+            result = _measure(config, result, snapshots, limits)
+            result = self._save_results(result)
+        result = replace(result, signal=signals.caught)
+        hooks.results(result)
+        if result.evaluation is not None:
+            limits = limits.part(0, 1, time.monotonic() - begun)
+            watch = partial(hooks.progress, "play against the best so far")
+            play = CheckpointPlay(config, self.assembly.specs, run, replace(limits, watch=watch))
+            result = compare_last(config, result, coordinator, play, snapshots)
+            result = self._save_results(result)
+        result = replace(result, signal=signals.caught)
+        self.events.end(result)
+        if self.unsaved:
+            raise RunDirectoryError(missing_words(self.run, [*self.unsaved, *result.unsaved]))
+        return result
+
+    def _save_results(self, result: Result) -> Result:
+        """Save the results; return them with new notes of environments."""
+        layout, noted = self.assembly.describe(), result.with_notes(faults())
+        self._try(lambda: self.run.save_summary(summarise(self.config, noted, layout)))
+        return noted
+
+    def _try(self, save: Callable[[], None]) -> None:
+        try:
+            save()
+        except RunDirectoryError as error:
+            log.error("%s", error)
+            if str(error) not in self.unsaved:
+                self.unsaved.append(str(error))
+
+
+def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
+    """Describe what could not be saved of a run, what exists, and what to do."""
+    return f"{'; '.join(unsaved)}. {_kept(run)}. Free some space, and {way_on(run)}"
+
+
+def _kept(run: RunDirectory) -> str:
+    for number in reversed(run.checkpoints.numbers()):
+        try:
+            turns = run.checkpoints.manifest(number).turns
+        except CheckpointError:
+            continue
+        return f"Checkpoint {number} holds the run after {turns:,} turns"
+    return "There is no checkpoint"
+
+
+def _measure(
+    config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
+) -> Result:
+    """Return the result with an evaluation, or with a note if it failed."""
+    try:
+        evaluation = evaluate(
+            config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
+        )
+    except Exception as error:  # raised by the user's game; the run itself is kept
+        log.exception("%s failed", played_words(config))
+        words = where_raised(error) or f"{type(error).__name__}: {error}"
+        return result.with_note(failed_words(config, result, words))
+    if evaluation.cut:
+        result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
+    return replace(result, evaluation=evaluation if is_reported(result, evaluation) else None)

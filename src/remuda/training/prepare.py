@@ -1,0 +1,137 @@
+"""Checks of a run before anything is allocated: its environment, policies and memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from remuda.actor.scripted_seats import load_scripted, reserved_members
+from remuda.assembly.memory_plan import check_memory, copy_size, size_of_arrays
+from remuda.config import Config
+from remuda.envs.adapters.lasting_state import lasting_state
+from remuda.envs.closing import note
+from remuda.envs.registry import find_game, make_env
+from remuda.envs.vector_env import VectorEnv
+from remuda.policies.compatibility import check_births, shares_of, space_notes
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.population.evolution.setup import check_evolution, with_first_numbers
+from remuda.population.roster import Roster
+from remuda.population.setup import check_population
+from remuda.runtime.layout import Layout, make_layout
+from remuda.types import AgentSpec
+from remuda.unused_settings import unused_settings
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The environment and policies of a run, before anything is allocated."""
+
+    agents: tuple[AgentSpec, ...]
+    episode_metrics: tuple[str, ...]  # names of the episode metrics
+    specs: tuple[PolicySpec, ...]
+    layout: Layout  # chosen by cores and memory; a trial may change it
+    copy_size: int  # bytes of one more environment copy
+
+    def notes(self, config: Config, explicit_keys: Collection[str], resumed: bool) -> list[str]:
+        """Return notes for the user before the run starts."""
+        names = [spec.name for spec in self.specs]
+        unused = unused_settings(config, explicit_keys, resumed, names)
+        beyond = minibatch_warnings(config, self.specs, len(self.agents))
+        return [*space_notes(self.specs), *unused, *beyond]
+
+    def check_memory(self, config: Config, layout: Layout) -> None:
+        """Refuse a run that does not fit into the memory."""
+        check_memory(config, self.specs, self.agents, layout, self.copy_size)
+
+
+def with_fixed_trace(config: Config) -> Config:
+    """Make the path of the trace absolute: user code may change the current directory."""
+    if config.trace is None:
+        return config
+    return config.model_copy(update={"trace": config.trace.absolute()})
+
+
+def prepare(config: Config) -> Prepared:
+    """Inspect the environment and the policies of a run."""
+    directory = os.getcwd()
+    try:
+        return _with_copy_size(config)
+    finally:
+        os.chdir(directory)  # the environment may have changed it
+
+
+def _with_copy_size(config: Config) -> Prepared:
+    env = make_env(config.game, 1, **config.env.made_with)
+    try:
+        found, one = _inspected(config, env), size_of_arrays(env)
+        lasting = lasting_state(env)
+        if lasting:
+            note(lasting)
+    finally:
+        env.close()  # before others are made: at most two copies exist
+    if config.env.num_envs == 1:
+        return found
+    two = make_env(config.game, 2, **config.env.made_with)
+    try:
+        return replace(found, copy_size=copy_size(one, size_of_arrays(two), found.agents))
+    finally:
+        two.close()
+
+
+def _inspected(config: Config, env: VectorEnv) -> Prepared:
+    """Inspect a run by one environment copy; the size of a copy is still unknown."""
+    agents, specs = env.agents, policy_specs(config, env.agents)
+    if config.population.dealt:
+        check_population(config, Roster.of(config, agents))
+        check_births(config, specs)
+        check_evolution(config, specs, Roster.of(config, agents), env.episode_metrics)
+        specs = with_first_numbers(config, specs)
+    shares_of(specs)
+    game = find_game(config.game)
+    reserved_members(game, env, config.env.scripted, np.random.default_rng(0))
+    load_scripted(game, config.population.scripted, config.env.workers)
+    cores = 1 if config.cluster.used else None  # made again once the nodes are known
+    devices = [spec.config.device for spec in specs]
+    layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
+    return Prepared(agents, env.episode_metrics, specs, layout, 0)
+
+
+def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
+    """Return a warning for each `ppo.minibatches` larger than its updates.
+
+    A minibatch has at least one step, or one sequence if the network is recurrent.
+    """
+    found: dict[str, str] = {}
+    for spec in specs:
+        policy, parts = spec.config, spec.config.ppo.minibatches
+        if not policy.rollout_length or parts is None:
+            continue
+        length = policy.experience.segment_length
+        steps = policy.rollout_length
+        each = -(-steps // length) if spec.memory else steps
+        streams = config.env.num_envs * (seats if config.population.dealt else 1)
+        if policy.experience.group:  # it also trains on the steps of others in its group
+            streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
+        played = 0.0 if policy.learning_mode == "off_policy" else 1.0
+        most = int(each * streams * (played + policy.replays))
+        if policy.replays:  # segments are drawn whole, so the last one may exceed the rollout
+            most += 1 if spec.memory else length
+        if parts <= most:
+            continue
+        own = config.policies.get(spec.name, {}).get("ppo", {})
+        section = f"policies.{spec.name}" if "minibatches" in own else "policy"
+        what = (
+            f"{most:,} sequences of {min(steps, length):,} steps"
+            if spec.memory
+            else (f"{most:,} steps")
+        )
+        unless = ", unless episodes are shorter" if spec.memory else ""
+        found[section] = (
+            f"{section}.ppo.minibatches is {parts:,}, and an update has {what} at most{unless}: an "
+            f"epoch has no more minibatches; lower it, or raise {section}.ppo.rollout_length or "
+            "env.num_envs"
+        )
+    return list(found.values())

@@ -1,0 +1,181 @@
+"""Settings from Python as one tree of plain data, with names in place of objects.
+
+Objects may be user code, or policies of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from remuda.algorithms import BUILT_IN
+from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
+from remuda.errors import UsageError
+from remuda.evaluation.policy import Policy
+from remuda.loading import name_object
+from remuda.runs.run_directory import RunDirectory
+
+Settings = Path | str | Mapping[str, Any] | Config | None
+"""A whole configuration, as `train` takes it."""
+
+
+def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with names in place of objects.
+
+    `NAMED` lists the settings that may be objects. A `Section`, as of another run's configuration,
+    becomes a mapping of its explicit settings.
+    """
+    named = {name: _as_mapping(section) for name, section in settings.items()}
+    for path, function in NAMED.items():
+        named = _renamed(named, path.split("."), function, "")
+    return named
+
+
+def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
+    """Return scripted policies by agent or member, with names in place of functions."""
+    if not isinstance(scripted, Mapping):
+        raise UsageError(
+            f"{key}: give a mapping such as {{{example!r}: 'random'}}; this is {scripted!r}"
+        )
+    named = {name: _name_code(policy, f"{key}.{name}") for name, policy in scripted.items()}
+    for name, policy in named.items():
+        if not isinstance(policy, str):
+            raise UsageError(
+                f"{key}.{name}: {policy!r} plays nothing; give a name, such as 'random', or a "
+                "function (env, agent, observations, rng) to actions"
+            )
+    return named
+
+
+def _as_mapping(value: Any) -> Any:
+    if isinstance(value, Section):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {name: _as_mapping(part) for name, part in value.items()}
+    return value
+
+
+def gone_on_with(
+    path: Path, tree: Mapping[str, Any], presets: str | Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the settings of the run in `path`, overridden by `tree`."""
+    if presets:
+        raise UsageError(f"preset={presets!r} is for a new run, and resume continues one")
+    section = tree.get("run", {})
+    if not isinstance(section, Mapping):
+        raise UsageError(
+            f"run is {section!r}; it is a section, as in run={{'turns': 100_000}}, or left out "
+            "if nothing in it changes"
+        )
+    named = section.get("directory")
+    same = named is None or (
+        isinstance(named, str | Path) and Path(named).expanduser().resolve() == path.resolve()
+    )
+    if not same:
+        raise UsageError(
+            f"run.directory is {str(named)!r}, and resume continues in {path}: leave run.directory "
+            "out, or begin a run there with its weights by policy.init_from"
+        )
+    saved = RunDirectory.open(path).read_config().model_dump(mode="json")
+    return overlay(overlay(saved, tree), {"run": {"directory": path}})
+
+
+def tree_of(config: Settings, presets: str | Sequence[str] = ()) -> dict[str, Any]:
+    """Return a whole configuration as a tree of plain data that overrides some presets."""
+    names = [presets] if isinstance(presets, str) else presets
+    if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
+        raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")
+    return over_presets(names, _tree_in(config), "config")
+
+
+def _tree_in(config: Settings) -> dict[str, Any]:
+    if config is None:
+        return {}
+    if isinstance(config, Config):  # of another run, without its directory
+        tree = config.model_dump(mode="json")
+        tree["run"].pop("directory")
+        return tree
+    if isinstance(config, Mapping):
+        return name_objects(config)
+    if not isinstance(config, str | Path):
+        raise UsageError(
+            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
+        )
+    tree = read_config(Path(config).expanduser())
+    load_config(tree, str(config))  # an error in the file names the file
+    return tree
+
+
+def written_in(config: Settings, settings: Mapping[str, Any], resumed: bool) -> frozenset[str]:
+    """Return the dotted keys that a user wrote; sections that are objects have none.
+
+    Keys of a file count only in a resumed run: the file of a new run may be another run's
+    config.yaml, in which the program wrote all keys.
+    """
+    keys = set(by_leaf(settings))
+    if isinstance(config, Mapping):
+        keys.update(by_leaf(config))
+    elif resumed and isinstance(config, str | Path):
+        keys.update(by_leaf(read_config(Path(config).expanduser())))
+    return frozenset(keys)
+
+
+def _renamed(
+    tree: Any, path: Sequence[str], function: Callable[[Any, str], Any], where: str
+) -> Any:
+    """Replace the settings at a path; values that are not sections are refused later."""
+    if not isinstance(tree, Mapping):
+        return tree
+    key, *rest = path
+    changed = {}
+    for name in tree if key == "*" else {key} & tree.keys():
+        at = f"{where}.{name}" if where else name
+        changed[name] = (
+            _renamed(tree[name], rest, function, at) if rest else function(tree[name], at)
+        )
+    return {**tree, **changed}
+
+
+def _name_code(value: Any, key: str) -> Any:
+    return name_object(value, key) if callable(value) else value
+
+
+def _name_algorithm(value: Any, key: str) -> Any:
+    name = _name_code(value, key)
+    return next((entry.name for entry in BUILT_IN.values() if entry.home == name), name)
+
+
+def _name_policy(value: Any, key: str) -> Any:
+    if not isinstance(value, Policy):
+        return value
+    if not value.reference:
+        raise UsageError(
+            f"{key}: {value!r} was not taken from a run; take it from one that remuda.load opens"
+        )
+    return value.reference
+
+
+def _name_each(function: Callable[[Any, str], Any], value: Any, key: str) -> Any:
+    if isinstance(value, list | tuple):
+        return [function(each, key) for each in value]
+    return value
+
+
+OF_POLICY: dict[str, Callable[[Any, str], Any]] = {
+    "algorithm": _name_algorithm,
+    "init_from": _name_policy,
+    "network.module": _name_code,
+}
+NAMED: dict[str, Callable[[Any, str], Any]] = {
+    **{f"policy.{key}": function for key, function in OF_POLICY.items()},
+    **{f"policies.*.{key}": function for key, function in OF_POLICY.items()},
+    "population.matchmaker": _name_code,
+    "population.director": _name_code,
+    "population.members_from": partial(_name_each, _name_policy),
+    "population.scripted": partial(name_scripted, example="rival"),
+    "env.scripted": name_scripted,
+    "env.wrappers": partial(_name_each, _name_code),
+}
+"""Keys of settings that may be objects, `*` for any name, and the function that names these."""

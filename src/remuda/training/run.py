@@ -1,0 +1,342 @@
+"""Training: assemble a run and train it. Read this file for an overview."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from remuda.assembly.assembly import Assembly
+from remuda.assembly.calibration import choose_layout
+from remuda.checkpoint.store import Manifest
+from remuda.cluster.cluster import check_ray, gathered
+from remuda.compiling import reporting_compiling
+from remuda.config import Config, load_config, overlay
+from remuda.coordinator.coordinator import Signals
+from remuda.coordinator.guarded_view import GuardedView
+from remuda.coordinator.logs import log_to
+from remuda.envs.closing import listening
+from remuda.errors import (
+    CannotStartError,
+    ConfigError,
+    RemudaError,
+    RoleDiedError,
+    UnguardedScriptError,
+    UserCodeError,
+)
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.child import check_guard
+from remuda.output import unfailing
+from remuda.policies.compatibility import space_notes
+from remuda.policies.initial import InitialState
+from remuda.population.members.imported import Imported
+from remuda.rng import libraries_kept
+from remuda.runs.metrics import Goal, View
+from remuda.runs.result import Result
+from remuda.runs.run_directory import RunDirectory, can_continue, way_on
+from remuda.runs.saved_weights import final_weights
+from remuda.runtime.layout import Layout, make_layout
+from remuda.runtime.runtime import Runtime
+from remuda.training.callback_dispatch import Events
+from remuda.training.finish import Finish, FinishHooks
+from remuda.training.prepare import Prepared, prepare, with_fixed_trace
+from remuda.training.resume import (
+    Resumed,
+    confirmed,
+    find_checkpoint,
+    note_changes,
+    nothing_left,
+    report_damage,
+)
+from remuda.training.warm_start import describe, describe_imported, find_beginnings, find_imported
+from remuda.user_code import naming_user_code
+
+log = logging.getLogger(__name__)
+
+
+@naming_user_code()
+@libraries_kept()
+def train(
+    config: Config,
+    view: View,
+    resume: bool = False,
+    hooks: FinishHooks | None = None,
+    explicit_keys: Collection[str] = (),
+    user_callbacks: Iterable[object] | None = (),
+) -> Result:
+    """Train every policy of `config`, save them, and evaluate them.
+
+    `explicit_keys` are the settings that the user wrote; unused ones among them are always
+    reported.
+    """
+    check_guard()
+    guarded = GuardedView(view)
+    with unfailing(), listening(guarded.say):
+        return _train_watched(config, guarded, resume, hooks, explicit_keys, user_callbacks)
+
+
+def _train_watched(
+    config: Config,
+    view: GuardedView,
+    resume: bool,
+    hooks: FinishHooks | None,
+    explicit_keys: Collection[str],
+    user_callbacks: Iterable[object] | None,
+) -> Result:
+    config = confirmed(config, explicit_keys, view.say) if resume else config
+    if config.schedule != "sequential" or config.env.workers > 1:
+        forkserver.begin()  # unless it is running; it imports in parallel with this process
+    else:
+        forkserver.end()
+    events = Events(config, user_callbacks, view.say)
+    config = with_fixed_trace(config)
+    prepared = prepare(config)
+    if config.run.fallback and config.schedule != "sequential":
+        in_one_process(config)
+    if config.cluster.used:
+        check_ray(config)
+    beginnings = {} if resume else find_beginnings(config, prepared.specs)
+    imported = () if resume else find_imported(config, prepared.specs)
+    prepared.check_memory(config, prepared.layout)
+    run = _claim(config, resume)
+    _keep_beginnings(run, beginnings, imported, view)
+    for words in prepared.notes(config, explicit_keys, resume):
+        view.say(words)
+    try:
+        with (
+            log_to(run.logs / "coordinator.log", config.run.log_level),
+            reporting_compiling(view.say),
+        ):
+            launch = _Launch(config, view, run, prepared, hooks or FinishHooks(), events)
+            return launch.train(resume, explicit_keys)
+    finally:
+        run.unlock()
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A run whose directory exists, with the parts to train it."""
+
+    config: Config
+    view: GuardedView
+    run: RunDirectory
+    prepared: Prepared
+    hooks: FinishHooks
+    events: Events
+
+    def train(self, resume: bool, explicit_keys: Collection[str]) -> Result:
+        """Assemble the run, from its newest checkpoint if it resumes, and train."""
+        config, view, run, prepared = self.config, self.view, self.run, self.prepared
+        names = [spec.name for spec in prepared.specs]
+        resumed = self._resumed(names, explicit_keys) if resume else None
+        layout, runtime = prepared.layout, None
+        with ExitStack() as held:
+            cluster = None
+            if resumed is None or resumed.final is None:  # else no process or node has work left
+                if config.cluster.used:
+                    cluster = held.enter_context(gathered(config, view.say))
+                layout = choose_layout(config, prepared.agents, cluster.cores if cluster else None)
+                prepared.check_memory(config, layout)
+            assembly = self._assemble(config, layout, resumed)
+            found = self._note_resume(assembly, resumed)
+            if cluster is not None:
+                runtime = cluster.runtime(
+                    assembly,
+                    prepared.episode_metrics,
+                    prepared.agents,
+                    run.imported.read(len(config.population.members_from)),
+                    run.logs,
+                    run.checkpoints,
+                    found,
+                    resumed.hyperparameters if resumed is not None else None,
+                    run.initial.files(),
+                )
+                assembly.where = runtime.describe()
+            with self.events.lasting(run, assembly, found):
+                try:
+                    return self._train(config, assembly, resumed, runtime)
+                except CannotStartError as error:
+                    if cluster is not None or not config.run.fallback:
+                        raise
+                    view.say(f"{error.what}; it continues in one process (run.fallback)")
+                    config = _fall_back(config, len(layout.copies), view)
+                    devices = [spec.config.device for spec in prepared.specs]
+                    layout = make_layout(config, len(devices), own_devices=devices)
+                    # config.yaml is unchanged: a resume may be able to start more.
+                    assembly = self._assemble(config, layout, resumed)
+                    self.events.attach(assembly)
+                    return self._train(config, assembly, resumed)
+
+    def _resumed(self, names: Sequence[str], explicit_keys: Collection[str]) -> Resumed:
+        """Find the checkpoint; if the run is complete, also its final weights."""
+        config, run, say = self.config, self.run, self.view.say
+        resumed = find_checkpoint(config, run, names, say, explicit_keys)
+        if not resumed.over:
+            return resumed
+        final = final_weights(run, config, self.prepared.specs)
+        if final is None:
+            say(
+                f"{resumed.over}, but its final weights are missing or damaged: it "
+                "ends once more, from this checkpoint"
+            )
+            return resumed
+        say(nothing_left(config, resumed))
+        return replace(resumed, final=final)
+
+    def _note_resume(self, assembly: Assembly, resumed: Resumed | None) -> Manifest | None:
+        """Record the checkpoint and the changes of a resume; return the checkpoint's manifest."""
+        run, config = self.run, self.config
+        if resumed is None:
+            return None
+        turns = resumed.checkpoint.turns
+        report_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
+        run.save_code(config)
+        run.save_config(config)
+        note_changes(run, resumed, self.view.say)
+        return resumed.checkpoint
+
+    def _train(
+        self,
+        config: Config,
+        assembly: Assembly,
+        resumed: Resumed | None,
+        runtime: Runtime | None = None,
+    ) -> Result:
+        """Train, unless everything is done, and finish the run.
+
+        Signals are watched to the end: the first stops the current work, and no long work starts
+        after it. A second one ends the process at once.
+        """
+        view, run = self.view, self.run
+        final = resumed.final if resumed is not None else None
+        found = resumed.checkpoint if resumed is not None else None
+        inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
+        signals = Signals()
+        finish = Finish(config, view, assembly, run, self.hooks, self.events, signals)
+        if final is None:
+            finish.hold_room()
+        with signals.watching():
+            limits = config.run.turns, config.run.seconds
+            view.start(Goal(config.game, config.schedule, run.path, *limits, assembly.describe()))
+            try:
+                coordinator = assembly.coordinator(
+                    run, view, found, signals.stopped, self.events, runtime
+                )
+                began = final is None
+                try:
+                    if resumed is not None and not began:
+                        ending = coordinator.ended_before(resumed.over)
+                    else:
+                        ending = coordinator.run(config.run, config.checkpoint.every, signals)
+                except (CannotStartError, UnguardedScriptError):
+                    began = False  # nothing was trained, and the saved weights are newer
+                    raise
+                except (RoleDiedError, UserCodeError) as error:
+                    error.args = (_with_next_step(error, run),)
+                    raise
+                finally:
+                    if began:
+                        finish.save_weights()
+                    run.reserve.release()
+            finally:
+                view.close()
+            result = Result(
+                run.path,
+                ending.words,
+                ending.finished,
+                ending.record,
+                None,
+                signals.caught,
+                ending.earlier,
+                ending.restarts,
+                ending.processors,
+                (*space_notes(assembly.specs), *ending.notes, *inexact),
+                unsaved=ending.unsaved,
+                before=run.summary_so_far() if final is not None else {},
+            )
+            result = result.with_note(view.failed) if view.failed else result
+            snapshots = assembly.playing() if final is None else final
+            return finish.finish(coordinator, result, snapshots)
+
+    def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
+        assembly = Assembly(
+            config,
+            self.prepared.specs,
+            layout,
+            episode_metrics=self.prepared.episode_metrics,
+            agents=self.prepared.agents,
+            initial=self.run.initial,
+            imported=self.run.imported.read(len(config.population.members_from)),
+            sparse=config.cluster.used,
+        )
+        if resumed is not None:
+            checkpoints, found = self.run.checkpoints, resumed.checkpoint
+            over, changed = resumed.final is not None, resumed.hyperparameters
+            assembly.restore(checkpoints, found, changed, over)
+        return assembly
+
+
+def in_one_process(config: Config) -> Config:
+    """Return the same run in the schedule `sequential`."""
+    sequential: dict[str, object] = {"schedule": "sequential", "env": {"workers": 1}}
+    sequential |= {
+        "actor": {"processes": "auto"},
+        "learners": {"processes": "auto", "threads": "auto"},
+    }
+    try:
+        return load_config(overlay(config.model_dump(), sequential))
+    except ConfigError as error:
+        raise ConfigError(
+            f"run.fallback is true, and this run could not continue in one process: {error}"
+        ) from error
+
+
+def _fall_back(config: Config, actors: int, view: View) -> Config:
+    """Return the same run in one process, after several actors could not be started.
+
+    One actor cannot use the experience of several. So it is neither restored nor saved: the next
+    resume may be able to start all of them again.
+    """
+    sequential = in_one_process(config)
+    if actors == 1 or not config.saves_replay:
+        return sequential
+    view.say(
+        "experience is neither restored nor saved for now (checkpoint.replay): that of "
+        f"{actors} actors does not fit the one that plays now"
+    )
+    checkpoint = sequential.checkpoint.model_copy(update={"replay": False})
+    return sequential.model_copy(update={"checkpoint": checkpoint})
+
+
+def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
+    """Add to an error's message where to read more and how to continue the run."""
+    message = str(error)
+    if isinstance(error, UserCodeError) and error.__cause__ is not None:
+        message += f". Its traceback is in {run.logs / 'coordinator.log'}"
+    return f"{message}. Fix it, and {way_on(run)}" if can_continue(run) else message
+
+
+def _keep_beginnings(
+    run: RunDirectory,
+    beginnings: Mapping[str, InitialState],
+    imported: Sequence[Imported],
+    view: View,
+) -> None:
+    """Write the initial weights from other runs into a new run's directory, and report them."""
+    try:
+        run.initial.write(beginnings)
+        run.imported.write(imported)
+    except BaseException:
+        run.unlock()
+        raise
+    for words in (*describe(beginnings), *describe_imported(imported)):
+        view.say(words)
+
+
+def _claim(config: Config, resume: bool) -> RunDirectory:
+    if not resume or config.run.directory is None:
+        return RunDirectory.create(config)
+    run = RunDirectory.open(config.run.directory)
+    run.lock()
+    return run

@@ -1,0 +1,1 @@
+"""Policies and games of saved runs."""

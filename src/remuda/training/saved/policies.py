@@ -1,0 +1,331 @@
+"""Saved policies of runs, found as `RUN`, `RUN:policy` or `RUN:policy@version`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from remuda.config import Config
+from remuda.coordinator.checkpointing import COORDINATOR
+from remuda.coordinator.requests import LIVE, ask_weights
+from remuda.envs.registry import agents_of
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.evaluation.tournaments.entrants import Entrant, Player
+from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.stack import layout_size
+from remuda.population.members.frozen_weights import frozen_copies
+from remuda.population.members.imported import Imported
+from remuda.population.members.table_parts import NO_POLICY, POLICY
+from remuda.population.roster import Roster
+from remuda.publish.snapshot import Snapshot
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published
+from remuda.types import AgentSpec
+
+ALL, FROZEN = "all", "frozen"
+"""`RUN:all`: all policies of a run; `RUN:all@frozen`: all its fixed members."""
+CHECKPOINT = "checkpoint-"
+"""Prefix of a checkpoint's number in a version: `RUN:policy@checkpoint-7`."""
+HOW = (
+    "name it RUN:policy, with @VERSION (of a frozen copy or a checkpoint), @best, @final or "
+    f"@{CHECKPOINT}N appended for weights other than the newest saved ones, or @{LIVE} for "
+    "those that a run plays with now"
+)
+SAVED = f"leave out @{LIVE} for the newest weights that it saved"
+
+
+class UnknownPolicyError(UsageError, KeyError):
+    """The error for a policy that a run does not have."""
+
+    def __init__(self, name: object, known: list[str]) -> None:
+        super().__init__(f"there is no policy {name!r}; there are {', '.join(known)}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A policy that was found."""
+
+    name: str  # its name in the run; `policy@version` for a frozen copy
+    player: Player
+    checkpoint: int | None  # the checkpoint of the weights; None for final or live weights
+    is_frozen: bool = False
+    is_live: bool = False  # the weights are those that a running run played with
+
+
+class SavedPolicies:
+    """The saved policies of one run."""
+
+    def __init__(self, files: RunDirectory, config: Config | None = None) -> None:
+        self.files = files
+        self.config = files.read_config() if config is None else config
+        self._live: dict[str, Saved] = {}
+
+    @cached_property
+    def agents(self) -> tuple[AgentSpec, ...]:
+        """The agents of the game."""
+        return agents_of(self.config.game, self.config.env.made_with)
+
+    @cached_property
+    def specs(self) -> tuple[PolicySpec, ...]:
+        """The specs of all policies that the run can have."""
+        return policy_specs(self.config, self.agents)
+
+    @property
+    def scripted(self) -> dict[str, str]:
+        """The hand-written members of its population: the scripted policy of each name."""
+        return dict(self.config.population.scripted)
+
+    @property
+    def unplayed(self) -> dict[str, str]:
+        """Policies that never learn, each with the scripted policy that plays its seat."""
+        config = self.config
+        taken = {} if config.population.dealt else config.env.scripted
+        return {
+            name: scripted
+            for name, scripted in taken.items()
+            if config.policy_of(name).init_from is None
+        }
+
+    def names(self) -> tuple[str, ...]:
+        """Return the policies with saved weights; empty while nothing is saved."""
+        names = [spec.name for spec in self.specs]
+        files = self.files
+        if not files.checkpoints.numbers() and not any(map(files.has_weights, names)):
+            return ()
+        if not self.config.population.dealt:
+            return tuple(names)
+        return tuple(self._snapshots())
+
+    def _snapshots(self, checkpoint: int | str = "final") -> dict[str, Snapshot]:
+        return load_snapshots(self.files, self.config, self.specs, checkpoint)
+
+    def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
+        """Return policy and snapshot of all fixed members in a checkpoint (None: the newest)."""
+        numbers = self.files.checkpoints.numbers()
+        if not self.config.population.dealt or not numbers:
+            return []
+        if number is not None:
+            find_checkpoint(self.files, self.config, self.specs, number)  # raises if it is missing
+        read = numbers[-1] if number is None else number
+        population = self.files.checkpoints.read(read, COORDINATOR)["population"]
+        found, count = frozen_copies(population), len(self._imported)
+        is_present = (
+            population["identity"][len(population["identity"]) - count :, POLICY] != NO_POLICY
+        )
+        members = [m for m, present in zip(self._imported, is_present, strict=True) if present]
+        return [*found, *((member.origin.name, member.snapshot) for member in members)]
+
+    def frozen(self) -> tuple[str, ...]:
+        """Return the frozen copies in the newest checkpoint as `policy@version`."""
+        return tuple(f"{name}@{snapshot.version}" for name, snapshot in self.copies())
+
+    def all(self) -> dict[str, Player]:
+        """Return all policies, from the same moment; empty while nothing is saved."""
+        if not self.names():
+            return {}
+        return {name: self._player(name, found) for name, found in self._snapshots().items()}
+
+    def find(self, name: str, checkpoint: int | str = "final") -> Saved:
+        """Find a policy, or `policy@version` for a frozen copy.
+
+        `checkpoint` is a number, `final` or `best`; for a frozen copy a number, or `final` for the
+        newest.
+        """
+        number = checkpoint if isinstance(checkpoint, int) else None
+        if "@" in name and name not in {spec.name for spec in self.specs}:
+            if checkpoint == "best":
+                raise UsageError(f"{name} is a frozen copy: name a checkpoint by its number")
+            copies = self.copies(number)
+            for policy, snapshot in copies:
+                if name == f"{policy}@{snapshot.version}":
+                    numbers = self.files.checkpoints.numbers()
+                    whose = numbers[-1] if number is None else number
+                    return Saved(name, self._player(policy, snapshot), whose, is_frozen=True)
+            frozen = [f"{policy}@{snapshot.version}" for policy, snapshot in copies]
+            raise UnknownPolicyError(name, [*self.names(), *frozen])
+        if not self.names():
+            raise RunDirectoryError(f"{self.files.path} has saved no policy yet")
+        taken = find_checkpoint(self.files, self.config, self.specs, checkpoint)
+        found = self._snapshots("final" if taken is None else taken)
+        if name not in found:
+            raise UnknownPolicyError(name, list(found))
+        return Saved(name, self._player(name, found[name]), taken)
+
+    def version(self, name: str, version: int) -> Saved:
+        """Find a version of a policy: final, in a checkpoint, or a frozen copy in any of them."""
+        kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
+        if version in kept:
+            return self.find(f"{name}@{version}")
+        live = self.learning(name, version, kept)
+        if live is not None:
+            return live
+        for number in reversed(self.files.checkpoints.numbers()[:-1]):
+            copies = {s.version for policy, s in self.copies(number) if policy == name}
+            if version in copies:
+                return self.find(f"{name}@{version}", number)
+            kept |= copies
+        known = ", ".join(map(str, sorted(kept)))
+        raise UsageError(
+            f"{self.files.path} keeps no version {version} of {name}; it keeps {known}"
+        )
+
+    def live(self, name: str) -> Saved:
+        """Return a policy with the weights that a running run plays with now, requested once."""
+        if name in self._live:
+            return self._live[name]
+        spec = next((spec for spec in self.specs if spec.name == name), None)
+        if spec is None:
+            raise UnknownPolicyError(name, [spec.name for spec in self.specs])
+        if not self.files.is_running():
+            raise UsageError(f"{self.files.path} is not running, so it has nothing {LIVE}; {SAVED}")
+        size = layout_size(spec.network().shapes)
+        try:
+            snapshot = ask_weights(self.files.path, name, size)
+        except UsageError as error:
+            raise UsageError(f"{error}; {SAVED}") from None
+        self._live[name] = Saved(name, self._player(name, snapshot), None, is_live=True)
+        return self._live[name]
+
+    def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
+        """Find a version of a learning policy, if it is kept; add other versions to `kept`."""
+        kept = set() if kept is None else kept
+        final = self.find(name)
+        if final.player.snapshot.version == version:
+            return final
+        kept.add(final.player.snapshot.version)
+        for number in reversed(self.files.checkpoints.numbers()):
+            snapshots = published(self.files, self.config, self.specs, number)
+            if name in snapshots:
+                if snapshots[name].version == version:
+                    return Saved(name, self._player(name, snapshots[name]), number)
+                kept.add(snapshots[name].version)
+        return None
+
+    def agent_of(self, spec: PolicySpec) -> AgentSpec:
+        """Return an agent that a policy may play."""
+        for agent in self.agents:
+            if agent.name == spec.name:
+                return agent
+        return self.agents[Roster.of(self.config, self.agents).seats_of(spec.name)[0]]
+
+    def _player(self, policy: str, snapshot: Snapshot) -> Player:
+        likes = {member.origin.name: member.origin.like for member in self._imported}
+        like = likes.get(policy, policy)
+        spec = next(spec for spec in self.specs if spec.name == like)
+        return Player(spec, snapshot, self.agent_of(spec))
+
+    @cached_property
+    def _imported(self) -> tuple[Imported, ...]:
+        return self.files.imported.read()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference to a policy of a run."""
+
+    text: str  # the user's text
+    run: Path
+    policy: str = ""  # empty if none was named
+    which: str = ""  # the part behind the `@`; empty for the newest weights
+
+    @staticmethod
+    def parse(text: str) -> Reference:
+        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; the longest directory counts."""
+        whole = Path(os.path.expanduser(text))
+        if os.path.isdir(whole):  # also False for names that are too long for the disk
+            return Reference(text, whole)
+        run, colon, policy = text.rpartition(":")
+        if not colon:
+            return Reference(text, whole)
+        parts = text.split(":")
+        for count in range(len(parts) - 1, 0, -1):
+            if os.path.isdir(os.path.expanduser(":".join(parts[:count]))):
+                run, policy = ":".join(parts[:count]), ":".join(parts[count:])
+                break
+        name, at, which = policy.rpartition("@")
+        if not at:
+            name, which = policy, ""
+        return Reference(text, Path(os.path.expanduser(run)), name, which)
+
+    def open(self) -> SavedPolicies:
+        """Open the run's policies."""
+        return SavedPolicies(RunDirectory.open(self.run))
+
+    def find(self, saved: SavedPolicies | None = None, default: str = "") -> Saved:
+        """Find the policy; without a name it is `default`, or the only policy of the run."""
+        saved = self.open() if saved is None else saved
+        name = self.policy or self._only(saved, default)
+        if f"{name}@{self.which}" in {spec.name for spec in saved.specs}:
+            return saved.find(f"{name}@{self.which}")
+        if self.which == LIVE:
+            return saved.live(name)
+        if self.which in ("", "final", "best"):
+            try:
+                return saved.find(name, self.which or "final")
+            except UnknownPolicyError as error:
+                raise UsageError(f"{self.text}: {error}") from None
+        if self.which.isdecimal():
+            return saved.version(name, int(self.which))
+        number = self.which.removeprefix(CHECKPOINT)
+        if self.which.startswith(CHECKPOINT) and number.isdecimal():
+            return saved.find(name, int(number))
+        raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
+
+    def find_learned(self, saved: SavedPolicies, default: str = "") -> Saved:
+        """Find the policy as `find` does, but refuse one that never learned."""
+        found = self.find(saved, default)
+        if scripted := saved.unplayed.get(found.name):
+            word = self.text if self.policy else f"{self.text}:{found.name}"
+            raise UsageError(
+                f"{word} has learned nothing: in {self.run} {scripted} takes the seat of "
+                f"{found.name} (env.scripted); name another policy"
+            )
+        return found
+
+    def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
+        """Return all learned policies or all fixed members, if the reference means these."""
+        if self.policy != ALL or ALL in {spec.name for spec in saved.specs}:
+            return {}
+        if self.which not in ("", FROZEN):
+            raise UsageError(
+                f"{self.text}: all policies are {ALL}, and their frozen copies {ALL}@{FROZEN}; "
+                f"name those of @{self.which} one by one"
+            )
+        found: dict[str, Entrant]
+        if not self.which:
+            found = {
+                name: entrant for name, entrant in saved.all().items() if name not in saved.unplayed
+            }
+        else:
+            found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
+        if not found:
+            what = "frozen copy" if self.which else "policy"
+            raise UsageError(f"{self.run} has saved no {what} yet")
+        return found
+
+    def _only(self, saved: SavedPolicies, default: str) -> str:
+        live = self.which == LIVE
+        names = tuple(spec.name for spec in saved.specs) if live else saved.names()
+        if default in names:
+            return default
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise RunDirectoryError(f"{self.run} has saved no policy yet")
+        missing = f"has no policy {default}" if default else "has several policies"
+        raise UsageError(
+            f"{self.text} {missing}; name one of {', '.join(names)}, as in {self.run}:{names[0]}"
+        )
+
+
+def is_of_run(text: str) -> bool:
+    """Return whether a text refers to a run or its policy, and not to a scripted policy."""
+    run = Reference.parse(text).run
+    return "/" in text or os.path.isfile(
+        run / "config.yaml"
+    )  # also False for names that are too long
