@@ -34,7 +34,7 @@ from remuda.learner.role import LearnerRole
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
 from remuda.training import run as training
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 INTERVAL = 10.0
 """Seconds between two checkpoints."""

@@ -33,7 +33,7 @@ from remuda.population.evolution.explore import perturb
 from remuda.population.evolution.fitness import Fitness
 from remuda.population.evolution.numbers import Evolvable
 from remuda.population.evolution.select import truncation
-from remuda.ui.pictures.drawing import (
+from remuda.ui.plots.drawing import (
     BLUE,
     LOOK,
     ORANGE,

@@ -14,8 +14,8 @@ from recording import Results
 from remuda.config import load_config, overlay
 from remuda.population.ledger.lineage import read_lineage
 from remuda.training.run import train
-from remuda.ui.live import PlainView
-from remuda.ui.summary import read_run
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 
 
 @dataclass(frozen=True)

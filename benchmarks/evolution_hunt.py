@@ -12,8 +12,8 @@ from recording import Results
 
 from remuda.config import load_config, overlay
 from remuda.training.run import train
-from remuda.ui.live import PlainView
-from remuda.ui.summary import read_run
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 
 TREE: dict[str, Any] = {
     "game": "treasure_hunt",

@@ -46,7 +46,7 @@ from remuda.envs.registry import make_env
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train
 from remuda.training.saved.policies import SavedPolicies
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 GAME, POLICY = "leduc_poker", "policy_0"
 EPISODES, BAR = 9_200_000, 0.5

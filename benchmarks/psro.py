@@ -42,8 +42,8 @@ from remuda.solvers.psro.oracles import (
 )
 from remuda.solvers.psro.trained import run_trained
 from remuda.solvers.psro.trained_setup import TrainedSetup
-from remuda.ui.live import PlainView
-from remuda.ui.psro import print_line, psro
+from remuda.ui.analysis.psro import print_line, psro
+from remuda.ui.terminal.live import PlainView
 
 EXACT_BAR, EXACT_ITERATIONS = 0.005, 10
 PPO_BAR, POLICIES, SECONDS = 0.02, 10, 300.0

@@ -21,9 +21,9 @@ from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.training.run import train
-from remuda.ui.live import PlainView
-from remuda.ui.results import remarks
-from remuda.ui.summary import read_run
+from remuda.ui.reports.results import remarks
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 
 NICENESS = (10, 3, 0)
 SPIN = (sys.executable, "-c", "while True: pass")

@@ -1,7 +1,7 @@
 """Small runs with callbacks."""
 
 import remuda
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 SMALL = {
     "schedule": "sequential",

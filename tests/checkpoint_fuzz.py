@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from remuda.checkpoint.state import pack, unpack
-from remuda.ui.program import HALTED
+from remuda.ui.cli.program import HALTED
 
 LIMIT = 120.0
 """Seconds after which a child hangs: a case takes less than one."""
@@ -115,8 +115,8 @@ def tried(run, seed):
         run: its directory.
         seed: of the change; negative: none is made.
     """
-    from remuda.ui.cli import run as remuda
-    from remuda.ui.seeds import ONE_OF_SEEDS  # which trains without a report
+    from remuda.ui.cli.main import run as remuda
+    from remuda.ui.cli.seeds import ONE_OF_SEEDS  # which trains without a report
 
     with tempfile.TemporaryDirectory() as home:
         copy, said = Path(home) / "run", Path(home) / "said"
@@ -204,7 +204,7 @@ def watched(run, seeds):
 def main(run, first, count):
     import torch
 
-    import remuda.ui.commands.train  # noqa: F401  # once for all children
+    import remuda.ui.cli.commands.train  # noqa: F401  # once for all children
 
     torch.set_num_threads(1)
     left, faults = [-1, *range(first, first + count)], []

@@ -26,9 +26,9 @@ from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
 from remuda.solvers.psro.matches import play_pairs
 from remuda.training.best_checkpoint import measurement
-from remuda.ui.cli import run
-from remuda.ui.playing import episode
-from remuda.ui.recording import write_histories
+from remuda.ui.cli.main import run
+from remuda.ui.play.playing import episode
+from remuda.ui.plots.recording import write_histories
 from support import play_episodes
 
 GUESTS, TWO = "absent_agents:Guests", "absent_agents:two_hosts"

@@ -13,7 +13,7 @@ import remuda
 from remuda.config import overlay
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_snapshots
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 SMALL = {

@@ -14,7 +14,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.training import callback_dispatch
 from remuda.training import run as training
 from remuda.training.callback_dispatch import NAMES, Events, check_callback
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 class Notes(remuda.Callback):

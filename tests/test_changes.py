@@ -16,8 +16,8 @@ from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.members.table_parts import POLICY
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train
-from remuda.ui.cli import run as command
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as command
+from remuda.ui.terminal.live import PlainView
 
 TINY = 1e-30
 """A learning rate that changes nothing: a step is smaller than the last bit of any weight."""

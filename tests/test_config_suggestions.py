@@ -7,7 +7,7 @@ from remuda.analysis.frame import Frame
 from remuda.config import Config, fields_of, load_config
 from remuda.config.faults import COMMON_NAMES
 from remuda.errors import ConfigError
-from remuda.ui.arguments import parse_flags
+from remuda.ui.cli.arguments import parse_flags
 
 
 def told(tree):

@@ -22,10 +22,10 @@ from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
 from remuda.population.ledger.ledger import BIRTH, read_records
 from remuda.training.run import train
-from remuda.ui.arguments import parse_flags, take_option
-from remuda.ui.cli import COMMANDS
-from remuda.ui.commands.train import read_arguments
-from remuda.ui.live import PlainView
+from remuda.ui.cli.arguments import parse_flags, take_option
+from remuda.ui.cli.commands.train import read_arguments
+from remuda.ui.cli.main import COMMANDS
+from remuda.ui.terminal.live import PlainView
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

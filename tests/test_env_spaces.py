@@ -13,7 +13,7 @@ from pettingzoo import ParallelEnv
 import remuda
 from remuda.config import overlay
 from remuda.errors import UsageError
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 NUMBERS = spaces.Box(0, 1, (2,), np.float32)
 PARTS = spaces.Dict(

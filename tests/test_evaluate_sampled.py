@@ -19,15 +19,15 @@ from remuda.evaluation.results import Evaluation, Limits
 from remuda.runs.result import is_reported
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.best_checkpoint import measurement
-from remuda.ui import status
-from remuda.ui.cli import run as command
-from remuda.ui.comparison import compare, page_of, print_comparison
-from remuda.ui.ending import draw_picture
-from remuda.ui.live import PlainView
-from remuda.ui.report import write_report
-from remuda.ui.results import print_results, remarks
-from remuda.ui.seeds import Seeds
-from remuda.ui.summary import list_runs, read_run
+from remuda.ui.cli.main import run as command
+from remuda.ui.cli.seeds import Seeds
+from remuda.ui.reports.comparison import compare, page_of, print_comparison
+from remuda.ui.reports.report import write_report
+from remuda.ui.reports.results import print_results, remarks
+from remuda.ui.reports.run_end import draw_picture
+from remuda.ui.reports.summary import list_runs, read_run
+from remuda.ui.terminal import status
+from remuda.ui.terminal.live import PlainView
 from remuda.unused_settings import unused_settings
 from ui.made_runs import a_run
 

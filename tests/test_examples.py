@@ -14,8 +14,8 @@ import remuda
 from remuda.config import load_config, overlay, read_config
 from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
 from remuda.training.run import train
-from remuda.ui.live import PlainView
-from remuda.ui.report import write_report
+from remuda.ui.reports.report import write_report
+from remuda.ui.terminal.live import PlainView
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -18,8 +18,8 @@ from remuda.errors import (
     UserCodeError,
 )
 from remuda.forkserver.child import check_guard
-from remuda.ui.cli import run as run_command
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as run_command
+from remuda.ui.terminal.live import PlainView
 
 SMALL = {
     "schedule": "sequential",
@@ -219,7 +219,7 @@ import os
 import sys
 
 import remuda
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 SMALL = {SMALL!r}
 

@@ -25,7 +25,7 @@ from remuda.learner.group import LearnerGroup
 from remuda.population.ledger.records import Member, PolicyRef
 from remuda.population.members.births import Newborn
 from remuda.population.members.table import Table
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 class SetsAtFirst(remuda.Callback):

@@ -8,7 +8,7 @@ import pytest
 
 import remuda
 from remuda.coordinator.logs import log_to
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 from support import Tape
 
 WORDS = (

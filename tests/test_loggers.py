@@ -10,8 +10,8 @@ import pytest
 import remuda
 from forkserver.children import wait_for
 from remuda.coordinator.loggers import MLflowLogger, WandbLogger
-from remuda.ui.cli import run as command
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as command
+from remuda.ui.terminal.live import PlainView
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the packages, which change as they like
 SMALL = {

@@ -12,7 +12,7 @@ from remuda.config import load_config
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import FREEZE, LOST, MATCH, LedgerFile, record_type
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 LIVE = -1
 

@@ -44,7 +44,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
 from remuda.training.prepare import prepare
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 from support import make_experience
 
 

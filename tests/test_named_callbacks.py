@@ -6,7 +6,7 @@ import pytest
 
 import remuda
 from callback_runs import FOR_LONG
-from remuda.ui.cli import run as command
+from remuda.ui.cli.main import run as command
 
 MINE = """
 import remuda

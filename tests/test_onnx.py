@@ -35,7 +35,7 @@ from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.types import AgentSpec
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import remuda
 from remuda.config import load_config, overlay
 from remuda.runs.result import cut_words, is_reported, summarise
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 SMALL = {
     "policy": {

@@ -13,7 +13,7 @@ from remuda.algorithms import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
 from remuda.training.python_settings import name_objects
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 CELL = '''
 import remuda

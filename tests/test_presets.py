@@ -7,8 +7,8 @@ import remuda
 from remuda.config import Config, all_presets, config_text, load_config, preset_tree
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, UsageError
-from remuda.ui.cli import run
-from remuda.ui.commands.train import read_arguments
+from remuda.ui.cli.commands.train import read_arguments
+from remuda.ui.cli.main import run
 
 GAME = "treasure_hunt"
 

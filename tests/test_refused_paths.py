@@ -6,7 +6,7 @@ import remuda
 from remuda.config import load_config, read_config
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError, UsageError
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.cli import run as command
+from remuda.ui.cli.main import run as command
 
 LONG = 5000 * "a"
 KEYS = [

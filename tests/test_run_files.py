@@ -11,7 +11,7 @@ from remuda.checkpoint import state
 from remuda.config import load_config, read_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 TREE = {
     "game": "support:Tape",

@@ -7,8 +7,8 @@ from remuda.config import load_config, overlay
 from remuda.errors import RemudaError
 from remuda.policies.compatibility import network_layout
 from remuda.training.prepare import prepare
-from remuda.ui.comparison import compare
-from remuda.ui.resuming import find_unfinished
+from remuda.ui.cli.resuming import find_unfinished
+from remuda.ui.reports.comparison import compare
 from ui.made_runs import a_run, an_unfinished_run
 
 PPO = {"algorithm": "ppo"}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from remuda.timeline import CAPACITY, Span, Timeline, write_trace
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 
 def test_the_newest_spans_are_kept(tmp_path):

@@ -8,8 +8,8 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.prepare import prepare
 from remuda.training.run import train
-from remuda.ui.cli import run
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run
+from remuda.ui.terminal.live import PlainView
 from remuda.unused_settings import unused_settings
 
 ALGORITHMS = ("iqn", "dqn", "ppo")

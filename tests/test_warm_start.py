@@ -20,8 +20,8 @@ from remuda.training.python_settings import name_objects
 from remuda.training.run import train
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.training.warm_start import find_beginnings
-from remuda.ui.cli import run as command
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as command
+from remuda.ui.terminal.live import PlainView
 from remuda.unused_settings import unused_settings
 
 ALGORITHMS = ("ppo", "dqn", "iqn")

@@ -5,7 +5,7 @@ from gymnasium.spaces import Box
 
 import remuda
 from masked_games import Doors
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 SMALL = {

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
     from remuda.runs.result import Result
     from remuda.solvers.exploit.bounds import LowerBound
-    from remuda.ui.comparison import Comparison, compare
-    from remuda.ui.exploiting import exploit
-    from remuda.ui.psro import psro
+    from remuda.ui.analysis.exploiting import exploit
+    from remuda.ui.analysis.psro import psro
+    from remuda.ui.reports.comparison import Comparison, compare
 
 __all__ = [
     "ActiveRun",
@@ -70,9 +70,9 @@ _HOMES = {
     "policies.algorithms.transition_algorithm": "TransitionAlgorithm",
     "runs.result": "Result",
     "evaluation.policy": "Policy PolicyState",
-    "ui.comparison": "Comparison compare",
-    "ui.exploiting": "exploit",
-    "ui.psro": "psro",
+    "ui.reports.comparison": "Comparison compare",
+    "ui.analysis.exploiting": "exploit",
+    "ui.analysis.psro": "psro",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

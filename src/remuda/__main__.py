@@ -4,7 +4,7 @@ import sys
 from contextlib import suppress
 
 from remuda import output
-from remuda.ui.program import end_at_once, open_standard_streams
+from remuda.ui.cli.program import end_at_once, open_standard_streams
 
 
 def main() -> None:
@@ -13,12 +13,12 @@ def main() -> None:
     output.install()
     end_at_once()
     from remuda.forkserver.server import is_the_program
-    from remuda.ui import cli
-    from remuda.ui.program import leave, output_is_gone
+    from remuda.ui.cli import main
+    from remuda.ui.cli.program import leave, output_is_gone
 
     is_the_program()
     try:
-        cli.main()
+        main.main()
     except SystemExit as ending:
         leave(ending.code)
     except output.OutputError as error:

@@ -12,7 +12,7 @@ from remuda.evaluation.evaluate import evaluate
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 def seats_of(scripted, seed=0, copies=3):

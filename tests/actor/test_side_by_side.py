@@ -10,7 +10,7 @@ from masked_games import Doors
 from remuda.config import load_config, overlay
 from remuda.training.run import train
 from remuda.types import AgentSpec
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 TREE = {

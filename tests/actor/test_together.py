@@ -22,8 +22,8 @@ from remuda.runtime.layout import Layout
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
 from remuda.training.run import train
-from remuda.ui.live import PlainView
-from remuda.ui.playing import episode
+from remuda.ui.play.playing import episode
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 

@@ -10,8 +10,8 @@ from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, measure
 from remuda.population.ledger.ledger import MATCH, LedgerFile, record_type
-from remuda.ui.analysing import print_analysis
-from remuda.ui.pictures.drawing import matches_in_words
+from remuda.ui.analysis.screen import print_analysis
+from remuda.ui.plots.drawing import matches_in_words
 
 
 def payoffs_of(places, returns, sides):

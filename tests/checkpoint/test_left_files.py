@@ -15,7 +15,7 @@ from remuda.config import load_config
 from remuda.runs.run_directory import RunDirectory
 from remuda.solvers.exploit.exploit import _claim as claim_for_exploiters
 from remuda.solvers.psro.record import begin, go_on
-from remuda.ui.seeds import Seeds
+from remuda.ui.cli.seeds import Seeds
 
 
 def test_directories_that_are_made_in_one_instant_are_distinct(tmp_path):

@@ -17,8 +17,8 @@ from remuda.policies.spec import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.run import train
-from remuda.ui.cli import run
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 ODD = (

@@ -26,10 +26,10 @@ from remuda.population.ledger.lineage import read_lineage
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
 from remuda.solvers.psro.record import read as read_double_oracle
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
+from remuda.ui.cli.seeds import SEEDS, Seeds
 from remuda.ui.dashboard.catalogue import Catalogue
-from remuda.ui.html import with_pictures
-from remuda.ui.seeds import SEEDS, Seeds
+from remuda.ui.reports.html import with_pictures
 
 NAMES = (
     *("status.json", "config.yaml", "summary.json", "lock", "metrics.jsonl", "ledger.bin"),

@@ -15,7 +15,7 @@ from remuda.cluster.ray_code import difference, digests, named_modules, own_code
 from remuda.cluster.ray_nodes import RayNodes
 from remuda.config import load_config
 from remuda.errors import ConfigError, RemudaError
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from remuda.unused_settings import unused_settings
 
 

@@ -26,7 +26,7 @@ from remuda.errors import RemudaError
 from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 from remuda.scoreboard import Learn, Play
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 SCATTERED = Placement((0,), (0, 1))
 """In lockstep: the actor and a learner on the head, another learner elsewhere."""

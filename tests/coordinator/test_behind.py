@@ -16,7 +16,7 @@ from remuda.experience.segments import Rollout
 from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.scoreboard import Learn, Policy, Scoreboard
-from remuda.ui.status import print_status
+from remuda.ui.terminal.status import print_status
 from ring_writers import ExperienceWriter
 from support import Tape, make_experience
 

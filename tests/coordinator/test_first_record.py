@@ -8,7 +8,7 @@ import pytest
 from remuda.config import load_config
 from remuda.coordinator import coordinator
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])

@@ -8,7 +8,7 @@ from remuda.config import RunConfig, load_config
 from remuda.coordinator.coordinator import TICK, line_interval
 from remuda.runs.metrics import read_metrics
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 def lines(seconds, **config):

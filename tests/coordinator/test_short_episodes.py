@@ -8,9 +8,9 @@ from remuda.config import load_config, overlay
 from remuda.envs.vector_env import VectorEnv
 from remuda.training.run import train
 from remuda.types import AgentSpec, TurnResult
-from remuda.ui.live import PlainView
-from remuda.ui.results import remarks
-from remuda.ui.summary import read_run
+from remuda.ui.reports.results import remarks
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 
 TREE = {
     "game": "coordinator.test_short_episodes:Short",

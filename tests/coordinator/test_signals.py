@@ -8,7 +8,7 @@ import remuda.training.best_checkpoint
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 LONG = 10**6
 """Episodes that take far longer than `run.evaluate_seconds`."""

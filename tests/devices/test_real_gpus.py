@@ -13,7 +13,7 @@ from faults.runs import ALGORITHMS, make_runtime, run_until, small_config, wait_
 from remuda.assembly.calibration import choose_layout
 from remuda.config import load_config, overlay
 from remuda.scoreboard import Learn, Play
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 pytestmark = pytest.mark.skipif(not REAL, reason="there is no GPU")

@@ -10,7 +10,7 @@ from remuda.config import overlay
 from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 SMALL = {
     "schedule": "sequential",

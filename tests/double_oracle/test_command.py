@@ -10,8 +10,8 @@ from rich.console import Console
 import remuda
 from remuda.errors import UsageError
 from remuda.solvers.psro.iterations import DoubleOracle, Iteration
-from remuda.ui import cli
-from remuda.ui.psro import line_of, print_double_oracle
+from remuda.ui.analysis.psro import line_of, print_double_oracle
+from remuda.ui.cli import main
 
 DILEMMA = ["prisoners_dilemma", "--env.options.rounds", "1"]
 
@@ -22,7 +22,7 @@ def _in_a_place_of_its_own(tmp_path, monkeypatch):
 
 
 def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
-    assert cli.run(["psro", "kuhn_poker", "--out", "x"]) == 0
+    assert main.run(["psro", "kuhn_poker", "--out", "x"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "iteration   0: NashConv 0.916667, played 1 of 1 + 1 of 1"
     lines = [line for line in said if line.startswith("iteration")]
@@ -35,7 +35,7 @@ def test_every_iteration_is_a_line_and_a_table_closes(capsys, tmp_path):
 
 
 def test_json_is_all_that_stands_on_standard_output(capsys):
-    assert cli.run(["psro", "kuhn_poker", "--iterations", "3", "--json"]) == 0
+    assert main.run(["psro", "kuhn_poker", "--iterations", "3", "--json"]) == 0
     caught = capsys.readouterr()
     found = json.loads(caught.out)
     assert len(found["iterations"]) == 4
@@ -46,14 +46,14 @@ def test_json_is_all_that_stands_on_standard_output(capsys):
 
 
 def test_a_directory_is_gone_on_with(capsys):
-    assert cli.run(["psro", "kuhn_poker", "--out", "x", "--iterations", "2"]) == 0
-    assert cli.run(["psro", "--resume", "x", "--iterations", "4", "--json"]) == 0
+    assert main.run(["psro", "kuhn_poker", "--out", "x", "--iterations", "2"]) == 0
+    assert main.run(["psro", "--resume", "x", "--iterations", "4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     whole = remuda.psro("kuhn_poker", iterations=4)
     assert [each["mixtures"] for each in found["iterations"]] == [
         [mixture.tolist() for mixture in each.mixtures] for each in whole.iterations
     ]
-    assert cli.run(["psro", "--resume", "x"]) == 0
+    assert main.run(["psro", "--resume", "x"]) == 0
     assert "after 4 iterations" in capsys.readouterr().out
 
 
@@ -83,7 +83,7 @@ def test_an_error_of_the_users_is_one_line(words, told, capsys, tmp_path):
         pytest.importorskip("pyspiel")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
-    assert cli.run(["psro", *words]) in (1, 2)
+    assert main.run(["psro", *words]) in (1, 2)
     caught = capsys.readouterr()
     assert told in caught.err
     assert not caught.out
@@ -194,10 +194,10 @@ def test_trained_oracles_and_how_they_are_gone_on_with(capsys):
     words += ["--schedule", "sequential", "--seconds", "null", "--turns", "640"]
     words += ["--num-envs", "32", "--policy.network.hidden", "8", "--matches", "50"]
     words += ["--trials", "50", "--out", "x", "--iterations", "0", "--json"]
-    assert cli.run(words) == 0
+    assert main.run(words) == 0
     first = json.loads(capsys.readouterr().out)
     assert (first["oracle"], first["ended"]) == ("ppo", "the iterations were spent")
-    assert cli.run(["psro", "--resume", "x", "--iterations", "1", "--json"]) == 0
+    assert main.run(["psro", "--resume", "x", "--iterations", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["iteration"] for each in found["iterations"]] == [0, 1]
     assert found["iterations"][0] == first["iterations"][0]

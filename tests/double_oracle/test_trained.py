@@ -17,7 +17,7 @@ from remuda.solvers.psro.oracles import OracleSettings
 from remuda.solvers.psro.record import Record, begin, read
 from remuda.solvers.psro.trained import run_trained
 from remuda.solvers.psro.trained_setup import TrainedSetup, check_setup
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}
 

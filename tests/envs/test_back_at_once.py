@@ -19,7 +19,7 @@ from remuda.solvers.exploit.game import AgainstTarget
 from remuda.solvers.exploit.target import make_target
 from remuda.solvers.psro.oracle_game import AgainstTargets
 from remuda.types import TurnResult
-from remuda.ui.playing import episode
+from remuda.ui.play.playing import episode
 
 PASSED = "back at once, its group passed"
 NAMES = {"a": 0, "b": 1, "c": 2}

@@ -36,7 +36,7 @@ from remuda.runtime.layout import Layout
 from remuda.scoreboard import Scoreboard
 from remuda.training.run import train
 from remuda.types import TurnResult
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from sorrel_double import berries
 from support import Tape
 

@@ -10,7 +10,7 @@ import remuda
 from remuda.envs.adapters.wrappers import METRICS, PATIENCE, WRAPPERS
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, UserCodeError
-from remuda.ui.cli import run as command
+from remuda.ui.cli.main import run as command
 from telling_games import LENGTH, Louder, Telling
 
 

@@ -82,7 +82,7 @@ def train_by(number, directory, **more):
     """Train by a setting into a directory."""
     from remuda.config import load_config, overlay
     from remuda.training.run import train
-    from remuda.ui.live import PlainView
+    from remuda.ui.terminal.live import PlainView
 
     tree = overlay(setting(number), {"run": {"directory": directory}} | more)
     train(load_config(tree), PlainView())

@@ -10,7 +10,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.scoreboard import Learn, Play, Policy
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 BASE = {
     "game": "treasure_hunt",

@@ -12,10 +12,10 @@ from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.ledger.lineage import ancestors, read_lineage
 from remuda.training.run import train
-from remuda.ui.charts import MOST, payoffs_picture
-from remuda.ui.live import PlainView
-from remuda.ui.report import write_report
-from remuda.ui.summary import read_run
+from remuda.ui.plots.charts import MOST, payoffs_picture
+from remuda.ui.reports.report import write_report
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 
 TREE = {
     "game": "treasure_hunt",

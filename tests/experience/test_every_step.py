@@ -12,7 +12,7 @@ from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Learn
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 FIXED = {

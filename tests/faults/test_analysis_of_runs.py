@@ -11,8 +11,8 @@ import pytest
 from faults.runs import QUICK, Terminal, lives, wait_until_gone
 from remuda.coordinator.status import read_status
 from remuda.runs.metrics import read_metrics
-from remuda.ui.cli import run
-from remuda.ui.summary import read_run
+from remuda.ui.cli.main import run
+from remuda.ui.reports.summary import read_run
 
 POPULATION = (
     *("--game", "connect_four", "--policy.algorithm", "dqn", "--env.num_envs", "8"),

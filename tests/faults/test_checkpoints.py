@@ -17,7 +17,7 @@ from remuda.checkpoint.store import Checkpoints
 from remuda.config import write_config
 from remuda.runs.metrics import read_metrics
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 
 @pytest.fixture
@@ -201,8 +201,8 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
     with Terminal(tmp_path / "said", *words) as terminal:
         terminal.until(lambda: list(tmp_path.glob("runs/*/checkpoints/00*")))
     (unfinished,) = tmp_path.glob("runs/*")
-    monkeypatch.setattr("remuda.ui.resuming.sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("remuda.ui.resuming.sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("remuda.ui.cli.resuming.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("remuda.ui.cli.resuming.sys.stdout.isatty", lambda: True, raising=False)
     asked = []
 
     def answer(question):
@@ -210,8 +210,8 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
         return "y"
 
     monkeypatch.setattr("builtins.input", answer)
-    from remuda.ui.commands.train import read_arguments
-    from remuda.ui.resuming import offer_to_resume
+    from remuda.ui.cli.commands.train import read_arguments
+    from remuda.ui.cli.resuming import offer_to_resume
 
     config = read_arguments(words[1:])
     assert offer_to_resume(config) == unfinished.relative_to(tmp_path)
@@ -228,7 +228,7 @@ def test_a_run_of_a_configuration_file_that_is_offered_can_be_gone_on_with(
     saved = RunDirectory.open(spoiled).read_config()
     run_ = saved.run.model_copy(update={"directory": None})
     write_config(saved.model_copy(update={"run": run_}), tmp_path / "mine.yaml")
-    monkeypatch.setattr("remuda.ui.resuming.offer_to_resume", lambda _: spoiled)
+    monkeypatch.setattr("remuda.ui.cli.resuming.offer_to_resume", lambda _: spoiled)
     assert run(["train", "--config", str(tmp_path / "mine.yaml"), "--run.turns", "2500"]) == 0
     assert [r.turns for r in read_metrics(spoiled / "metrics.jsonl")][-1] == 2500
 

@@ -22,7 +22,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
 from remuda.scoreboard import Play, Policy
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 NAMES = [f"policy_{i}" for i in range(4)]

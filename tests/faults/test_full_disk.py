@@ -15,7 +15,7 @@ from remuda.coordinator.coordinator import Coordinator
 from remuda.coordinator.logs import log_to
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 WORDS = (
     *("treasure_hunt", "--schedule", "sequential", "--env.num_envs", "2"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import checkpoint_fuzz
-from remuda.ui.cli import run
-from remuda.ui.seeds import ONE_OF_SEEDS
+from remuda.ui.cli.main import run
+from remuda.ui.cli.seeds import ONE_OF_SEEDS
 
 SMALL = [
     *("--schedule", "sequential", "--run.live", "false", "--run.evaluate_episodes", "0"),

@@ -11,8 +11,8 @@ import signal
 import pytest
 import yaml
 
-from remuda.ui.cli import run
-from remuda.ui.seeds import ONE_OF_SEEDS
+from remuda.ui.cli.main import run
+from remuda.ui.cli.seeds import ONE_OF_SEEDS
 
 WORDS = (
     *("connect_four", "--schedule", "sequential", "--env.num_envs", "3"),

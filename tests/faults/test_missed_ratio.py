@@ -12,9 +12,9 @@ from remuda.assembly.assembly import Assembly
 from remuda.learner.role import LearnerRole
 from remuda.scoreboard import Learn, Play
 from remuda.training import run as training
-from remuda.ui.live import PlainView
-from remuda.ui.results import remarks
-from remuda.ui.summary import read_run
+from remuda.ui.reports.results import remarks
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 
 ASKED, SIZE, TURNS, UPDATES = 0.64, 16, 20_000, 40
 

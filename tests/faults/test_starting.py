@@ -32,7 +32,7 @@ from remuda.learner.role import LearnerRole
 from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn, Play
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 class Bomb:

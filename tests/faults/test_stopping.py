@@ -11,7 +11,7 @@ import pytest
 from faults.runs import QUICK, Terminal, wait_until_gone
 from remuda.checkpoint.store import Checkpoints
 from remuda.runs.metrics import read_metrics
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 
 def train(directory, log, *words):

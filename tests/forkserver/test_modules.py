@@ -58,7 +58,7 @@ def test_a_role_imports_nothing_of_remuda_but_the_game(tmp_path, flags):
 def test_a_run_begins_without_what_only_analyses_and_pictures_need():
     program = """
 import importlib, sys
-import remuda.training.run, remuda.ui.commands.train
+import remuda.training.run, remuda.ui.cli.commands.train
 from remuda.forkserver.client import MODULES
 for name in MODULES:
     importlib.import_module(name)

@@ -13,7 +13,7 @@ from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 TRANSITIONS = {
     "batch_size": 16,

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.spaces import Box
 
 import remuda
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 class Aim(gymnasium.Env):

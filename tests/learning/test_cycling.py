@@ -17,7 +17,7 @@ from remuda.policies.stack import ParameterStack
 from remuda.population.members.table_parts import POLICY, VERSION
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 PAYOFF = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
 """To the row player, by the actions of both."""

@@ -4,7 +4,7 @@ import pytest
 
 from remuda.config import load_config, overlay
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 def final_return(directory, **tree):

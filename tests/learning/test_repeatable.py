@@ -8,7 +8,7 @@ from remuda.runs.metrics import read_metrics
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 def weights_of(directory, seed, algorithm, noisy=False):

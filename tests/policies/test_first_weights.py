@@ -6,7 +6,7 @@ import pytest
 import remuda
 from policies.test_own_networks import LEARNS, SMALL
 from remuda.errors import ContractError
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 OWN = "policies.masked_networks"
 

@@ -14,8 +14,8 @@ from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.rng import torch_rng
-from remuda.ui.cli import run as command
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as command
+from remuda.ui.terminal.live import PlainView
 from remuda.unused_settings import unused_settings
 
 OWN = "policies.own_algorithms"

@@ -8,7 +8,7 @@ from policies import ppo_cases
 from policies.own_algorithms import Soft, Vanilla
 from policies.test_own_algorithms import SOFT, VANILLA, batch, transition_stack
 from remuda.errors import ContractError
-from remuda.ui.cli import run as command
+from remuda.ui.cli.main import run as command
 
 OF_ROWS = {
     "a mean": (

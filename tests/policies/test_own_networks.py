@@ -17,7 +17,7 @@ from remuda.policies.networks.vmap_rules import lstm_step
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
 from remuda.rng import torch_rng
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from remuda.unused_settings import unused_settings
 
 OWN = "policies.own_networks"

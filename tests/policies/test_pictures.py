@@ -16,7 +16,7 @@ from remuda.policies.networks.layers import scaled
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.types import AgentSpec
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 PIXELS = spaces.Box(0, 255, (8, 9, 3), np.uint8)
 HEALTH = spaces.Box(0, 1, (2,), np.float32)

@@ -18,7 +18,7 @@ from remuda.population.ledger.records import (
     UNCERTAINTY,
 )
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.status import current_status, print_status
+from remuda.ui.terminal.status import current_status, print_status
 
 PLACES = 5
 

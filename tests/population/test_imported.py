@@ -19,8 +19,8 @@ from remuda.population.matchmaking.by_turn import SelfPlay
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train
 from remuda.training.warm_start import find_imported
-from remuda.ui.cli import run as command
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as command
+from remuda.ui.terminal.live import PlainView
 from support import Script
 
 TREE = {

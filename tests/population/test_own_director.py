@@ -7,7 +7,7 @@ import pytest
 from remuda.errors import CommandError, RemudaError
 from remuda.population.directors.director import Birth, Freeze, Retire
 from remuda.population.ledger.records import PolicyRef
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 WORDS = (
     *("rock_paper_scissors", "--env.num_envs", "4", "--policy.network.hidden", "8"),

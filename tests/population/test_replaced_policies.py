@@ -21,8 +21,8 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.best_checkpoint import CheckpointPlay
 from remuda.training.run import train
-from remuda.ui.cli import run as cli
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run as cli
+from remuda.ui.terminal.live import PlainView
 from support import Script, Tape
 
 

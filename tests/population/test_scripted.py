@@ -23,10 +23,10 @@ from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
 from remuda.runtime.layout import make_layout
 from remuda.training.run import train
-from remuda.ui.cli import run as command
-from remuda.ui.crossplay import set_up
-from remuda.ui.live import PlainView
-from remuda.ui.report import write_report
+from remuda.ui.analysis.tournament_setup import set_up
+from remuda.ui.cli.main import run as command
+from remuda.ui.reports.report import write_report
+from remuda.ui.terminal.live import PlainView
 from support import Script, assert_equal, files_of, sample
 
 TREE = {

@@ -16,7 +16,7 @@ from remuda.population.matchmaking.by_turn import Random
 from remuda.population.matchmaking.matchmaker import can_stand_in
 from remuda.population.members.table_parts import MATCHES
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 BEST = PolicyRef("best", SCRIPTED)
 RATES = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}

@@ -7,7 +7,7 @@ import remuda
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError, RemudaError, UsageError, UserCodeError
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 TREE = {
     "game": "kuhn_poker",

@@ -12,7 +12,7 @@ from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, sits_once
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 from remuda.unused_settings import unused_settings
 
 BOTH = ("agent_0", "agent_1")

@@ -31,11 +31,11 @@ from remuda.runtime.layout import make_layout
 from remuda.solvers.exploit.parse_target import of_run
 from remuda.training.best_checkpoint import measurement
 from remuda.training.run import train
-from remuda.ui.analysis_sources import open_sources
-from remuda.ui.charts import payoffs_picture
+from remuda.ui.analysis.sources import open_sources
 from remuda.ui.dashboard.population import population_of as population_page
-from remuda.ui.live import PlainView
-from remuda.ui.summary import read_run
+from remuda.ui.plots.charts import payoffs_picture
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.live import PlainView
 from support import Script, assert_equal, files_of, sample
 
 PREY = PolicyRef("prey", SCRIPTED)

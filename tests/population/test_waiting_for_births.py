@@ -16,7 +16,7 @@ from remuda.population.ledger.records import PolicyRef
 from remuda.runs.run_directory import RunDirectory
 from remuda.scoreboard import Learn
 from remuda.training.run import train
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 
 
 class Remembers(PlainView):

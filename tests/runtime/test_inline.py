@@ -6,7 +6,7 @@ import pytest
 import remuda
 from remuda.errors import UserCodeError
 from remuda.runtime.inline import InlineRuntime
-from remuda.ui.live import PlainView
+from remuda.ui.terminal.live import PlainView
 from support import Tape
 
 

@@ -16,8 +16,8 @@ from remuda.errors import ConfigError, UsageError
 from remuda.evaluation.crossplay import margin, play_setup, play_setup_until, setup_of_entrants
 from remuda.evaluation.results import Limits
 from remuda.types import AgentSpec, TurnResult
-from remuda.ui.cli import run
-from remuda.ui.crossplay import set_up
+from remuda.ui.analysis.tournament_setup import set_up
+from remuda.ui.cli.main import run
 from tournament_games import always
 
 PAID = "tournaments.test_taken_seats:Paid"

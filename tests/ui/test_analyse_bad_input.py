@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from remuda.population.ledger.ledger import header_of, record_type
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 
 def told(capsys, *words):

@@ -8,8 +8,8 @@ import pytest
 
 import remuda
 from remuda.population.ledger.ledger import LedgerFile, record_type
-from remuda.ui.cli import run
-from remuda.ui.live import PlainView
+from remuda.ui.cli.main import run
+from remuda.ui.terminal.live import PlainView
 
 
 def ledger(directory, payoffs, matches=40):

@@ -21,11 +21,11 @@ from remuda.analysis.structure.transitivity import split
 from remuda.config import load_config, write_config
 from remuda.errors import UsageError
 from remuda.population.ledger.ledger import FREEZE, LedgerFile, record_type
-from remuda.ui.pictures.drawing import FORMATS, Picture, shorten, write_pictures
-from remuda.ui.pictures.over_time import ratings_picture, read_ratings
-from remuda.ui.pictures.page import draw_into, draw_pictures
-from remuda.ui.pictures.points import Objectives, cyclic_planes, objectives_of, pareto_picture
-from remuda.ui.report import write_report
+from remuda.ui.plots.drawing import FORMATS, Picture, shorten, write_pictures
+from remuda.ui.plots.over_time import ratings_picture, read_ratings
+from remuda.ui.plots.points import Objectives, cyclic_planes, objectives_of, pareto_picture
+from remuda.ui.reports.analysis_page import draw_into, draw_pictures
+from remuda.ui.reports.report import write_report
 
 LONG = "population_of_the_north/policy_{}@{}000"
 
@@ -438,7 +438,7 @@ def test_a_game_that_cannot_be_made_any_more_costs_the_section_alone(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("its data\nis gone")
 
-    monkeypatch.setattr("remuda.ui.analysis_sources.agents_of", broken)
+    monkeypatch.setattr("remuda.ui.analysis.sources.agents_of", broken)
     html = write_report(run).read_text()
     assert "not compared: cannot create the game: ValueError: its data is gone." in html
     assert "<h2>Throughput</h2>" in html

@@ -12,9 +12,9 @@ from remuda.analysis.payoffs.payoffs import exact
 from remuda.analysis.society.society import society
 from remuda.envs.recorded import PlayedEpisodes
 from remuda.evaluation.evaluate import RecordedPlay
-from remuda.ui.analysing import SocietyReport, print_societies
-from remuda.ui.cli import run
-from remuda.ui.live import PlainView
+from remuda.ui.analysis.screen import SocietyReport, print_societies
+from remuda.ui.cli.main import run
+from remuda.ui.terminal.live import PlainView
 
 
 def screen(show, width=80):
@@ -126,7 +126,7 @@ def fixed(tmp_path_factory):
 
 def cut(monkeypatch, over):
     played = RecordedPlay(CutGame(over), 200, "the time was up")
-    monkeypatch.setattr("remuda.ui.analysis_extras.play_recorded", lambda *_, **__: played)
+    monkeypatch.setattr("remuda.ui.analysis.extras.play_recorded", lambda *_, **__: played)
 
 
 def test_that_play_was_cut_is_told(fixed, capsys, tmp_path, monkeypatch):

@@ -7,10 +7,10 @@ from pydantic import ValidationError
 
 from remuda.config import Config, load_config
 from remuda.errors import ConfigError
-from remuda.ui.arguments import parse_flags, take_option
-from remuda.ui.commands.one_run import EvaluateOptions, WatchOptions
-from remuda.ui.commands.several_runs import CompareOptions, TournamentOptions
-from remuda.ui.commands.train import read_arguments
+from remuda.ui.cli.arguments import parse_flags, take_option
+from remuda.ui.cli.commands.one_run import EvaluateOptions, WatchOptions
+from remuda.ui.cli.commands.several_runs import CompareOptions, TournamentOptions
+from remuda.ui.cli.commands.train import read_arguments
 
 TEXTS = ["runs/seed #3", "2026-11-23", "my: run", "1", "1e-3", "true", "[a]", "- a", "None", "no"]
 

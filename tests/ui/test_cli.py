@@ -15,8 +15,8 @@ from PIL import Image
 
 from remuda.errors import ConfigError
 from remuda.runs.metrics import read_metrics
-from remuda.ui.cli import COMMANDS, run
-from remuda.ui.commands.train import read_arguments
+from remuda.ui.cli.commands.train import read_arguments
+from remuda.ui.cli.main import COMMANDS, run
 
 QUICK = [
     *("--run.turns", "3000", "--run.log-every", "0.3", "--run.evaluate_episodes", "4"),
@@ -159,9 +159,8 @@ def test_train_evaluate_watch(tmp_path, capsys):
 
 
 def test_help_names_every_flag_and_imports_no_torch(capsys):
-    script = (
-        "import sys; from remuda.ui.cli import run; run(['--help']); print(sorted(sys.modules))"
-    )
+    program = "remuda.ui.cli.main import run"
+    script = f"import sys; from {program}; run(['--help']); print(sorted(sys.modules))"
     out = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout

@@ -8,9 +8,9 @@ from PIL import Image
 
 import remuda
 from remuda.config import by_leaf
-from remuda.ui.cli import run as command
-from remuda.ui.comparison import MEAN, Score, compare, page_of
-from remuda.ui.learning_curves import POINTS, band_of, curve_of, draw_curves
+from remuda.ui.cli.main import run as command
+from remuda.ui.reports.comparison import MEAN, Score, compare, page_of
+from remuda.ui.reports.learning_curves import POINTS, band_of, curve_of, draw_curves
 from ui.made_runs import a_run
 
 

@@ -13,9 +13,9 @@ import pytest
 from remuda.config import load_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.run_directory import RunDirectory, can_continue, way_on
-from remuda.ui.cli import run
-from remuda.ui.live import PlainView
-from remuda.ui.status import current_status
+from remuda.ui.cli.main import run
+from remuda.ui.terminal.live import PlainView
+from remuda.ui.terminal.status import current_status
 
 WORDS = (
     *("treasure_hunt", "--schedule", "sequential", "--env.num_envs", "2"),

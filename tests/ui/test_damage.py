@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from remuda.population.ledger.ledger import LOST, read_records
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 TRAIN = (
     *("rock_paper_scissors", "--schedule", "sequential", "--env.num_envs", "4"),

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from endings import Duel
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "400"),
@@ -92,7 +92,7 @@ def test_results_come_before_pictures(tmp_path, monkeypatch, capsys):
         seen.append(capsys.readouterr().out)
         raise KeyError("pictures")
 
-    monkeypatch.setattr("remuda.ui.report.write_report", late)
+    monkeypatch.setattr("remuda.ui.reports.report.write_report", late)
     assert train(tmp_path / "run", "") == 0
     assert "greedy return" in seen[0]
     assert "no report: KeyError: 'pictures'" in capsys.readouterr().out
@@ -134,7 +134,7 @@ def test_a_run_without_a_turn_has_no_picture(tmp_path, capsys):
     facts = summary_of(directory) | {"turns": 0}
     (directory / "summary.json").write_text(json.dumps(facts))
     from remuda.runs.run_directory import RunDirectory
-    from remuda.ui.ending import make_report
+    from remuda.ui.reports.run_end import make_report
 
     assert make_report(RunDirectory.open(directory)) == []
     assert not (directory / "play.gif").exists()

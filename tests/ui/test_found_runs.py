@@ -11,10 +11,10 @@ import yaml
 import remuda
 from remuda.config import load_config
 from remuda.loading import PYTHON, file_name
-from remuda.ui.cli import run as command
-from remuda.ui.numbers import NOTHING
-from remuda.ui.resuming import find_unfinished
-from remuda.ui.summary import find_runs, list_runs, summarise
+from remuda.ui.cli.main import run as command
+from remuda.ui.cli.resuming import find_unfinished
+from remuda.ui.reports.summary import find_runs, list_runs, summarise
+from remuda.ui.terminal.numbers import NOTHING
 from ui.made_runs import a_run
 
 

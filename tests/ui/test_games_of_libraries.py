@@ -8,7 +8,7 @@ from rich.console import Console
 from remuda.envs.adapters import libraries
 from remuda.envs.adapters.libraries import LIBRARIES
 from remuda.envs.registry import find_game
-from remuda.ui.games import print_libraries
+from remuda.ui.play.games import print_libraries
 
 
 def told(width=100):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 pyspiel = pytest.importorskip("pyspiel")
 

@@ -109,7 +109,7 @@ def test_a_second_signal_ends_a_run_at_once_and_says_so(first, second, tmp_path)
     """The process died without a word, and the terminal was left as the picture had made it."""
     script = f"""
 from remuda.coordinator.coordinator import Signals
-from remuda.ui.program import end_at_once
+from remuda.ui.cli.program import end_at_once
 end_at_once()
 signals = Signals()
 with signals.watching():
@@ -140,7 +140,7 @@ def test_the_terminal_gets_its_cursor_back(tmp_path):
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from rich.live import Live
-from remuda.ui.program import end_at_once
+from remuda.ui.cli.program import end_at_once
 end_at_once()
 Live("a picture", auto_refresh=False).start(refresh=True)
 signal.raise_signal(signal.SIGINT)
@@ -167,7 +167,7 @@ signal.raise_signal(signal.SIGINT)
 
 def test_what_must_end_in_order_is_told_by_an_exception(tmp_path):
     script = """
-from remuda.ui.program import end_at_once, ends_in_order
+from remuda.ui.cli.program import end_at_once, ends_in_order
 end_at_once()
 try:
     with ends_in_order():
@@ -187,7 +187,7 @@ print("went on")
 
 def test_it_ends_in_the_middle_of_a_write_too(tmp_path):
     script = """
-from remuda.ui.program import end_at_once
+from remuda.ui.cli.program import end_at_once
 end_at_once()
 class Busy:
     def flush(self):
@@ -201,7 +201,7 @@ signal.raise_signal(signal.SIGINT)
 
 def test_where_it_is_ignored_it_stays_ignored(tmp_path):
     script = """
-from remuda.ui.program import end_at_once
+from remuda.ui.cli.program import end_at_once
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 end_at_once()
 signal.raise_signal(signal.SIGINT)

@@ -13,7 +13,7 @@ import pytest
 
 PROGRAM = """
 import atexit, sys, threading, time
-from remuda.ui.program import leave
+from remuda.ui.cli.program import leave
 
 class Slow:
     def __del__(self):
@@ -97,7 +97,7 @@ loop = [archive, outer]; loop.append(loop)
 
 def test_files_that_a_game_holds_open_are_ended_from_the_outermost_inwards(tmp_path):
     """A packed file without its end cannot be read, and a temporary one is not to stay."""
-    script = f"from remuda.ui.program import leave\n{FILES}\nleave(0)"
+    script = f"from remuda.ui.cli.program import leave\n{FILES}\nleave(0)"
     words = [sys.executable, "-c", script]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0
@@ -146,7 +146,7 @@ class Tee:
 )
 def test_what_an_output_of_the_games_own_writes_besides_is_there(log, read, tmp_path):
     """It holds the file itself, and flushes nothing."""
-    script = f"{TEE}\nfrom remuda.ui.program import leave\nsys.stdout = Tee({log})"
+    script = f"{TEE}\nfrom remuda.ui.cli.program import leave\nsys.stdout = Tee({log})"
     words = [sys.executable, "-c", f"{script}\nprint('both'); leave(0)"]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "both\n", "")
@@ -163,7 +163,7 @@ def test_what_an_output_of_the_games_own_writes_besides_is_there(log, read, tmp_
     ],
 )
 def test_an_output_that_a_game_took_the_place_of_is_no_failure(instead, tmp_path):
-    script = f"import gzip, io, os, sys\nfrom remuda.ui.program import leave\n{instead}"
+    script = f"import gzip, io, os, sys\nfrom remuda.ui.cli.program import leave\n{instead}"
     words = [sys.executable, "-c", f"{script}\nsys.stdout.closed or print('told')\nleave(0)"]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")

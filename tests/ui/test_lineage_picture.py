@@ -4,8 +4,8 @@ import matplotlib as mpl
 import pytest
 
 from remuda.population.ledger.lineage import Born
-from remuda.ui.pictures.drawing import KINDS, LOOK, QUIET, Picture
-from remuda.ui.pictures.over_time import lineage_picture
+from remuda.ui.plots.drawing import KINDS, LOOK, QUIET, Picture
+from remuda.ui.plots.over_time import lineage_picture
 
 
 def born(policy, generation, matches, parent=None, of=0, **numbers):

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from remuda.runs.metrics import Goal, PolicyRecord, Record
-from remuda.ui import live
-from remuda.ui.live import LiveView, PlainView, make_view
-from remuda.ui.live_picture import History, LivePicture, Recent, sparkline
+from remuda.ui.terminal import live
+from remuda.ui.terminal.live import LiveView, PlainView, make_view
+from remuda.ui.terminal.live_picture import History, LivePicture, Recent, sparkline
 
 GOAL = Goal(
     game="treasure_hunt",

@@ -8,8 +8,8 @@ from remuda.checkpoint.store import Manifest
 from remuda.config import load_config
 from remuda.errors import ConfigError
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.cli import run as command
-from remuda.ui.resuming import offer_to_resume
+from remuda.ui.cli.main import run as command
+from remuda.ui.cli.resuming import offer_to_resume
 from ui.made_runs import a_run
 
 
@@ -64,7 +64,9 @@ def test_no_answer_is_no(tmp_path, monkeypatch):
 
     monkeypatch.setattr("builtins.input", no_answer)
     for stream in ("stdin", "stdout"):
-        monkeypatch.setattr(f"remuda.ui.resuming.sys.{stream}.isatty", lambda: True, raising=False)
+        monkeypatch.setattr(
+            f"remuda.ui.cli.resuming.sys.{stream}.isatty", lambda: True, raising=False
+        )
     assert offer_to_resume(load_config({}), tmp_path) is None
     (question,) = asked
     assert "run was started by the same command and has not finished (5 turns)" in question
@@ -76,12 +78,12 @@ def test_a_run_may_be_trained_in_a_directory_of_seeds(tmp_path, monkeypatch, cap
     (tmp_path / "seeds.json").write_text(f'{{"seeds": [0], "config": {config}}}')
     monkeypatch.chdir(tmp_path)
     entered = []
-    monkeypatch.setattr("remuda.ui.seeds.train_seeds", lambda *w: entered.append(w) or 1)
+    monkeypatch.setattr("remuda.ui.cli.seeds.train_seeds", lambda *w: entered.append(w) or 1)
 
     def begins(words):
         raise ConfigError("one run begins")
 
-    monkeypatch.setattr("remuda.ui.commands.train.read_arguments", begins)
+    monkeypatch.setattr("remuda.ui.cli.commands.train.read_arguments", begins)
     assert command(["train", "tag"]) == 2
     assert "one run begins" in capsys.readouterr().err
     assert entered == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remuda.ui.numbers import between, to_width
+from remuda.ui.terminal.numbers import between, to_width
 
 
 @pytest.mark.parametrize(

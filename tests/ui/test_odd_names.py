@@ -14,14 +14,20 @@ from remuda.analysis.population_report import analyse
 from remuda.analysis.society.society import society
 from remuda.evaluation.crossplay import Tournament
 from remuda.solvers.exploit.bounds import Candidate, LowerBound, MeanReturn, SeatBound
-from remuda.ui.analysing import Report, SocietyReport, _directories, print_report, print_societies
-from remuda.ui.analysis_sources import AnalysisSource, _labels
-from remuda.ui.cli import run
-from remuda.ui.exploiting import print_bound
-from remuda.ui.numbers import number
-from remuda.ui.pictures.drawing import FORMATS
-from remuda.ui.pictures.page import draw_pictures, page_of
-from remuda.ui.tournament import MatchProgress, print_tournament
+from remuda.ui.analysis.exploiting import print_bound
+from remuda.ui.analysis.screen import (
+    Report,
+    SocietyReport,
+    _directories,
+    print_report,
+    print_societies,
+)
+from remuda.ui.analysis.sources import AnalysisSource, _labels
+from remuda.ui.analysis.tournament import MatchProgress, print_tournament
+from remuda.ui.cli.main import run
+from remuda.ui.plots.drawing import FORMATS
+from remuda.ui.reports.analysis_page import draw_pictures, page_of
+from remuda.ui.terminal.numbers import number
 
 ODD = ("[red]", "[/bold]", "<b>&amp;</b>", "$x_{1}$", "'\"%s{0}", "../up", "对手", "é́ \t")
 

@@ -8,10 +8,10 @@ from PIL import Image
 from rich.console import Console
 
 from remuda.envs.registry import GAMES, find_game
-from remuda.ui.cli import run
-from remuda.ui.commands.options import PlayOptions
-from remuda.ui.games import print_game, print_games, reflow
-from remuda.ui.playing import blocks, episode, play
+from remuda.ui.cli.commands.options import PlayOptions
+from remuda.ui.cli.main import run
+from remuda.ui.play.games import print_game, print_games, reflow
+from remuda.ui.play.playing import blocks, episode, play
 
 
 def told(function, *args, width=80, **options):

@@ -13,8 +13,8 @@ from remuda.runs.metrics import (
     Record,
     population_record,
 )
-from remuda.ui.live_picture import LivePicture
-from remuda.ui.tables import population_line
+from remuda.ui.terminal.live_picture import LivePicture
+from remuda.ui.terminal.tables import population_line
 
 ANALYSIS = AnalysisNumbers(
     analysed=5,

@@ -8,9 +8,9 @@ import pytest
 
 from remuda.forkserver import client as forkserver
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui import ending as preparing
-from remuda.ui.cli import run
-from remuda.ui.ending import Preparation
+from remuda.ui.cli.main import run
+from remuda.ui.reports import run_end as preparing
+from remuda.ui.reports.run_end import Preparation
 
 SMALL = (
     *("--schedule", "sequential", "--env.num_envs", "2", "--run.turns", "200"),

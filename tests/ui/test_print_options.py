@@ -2,7 +2,7 @@
 
 import json
 
-from remuda.ui.commands.options import PrintOptions
+from remuda.ui.cli.commands.options import PrintOptions
 
 
 def test_numbers_that_are_not_finite_are_null(capsys):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.types import Array
-from remuda.ui.recording import check_format, write_gif, write_recording
+from remuda.ui.plots.recording import check_format, write_gif, write_recording
 
 
 def a_game(frames: int = 30, size: int = 160) -> list[Array]:
@@ -134,6 +134,6 @@ def test_a_name_says_what_is_written(tmp_path: Path) -> None:
 
 
 def test_a_film_needs_what_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remuda.ui.recording.find_spec", lambda name: None)
+    monkeypatch.setattr("remuda.ui.plots.recording.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'remuda\[video\]'"):
         check_format(tmp_path / "play.mp4")

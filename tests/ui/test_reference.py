@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from remuda.config import Config, fields_of
-from remuda.ui.cli import COMMANDS
-from remuda.ui.reference import commands_page, configuration_page
+from remuda.ui.cli.main import COMMANDS
+from remuda.ui.cli.reference import commands_page, configuration_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-AGAIN = "python -m remuda.ui.reference docs"
+AGAIN = "python -m remuda.ui.cli.reference docs"
 
 
 def test_the_pages_are_up_to_date():

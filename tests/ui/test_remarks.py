@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from remuda.ui.arguments import parse_flags, validate
-from remuda.ui.commands.one_run import EvaluateOptions
-from remuda.ui.results import remarks
-from remuda.ui.summary import read_run
+from remuda.ui.cli.arguments import parse_flags, validate
+from remuda.ui.cli.commands.one_run import EvaluateOptions
+from remuda.ui.reports.results import remarks
+from remuda.ui.reports.summary import read_run
 from ui.made_runs import a_run
 
 

@@ -18,11 +18,11 @@ from metric_lines import line_of
 from remuda.config import Config, load_config, write_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.metrics import PolicyRecord, Record
-from remuda.ui.charts import learning_chart, smooth
-from remuda.ui.numbers import clock, number, rate
-from remuda.ui.report import write_report
-from remuda.ui.results import COLUMNS, print_files, print_results, remarks
-from remuda.ui.summary import read_run
+from remuda.ui.plots.charts import learning_chart, smooth
+from remuda.ui.reports.report import write_report
+from remuda.ui.reports.results import COLUMNS, print_files, print_results, remarks
+from remuda.ui.reports.summary import read_run
+from remuda.ui.terminal.numbers import clock, number, rate
 
 ENDED = "all turns were played"
 

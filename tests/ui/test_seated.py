@@ -21,14 +21,14 @@ from remuda.config import load_config
 from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.training.run import train
-from remuda.ui.arguments import parse_flags
-from remuda.ui.cli import run
-from remuda.ui.commands.options import PlayOptions
+from remuda.ui.cli.arguments import parse_flags
+from remuda.ui.cli.commands.options import PlayOptions
+from remuda.ui.cli.main import run
 from remuda.ui.dashboard.player import played as played_on_a_page
-from remuda.ui.keyboard import BACKSPACE, END, ENTER, Keyboard
-from remuda.ui.live import PlainView
-from remuda.ui.playing import Moment, episode, game_of, play, write
-from remuda.ui.seated import TrainedPlayer, take_seats
+from remuda.ui.play.playing import Moment, episode, game_of, play, write
+from remuda.ui.play.seats import TrainedPlayer, take_seats
+from remuda.ui.terminal.keyboard import BACKSPACE, END, ENTER, Keyboard
+from remuda.ui.terminal.live import PlainView
 from ui.made_runs import a_run
 
 

@@ -12,9 +12,9 @@ import yaml
 
 import remuda
 from remuda.config import Config, overlay
-from remuda.ui.cli import run as command
-from remuda.ui.comparison import compare
-from remuda.ui.summary import find_runs, summarise
+from remuda.ui.cli.main import run as command
+from remuda.ui.reports.comparison import compare
+from remuda.ui.reports.summary import find_runs, summarise
 
 FLAGS = [
     *("--schedule", "sequential", "--policy.algorithm", "ppo", "--policy.network.hidden", "16"),

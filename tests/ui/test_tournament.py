@@ -21,9 +21,9 @@ from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import read_records
 from remuda.publish.snapshot import Snapshot
 from remuda.training.run import train
-from remuda.ui.cli import run
-from remuda.ui.live import PlainView
-from remuda.ui.tournament import MatchProgress, print_tournament
+from remuda.ui.analysis.tournament import MatchProgress, print_tournament
+from remuda.ui.cli.main import run
+from remuda.ui.terminal.live import PlainView
 
 
 @pytest.fixture(autouse=True)
@@ -412,7 +412,7 @@ def test_all_policies_of_a_run_and_their_frozen_copies(tmp_path, capsys):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress_is_shown(terminal, capsys, monkeypatch):
-    monkeypatch.setattr("remuda.ui.live.PATIENCE", 0.0)
+    monkeypatch.setattr("remuda.ui.terminal.live.PATIENCE", 0.0)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=90)
     with MatchProgress("tag", lambda: False, console) as progress:
         progress(3, 1000)

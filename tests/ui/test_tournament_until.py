@@ -5,7 +5,7 @@ import json
 import pytest
 
 from remuda.population.ledger.ledger import read_records
-from remuda.ui.cli import run
+from remuda.ui.cli.main import run
 
 
 def matches_in(directory):

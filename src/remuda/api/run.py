@@ -36,7 +36,7 @@ from remuda.training.python_settings import (
 )
 from remuda.training.run import train as run_training
 from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPolicyError
-from remuda.ui.crossplay import Length, named_entrants, play_in_python
+from remuda.ui.analysis.tournament_setup import Length, named_entrants, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or of its newest checkpoint if
@@ -80,7 +80,7 @@ def train(
         UserCodeError: the game's own code raised; the message says where.
         RemudaError: any other error that you can fix; the message says how.
     """
-    from remuda.ui.live import make_view
+    from remuda.ui.terminal.live import make_view
 
     check_guard()
     named = {} if game is None else {"game": game}
@@ -399,7 +399,7 @@ class Run(Mapping[str, Policy]):
         Raises:
             RunDirectoryError: it has not ended, or no turn was played, or it cannot be written.
         """
-        from remuda.ui.ending import make_report
+        from remuda.ui.reports.run_end import make_report
 
         if not self.summary()["turns"]:
             raise RunDirectoryError(f"no report of {self.path}: no turn was played in it")

@@ -16,8 +16,8 @@ from remuda.algorithms import BUILT_IN
 from remuda.config import by_leaf, load_config, read_tree
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.comparison import ASIDE
-from remuda.ui.summary import FoundRun, find_runs, summarise
+from remuda.ui.reports.comparison import ASIDE
+from remuda.ui.reports.summary import FoundRun, find_runs, summarise
 
 log = logging.getLogger(__name__)
 

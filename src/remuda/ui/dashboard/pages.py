@@ -17,11 +17,11 @@ from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.runs.metrics import AXES
 from remuda.runs.run_directory import RunDirectory
-from remuda.ui.comparison import ASIDE, group_names
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, SpanCache, band, thinned
 from remuda.ui.dashboard.population import PopulationPages
 from remuda.ui.dashboard.watching import READ_ONLY, Watches
+from remuda.ui.reports.comparison import ASIDE, group_names
 
 LOG_BYTES = 64 * 1024  # bytes shown from the end of a log
 LOCAL_TRACE = "trace.json"

@@ -34,8 +34,8 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.training.saved.policies import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
-from remuda.ui.playing import Moment, episode
-from remuda.ui.seated import TrainedPlayer, names_of, take_seats
+from remuda.ui.play.playing import Moment, episode
+from remuda.ui.play.seats import TrainedPlayer, names_of, take_seats
 
 MOST_ACTIONS = 64  # up to this many actions, probabilities or values are shown
 

@@ -1,0 +1,399 @@
+"""The setup of `remuda tournament` and `remuda.tournament`: entrants and game."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from remuda.config import plain_data
+from remuda.config.faults import LONGEST_SHOWN
+from remuda.config.sections import fault_of_path
+from remuda.envs.registry import find_game
+from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
+from remuda.evaluation.crossplay import (
+    Tournament,
+    play_setup,
+    play_setup_until,
+    setup_of_entrants,
+    setup_of_snapshots,
+)
+from remuda.evaluation.policy import Policy
+from remuda.evaluation.policy_inputs import check_switch
+from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
+from remuda.evaluation.tournaments.record import kept_weights, read_description
+from remuda.evaluation.tournaments.until import MATCHES
+from remuda.publish.snapshot import Snapshot
+from remuda.runs.run_directory import RunDirectory
+from remuda.runs.saved_weights import load_run
+from remuda.training.python_settings import name_scripted
+from remuda.training.saved.games import check_not_both, game_of_runs, is_meant_of_run, open_runs
+from remuda.training.saved.policies import Reference, SavedPolicies
+from remuda.types import Floats
+from remuda.ui.terminal.numbers import distinct
+
+if TYPE_CHECKING:
+    from remuda.ui.analysis.tournament import MatchProgress
+
+TOURNAMENTS = Path("runs/tournaments")  # the parent of default directories
+RECORDED = (
+    *("run", "checkpoints", "game", "env", "scripted", "seed", "sampled"),
+    *("episodes", "until", "matches"),
+)  # options recorded in a tournament's directory, for `--resume`
+RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")  # with --resume
+
+
+@dataclass(frozen=True)
+class Crossplay:
+    """A tournament that is ready to play."""
+
+    game: str
+    options: Mapping[str, Any]
+    entrants: Mapping[str, Entrant]  # in the order in which the user named them
+    sources: Mapping[str, str]  # run directories of trained entrants
+    taken: Mapping[str, str]  # scripted policies by agent
+    notes: tuple[str, ...] = ()  # for example on a run that was trained in another game
+
+    def setup(self, seed: int, sampled: bool) -> TournamentSetup:
+        """Return the tournament with a seed."""
+        played = (self.game, self.options, self.entrants, seed, sampled)
+        return setup_of_entrants(*played, self.taken)
+
+
+def directory_of(setup: TournamentSetup, named: Path | None, until: str = "") -> Path:
+    """Return `named`, or a directory named after the settings that determine the matches."""
+    if named is not None:
+        return named.expanduser()
+    game = re.sub(r"[^A-Za-z0-9_.-]+", "_", setup.game)[:48]
+    return TOURNAMENTS / f"{game}-{setup.digest(until)}"
+
+
+def options_to_record(
+    options: Mapping[str, Any], words: Sequence[str], sources: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the options to record in the tournament's directory, with absolute run paths."""
+    record = {name: options[name] for name in RECORDED}
+    record["run"] = [_absolute(word) for word in words]
+    record["sources"] = dict(sources)
+    if is_among_checkpoints(words):
+        record["checkpoints_of"] = record["run"][0]
+    return record
+
+
+def recorded_options(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded options of a tournament; those `given` override them."""
+    for key in given:
+        if key not in RESUMED:
+            raise ConfigError(
+                f"--resume continues a tournament with its own options; leave out {key}, or start "
+                "another one without --resume"
+            )
+    directory = directory.expanduser()
+    record = read_description(directory).get("asked")
+    if not isinstance(record, dict) or not record.get("run"):
+        raise UsageError(
+            f"{directory} was started by remuda.tournament in Python; continue it there, with "
+            "directory="
+        )
+    foreign = "episodes" if record.get("until") else "matches"
+    if foreign in given:
+        how = "was started with" if record.get("until") else "was started without"
+        raise ConfigError(f"{directory} {how} --until; leave out --{foreign}")
+    return {**{key: record[key] for key in RECORDED if key in record}, **given}
+
+
+def _absolute(word: str) -> str:
+    if not is_meant_of_run(word):
+        return word
+    run = Reference.parse(word).run
+    whole = Path(word).expanduser()
+    return str(whole.resolve()) if whole.is_dir() else f"{run.resolve()}:{word.rpartition(':')[2]}"
+
+
+def is_among_checkpoints(words: Sequence[str]) -> bool:
+    """Return whether the entrants are the checkpoints of a single run."""
+    return len(words) == 1 and (":" not in words[0] or Path(words[0]).expanduser().is_dir())
+
+
+def set_up(
+    words: Sequence[str],
+    game: str,
+    options: Mapping[str, Any],
+    scripted: Mapping[str, str] | None = None,
+) -> Crossplay:
+    """Find the entrants and the game; an empty `game` means that of the first run."""
+    opened = open_runs(words)
+    notes: tuple[str, ...] = ()
+    if not game:
+        if not opened:
+            raise ConfigError(
+                "no entrant is a policy of a run, so --game must name the game; "
+                "policies of runs are RUN:policy"
+            )
+        theirs = game_of_runs(opened, options, scripted or {})
+        game, options, notes = theirs.game.name, theirs.options, theirs.notes
+        scripted = {**theirs.scripted, **(scripted or {})}
+    kind = find_game(game)
+    check_not_both(words, kind)
+    found = [each for word in words for each in _found(word, opened)]
+    for each in found:
+        if isinstance(each.who, str):
+            kind.policy(each.who)  # raises an error before any match is played
+    are_unique = len({each.own for each in found}) == len(found)
+    names = distinct([each.own if are_unique else each.full for each in found])
+    named = {name: each.who for name, each in zip(names, found, strict=True)}
+    sources = {name: each.run for name, each in zip(named, found, strict=True) if each.run}
+    return Crossplay(game, options, named, sources, scripted or {}, notes)
+
+
+class _Found(NamedTuple):
+    """An entrant named on the command line."""
+
+    own: str  # its name without its run
+    full: str
+    who: Entrant
+    run: str = ""  # the directory of the run that trained it; empty: it is scripted
+
+
+def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
+    if not is_meant_of_run(word):
+        return [_Found(word, word, word)]
+    reference = Reference.parse(word)
+    run, whole = reference.run.name, str(reference.run.resolve())
+    saved = opened[Path(whole)]
+    several = reference.several(saved)
+    if several:
+        return [
+            _Found(own, f"{run}:{own}", who, "" if isinstance(who, str) else whole)
+            for own, who in several.items()
+        ]
+    member = saved.scripted.get(reference.policy)
+    if member is not None:
+        if reference.which:
+            raise UsageError(f"{word}: {reference.policy} is scripted, and has no versions")
+        return [_Found(reference.policy, f"{run}:{reference.policy}", member)]
+    learned = reference.find_learned(saved)
+    name = reference.which and f"{reference.policy or learned.name}@{reference.which}"
+    own = name or learned.name
+    return [_Found(own, f"{run}:{own}", learned.player, whole)]
+
+
+Key = tuple[str, int, str]  # policy, version and weights digest
+
+
+def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]:
+    """Return a recorded tournament, and the run directories of its trained entrants."""
+    record = read_description(directory)
+    asked, sources = record["asked"], record["asked"]["sources"]
+    players = _find_all(directory, record["entrants"], sources)
+    seed, sampled = record["seed"], record["sampled"]
+    if asked.get("checkpoints_of"):
+        snapshots = {
+            each["name"]: {
+                member["policy"]: players[sources[each["name"]], _key(member)].snapshot
+                for member in each["members"]
+                if "scripted" not in member
+            }
+            for each in record["entrants"]
+        }
+        config = RunDirectory.open(Path(asked["checkpoints_of"])).read_config()
+        return setup_of_snapshots(config, snapshots, seed, sampled), sources
+    entrants: dict[str, Entrant] = {}
+    for each in record["entrants"]:
+        (member,) = each["members"]
+        name = each["name"]
+        entrants[name] = member.get("scripted") or players[sources[name], _key(member)]
+    played = (record["game"], record["options"], entrants, seed, sampled)
+    return setup_of_entrants(*played, record.get("scripted")), sources
+
+
+def _key(member: Mapping[str, Any]) -> Key:
+    return str(member["policy"]), int(member["version"]), str(member["weights"])
+
+
+def _find_all(
+    directory: Path, entrants: list[Any], sources: Mapping[str, str]
+) -> dict[tuple[str, Key], Player]:
+    wanted: dict[str, dict[Key, str]] = {}
+    for each in entrants:
+        for member in each["members"]:
+            if "scripted" not in member:
+                wanted.setdefault(sources[each["name"]], {})[_key(member)] = each["name"]
+    found: dict[tuple[str, Key], Player] = {}
+    weights = kept_weights(directory)
+    for run, names in wanted.items():
+        saved = SavedPolicies(RunDirectory.open(Path(run)))
+        players = _in_tournament(saved, names, weights)
+        players |= _in_run(saved, {key: name for key, name in names.items() if key not in players})
+        found |= {(run, key): player for key, player in players.items()}
+        missing = [key for key in names if key not in players]
+        if missing:
+            policy, version, _ = missing[0]
+            more = f" (and {len(missing) - 1} others)" if len(missing) > 1 else ""
+            raise UsageError(
+                f"{directory} cannot be continued: {names[missing[0]]}{more} used version "
+                f"{version} of {policy}, which {run} no longer has; start another "
+                "tournament"
+            )
+    return found
+
+
+def _in_tournament(
+    saved: SavedPolicies, names: Mapping[Key, str], weights: Mapping[str, Floats]
+) -> dict[Key, Player]:
+    specs = {spec.name: spec for spec in saved.specs}
+    found = {}
+    for key in names:
+        policy, version, digest = key
+        if digest in weights and policy in specs:
+            snapshot = Snapshot(weights[digest], version, 0, 0.0)
+            if weights_digest(snapshot) == digest:
+                found[key] = Player(specs[policy], snapshot, saved.agent_of(specs[policy]))
+    return found
+
+
+def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]:
+    if not names:
+        return {}
+    versions = {version for _, version, _ in names}
+    specs = {spec.name: spec for spec in saved.specs}
+    found: dict[Key, Player] = {}
+    for name, snapshot in _kept(saved):
+        if snapshot.version not in versions:
+            continue
+        digest = weights_digest(snapshot)
+        for key in names:
+            policy = key[0]
+            # A member imported from another run keeps the name it had there.
+            matches = name == policy or name not in specs
+            if key not in found and key[1:] == (snapshot.version, digest) and matches:
+                spec = specs[policy]
+                found[key] = Player(spec, snapshot, saved.agent_of(spec))
+        if len(found) == len(names):
+            break
+    return found
+
+
+def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
+    """Yield (policy, snapshot) of a run: final weights, then checkpoints, newest first."""
+    for number in (None, *reversed(saved.files.checkpoints.numbers())):
+        try:
+            yield from load_run(saved.files, "final" if number is None else number)[1].items()
+            yield from saved.copies(number)
+        except (CheckpointError, RunDirectoryError):
+            continue  # its snapshots are found elsewhere, or reported as missing
+
+
+def check_ends(until: str, given: Collection[str], are_flags: bool = False) -> None:
+    """Raise an error if the limits of a tournament contradict each other."""
+    error, dash = (ConfigError, "--") if are_flags else (UsageError, "")
+    if until and "episodes" in given:
+        raise error(
+            f"{dash}until and {dash}episodes both limit the tournament; leave out one of them"
+        )
+    if not until and "matches" in given:
+        raise error(f"{dash}matches works with {dash}until only; without it, use {dash}episodes")
+
+
+@dataclass(frozen=True)
+class Length:
+    """The limits of a tournament and its number of processes; see `remuda.tournament`."""
+
+    episodes: int | None
+    until: str
+    matches: int | None
+    seconds: float | None
+    processes: int | None
+
+    def __post_init__(self) -> None:
+        check_ends(self.until, [n for n in ("episodes", "matches") if getattr(self, n) is not None])
+        if not isinstance(self.until, str):
+            raise UsageError(
+                f"until must be text such as 'the best is 95% sure'; it is {self.until!r}"
+            )
+        for name in ("matches", "processes"):
+            value = getattr(self, name)
+            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if value is not None and not is_count:
+                raise UsageError(f"{name} must be a whole number, 1 or more; it is {value!r}")
+        seconds = self.seconds
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise UsageError(f"seconds must be a number above 0, or None; it is {seconds!r}")
+
+
+def play_in_python(
+    game: str,
+    options: Mapping[str, Any] | None,
+    entrants: Mapping[str, Entrant],
+    seed: int,
+    deterministic: bool,
+    directory: Path | str | None,
+    length: Length,
+    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
+) -> Tournament:
+    """Play a tournament of single policies; see `remuda.tournament`."""
+    check_switch(deterministic, "deterministic")
+    if not (options is None or isinstance(options, Mapping)):
+        raise UsageError(f"options must be a mapping or None; it is {options!r}")
+    if not isinstance(directory, str | Path | None):
+        raise UsageError(f"directory must be a path or None; it is {directory!r}")
+    if fault := directory is not None and fault_of_path(str(directory)):
+        raise UsageError(f"directory is {str(directory)[:LONGEST_SHOWN]!r}: {fault}")
+    place = None if directory is None else Path(directory).expanduser()
+    try:
+        plain: dict[str, Any] = plain_data(dict(options or {}), "options")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    taken = None if scripted is None else name_scripted(scripted, "scripted")
+    setup = setup_of_entrants(game, plain, entrants, seed, not deterministic, taken)
+    return play_shown(setup, length, place, None, lambda: False, sys.stderr.isatty())[0]
+
+
+def play_shown(
+    setup: TournamentSetup,
+    length: Length,
+    directory: Path | None,
+    record: Mapping[str, Any] | None,
+    stopped: Callable[[], bool],
+    is_shown: bool = True,
+) -> tuple[Tournament, MatchProgress]:
+    """Play a tournament and show its progress."""
+    from remuda.ui.analysis.tournament import MatchProgress
+
+    with MatchProgress(setup.game, stopped) as progress:
+        limits = Limits(length.seconds, interrupted=stopped)
+        limits = replace(limits, watch=progress) if is_shown else limits
+        if not length.until:
+            episodes = 100 if length.episodes is None else length.episodes
+            found = play_setup(setup, episodes, directory, record, limits, length.processes)
+            return found, progress
+        matches = MATCHES if length.matches is None else length.matches
+        look = progress.look if is_shown else None
+        common = (directory, record, limits, matches, look, length.processes)
+        return play_setup_until(setup, length.until, *common), progress
+
+
+def named_entrants(entrants: object) -> dict[str, Policy | str]:
+    """Return a mapping from names to entrants; repeated names get a number."""
+    if isinstance(entrants, str | Policy):
+        name = entrants if isinstance(entrants, str) else entrants.name
+        raise UsageError(f"entrants must be a list, as in [{name!r}]")
+    if not isinstance(entrants, Mapping | Sequence):
+        raise UsageError(f"entrants must be a list or a mapping; it is {entrants!r}")
+    listed = list(entrants.values() if isinstance(entrants, Mapping) else entrants)
+    for who in listed:
+        if not isinstance(who, str | Policy):
+            raise UsageError(
+                f"entrants: {who!r} is neither a remuda.Policy nor the name of a scripted policy, "
+                "such as 'random'"
+            )
+    if not listed:
+        raise UsageError("entrants must not be empty")
+    if isinstance(entrants, Mapping):
+        return dict(entrants)
+    names = distinct(who if isinstance(who, str) else who.name for who in listed)
+    return dict(zip(names, listed, strict=True))

@@ -1,0 +1,193 @@
+"""The commands for one run: `remuda status`, `evaluate`, `watch`, `report`."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from remuda.errors import RemudaError, RunDirectoryError
+from remuda.ui.cli.commands.options import PictureOptions, PrintOptions, RunOptions, needs
+
+if TYPE_CHECKING:
+    from remuda.evaluation.results import Evaluation
+    from remuda.runs.run_directory import RunDirectory
+
+
+class EvaluateOptions(PrintOptions, RunOptions):
+    """Evaluate a run's policies: the mean return of each agent, and its standard error."""
+
+    NEEDED = needs("run", "name the run to evaluate, as in `remuda evaluate RUN`")
+
+    episodes: PositiveInt = 200
+    """Episodes to play."""
+    seconds: PositiveFloat | None = None
+    """Time limit in seconds; only finished episodes count. None: no limit."""
+    seed: NonNegativeInt = 0
+    """Seed of the games."""
+    sampled: bool | None = None
+    """`true`: policies explore as at the end of training; `false`: they act greedily. None: as
+    `run.evaluate_sampled` of the run, which is greedy by default."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """`final`: the weights at the end of the run, or the newest; `best`: those of the checkpoint
+    with the best evaluation; or a checkpoint's number."""
+    scripted: dict[str, str] = Field(default_factory=dict)
+    """For each agent, a scripted policy that replaces its trained one, as in
+    `--scripted.agent_1 random`: `random`, one that `remuda games GAME` lists, or your own as
+    `module:callable`."""
+    histories: Path | None = None
+    """A file for the moves of each episode, one JSON line per episode, with OpenSpiel's action
+    numbers. Only for OpenSpiel games."""
+
+
+class WatchOptions(PictureOptions, RunOptions):
+    """Write a GIF of a run's policies playing."""
+
+    NEEDED = needs("run", "name the run to watch, as in `remuda watch RUN`")
+
+    sampled: bool | None = None
+    """As for `remuda evaluate`."""
+    checkpoint: Literal["final", "best"] | PositiveInt = "final"
+    """As for `remuda evaluate`."""
+
+
+class StatusOptions(PrintOptions, RunOptions):
+    """Show what a run is doing, from another terminal."""
+
+    NEEDED = needs("run", "name the run to show, as in `remuda status RUN`")
+
+
+class ReportOptions(RunOptions):
+    """Show the results of a run, and rewrite its picture and its report."""
+
+    NEEDED = needs("run", "name the run to report on, as in `remuda report RUN`")
+
+
+def status(options: StatusOptions) -> int:
+    """Show what a run is doing, from another terminal."""
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.ui.terminal.status import current_status, print_status
+
+    found = current_status(RunDirectory.open(options.run))
+    options.show(lambda: found, lambda: print_status(options.run, found))
+    return 0
+
+
+def evaluate(options: EvaluateOptions) -> int:
+    """Evaluate a run's policies, and print the mean return of each agent."""
+    from remuda.coordinator.coordinator import Signals
+    from remuda.evaluation.evaluate import evaluate as play
+    from remuda.evaluation.results import Limits
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.runs.saved_weights import load_run
+    from remuda.ui.plots.recording import check_histories, write_histories
+    from remuda.ui.terminal.live import PlayProgress
+
+    run = RunDirectory.open(options.run)
+    _note_best(run, options.checkpoint)
+    config, snapshots = load_run(run, options.checkpoint)
+    if options.histories:
+        check_histories(config)
+    progress, signals = PlayProgress(sys.stderr), Signals()
+    with signals.watching():
+        limits = Limits(options.seconds, signals.stopped, partial(progress, "play"))
+        evaluation = play(
+            config,
+            snapshots,
+            options.episodes,
+            options.seed,
+            options.scripted,
+            options.sampled,
+            limits=limits,
+        )
+    progress.close()
+    played = len(evaluation.returns)
+    code = 0 if signals.caught is None else 128 + signals.caught
+    if evaluation.cut:
+        print(
+            f"remuda: {evaluation.cut} after {played:,} of {options.episodes:,} episodes",
+            file=sys.stderr,
+        )
+    if not played:
+        return code or 1
+    if options.histories:
+        write_histories(options.histories, config, evaluation)
+    options.show(evaluation.as_summary, lambda: _print_evaluation(options, config.game, evaluation))
+    return code
+
+
+def _print_evaluation(options: EvaluateOptions, game: str, evaluation: Evaluation) -> None:
+    from remuda.analysis.payoffs.returns import standard_error
+    from remuda.ui.terminal.numbers import number
+
+    played = len(evaluation.returns)
+    print(f"{game}: {played} {evaluation.way} episodes of {options.run}")
+    width = max(len(name) for name in (*evaluation.agents, *evaluation.policies))
+    for i, name in enumerate(evaluation.agents):
+        mean, error = evaluation.mean(i), evaluation.standard_error(i)
+        note = f"  ({options.scripted[name]})" if name in options.scripted else ""
+        count = evaluation.episodes(i)
+        if count < played:
+            note += f"  in {count} of {played} episodes" if count else "  never took part"
+        print(f"  {name:<{width}}  return {number(mean):>8} ± {number(error)}{note}")
+    for name, returns in evaluation.policies.items():
+        mean_return = f"{number(returns.mean()):>8} ± {number(standard_error(returns))}"
+        print(f"  {name:<{width}}  return {mean_return}  over {len(returns)} seats")
+    for name in evaluation.episode_metrics:
+        values = evaluation.metric(name)
+        shown = "in no episode"
+        if len(values):
+            shown = f"{values.mean():.4g} ± {standard_error(values):.2g}"
+        print(f"  {name.replace('_', ' ')}: {shown}")
+
+
+def watch(options: WatchOptions) -> int:
+    """Write a GIF of a run's policies playing."""
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.ui.reports.run_end import draw_play
+
+    run = RunDirectory.open(options.run)
+    _note_best(run, options.checkpoint)
+    path = options.out or run.recording
+    drawn = draw_play(
+        run,
+        path,
+        turns=options.turns,
+        seed=options.seed,
+        frames_per_second=options.frames_per_second,
+        checkpoint=options.checkpoint,
+        sampled=options.sampled,
+    )
+    if not drawn:
+        raise RemudaError(f"{run.read_config().game} cannot be drawn: it renders no images")
+    print(f"wrote {path}")
+    return 0
+
+
+def report(options: ReportOptions) -> int:
+    """Show the results of a run, and rewrite its picture and its report."""
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.ui.reports.results import print_files
+    from remuda.ui.reports.run_end import make_report, show_results
+
+    run = RunDirectory.open(options.run)
+    if not run.read_summary()["turns"]:
+        raise RunDirectoryError(f"no report of {run.path}: the run played no turn")
+    failed = [*show_results(run), *make_report(run)]
+    print_files(run.path)
+    if failed:
+        raise RemudaError("; ".join(failed))
+    return 0
+
+
+def _note_best(run: RunDirectory, checkpoint: int | str) -> None:
+    numbers = run.checkpoints.numbers()
+    if checkpoint == "best" and numbers and run.checkpoints.best() is None:
+        print(
+            f"remuda: no checkpoint was evaluated, so there is no best one; using the newest, "
+            f"checkpoint {numbers[-1]}",
+            file=sys.stderr,
+        )

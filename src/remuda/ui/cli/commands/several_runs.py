@@ -1,0 +1,328 @@
+"""The commands for several runs: `remuda runs`, `compare`, `analyse` and others."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from remuda.config import Section
+from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.ui.cli.arguments import validate
+from remuda.ui.cli.commands.options import GameOptions, PrintOptions, needs
+
+if TYPE_CHECKING:
+    from remuda.evaluation.tournaments.entrants import TournamentSetup
+
+ONE_OF_SEEDS = "train-one-of-seeds"  # unlisted command: a child process of `remuda train --seeds`
+SEEDS = "seeds.json"  # in a directory of several seeds: the seeds and their configuration
+
+
+class RunsOptions(PrintOptions):
+    """The runs in a directory: game, last activity, ending, best return."""
+
+    directory: Path = Path("runs")
+    """The directory of the runs; its subdirectories are searched, too."""
+
+
+class CompareOptions(PrintOptions):
+    """Compare runs; runs that differ only by their seed form one group."""
+
+    NEEDED = needs("runs", "name the runs to compare, as in `remuda compare RUN RUN`")
+
+    runs: tuple[Path, ...] = Field(min_length=1)
+    """Run directories, or directories of runs such as those of `--seeds`."""
+    out: Path = Path("comparison")
+    """The directory for the page and its picture."""
+
+
+class TournamentOptions(PrintOptions):
+    """Cross-play of all pairs: the checkpoints of one run, or policies of any runs."""
+
+    run: tuple[str, ...] = ()
+    """One run, whose checkpoints play; or several entrants: `RUN:policy`, with `@VERSION`, `@best`
+    or `@checkpoint-N` for weights other than the newest; `RUN:all` for all policies of a run;
+    `RUN:all@frozen` for its frozen copies and scripted members; or a scripted policy such as
+    `random`."""
+    checkpoints: tuple[PositiveInt, ...] = ()
+    """Checkpoints of a single run; none: all of them and the final weights."""
+    game: str = ""
+    """The game for several entrants; empty: the game of the first run, with its options."""
+    env: GameOptions = GameOptions()
+    scripted: dict[str, str] = Field(default_factory=dict)
+    """For each agent, the scripted policy that plays its seat in every match, as in
+    `--scripted.agent_1 random`. No entrant plays that seat, and its returns do not count. Other
+    seats: as in `env.scripted` of the first run, unless `--game` is used."""
+    episodes: PositiveInt = 100
+    """Episodes per pair and seat."""
+    until: str = ""
+    """Play the most informative matches, round by round, until this is certain: `rank of the top
+    3 is 95% sure`, `the best is 95% sure` or `the response graph is 95% sure`. Empty: play
+    `--episodes`."""
+    matches: PositiveInt = 1_000_000
+    """With `--until`: maximum number of matches over all pairs."""
+    seconds: PositiveFloat | None = None
+    """Start no match after this many seconds; None: no limit."""
+    sampled: bool = False
+    """Let policies explore as at the end of training; otherwise they act greedily."""
+    seed: NonNegativeInt = 0
+    """Seed of the games."""
+    processes: PositiveInt | None = None
+    """Number of parallel processes; the result does not depend on it. None: as many as are
+    useful, at most one per core."""
+    directory: Path | None = None
+    """The directory for matches; the same command continues a tournament there. None: one under
+    `runs/tournaments/`, named after the game and all settings that determine the matches."""
+    resume: Path | None = None
+    """The directory of a tournament to continue. Only `--episodes`, `--matches`, `--seconds`,
+    `--processes` and `--format` may be used with it."""
+
+
+def runs(options: RunsOptions) -> int:
+    """List the runs in a directory: game, last activity, ending, best return."""
+    from remuda.ui.reports.summary import list_runs, print_runs
+
+    found = list_runs(options.directory)
+    options.show(
+        lambda: [run.as_summary() for run in found], lambda: print_runs(options.directory, found)
+    )
+    return 0
+
+
+def compare(options: CompareOptions) -> int:
+    """Compare runs: a table with mean and standard error over seeds, and learning curves."""
+    from remuda.ui.reports.comparison import compare as comparison_of
+    from remuda.ui.reports.comparison import print_comparison
+
+    found = comparison_of(options.runs)
+    page = found.report(options.out)
+    options.show(found.as_summary, lambda: print_comparison(found))
+    if options.format == "table":
+        print(f"wrote {page}")
+    return 0
+
+
+def tournament(options: TournamentOptions) -> int:
+    """Play a run's checkpoints, or policies of any runs, against each other."""
+    explicit = options.model_dump(include=options.model_fields_set)
+    if options.resume is not None:
+        from remuda.ui.analysis.tournament_setup import recorded_options
+
+        options = validate(recorded_options(options.resume, explicit), TournamentOptions)
+    if not options.run:
+        raise ConfigError(
+            "name the entrants: a run, or several RUN:policy; or use --resume DIR; `remuda runs` "
+            "lists runs"
+        )
+
+    from remuda.analysis.ranking.next_matches import parse_until
+    from remuda.coordinator.coordinator import Signals
+    from remuda.evaluation.tournaments.until import SPENT
+    from remuda.ui.analysis.tournament import print_tournament
+    from remuda.ui.analysis.tournament_setup import (
+        Length,
+        check_ends,
+        directory_of,
+        options_to_record,
+        play_shown,
+    )
+
+    if options.until:
+        parse_until(options.until)
+    if options.resume is None:
+        check_ends(options.until, explicit, are_flags=True)
+    setup, sources = _setup(options)
+    directory = directory_of(setup, options.resume or options.directory, options.until)
+    record = options_to_record(options.model_dump(mode="json"), options.run, sources)
+    length = Length(
+        None if options.until else options.episodes,
+        options.until,
+        options.matches if options.until else None,
+        options.seconds,
+        options.processes,
+    )
+    signals = Signals()
+    with signals.watching():
+        found, progress = play_shown(setup, length, directory, record, signals.stopped)
+    code = 0 if signals.caught is None else 128 + signals.caught
+    options.show(found.as_summary, lambda: print_tournament(setup.game, found))
+    if found.cut:
+        enough = 2 * max(options.matches, progress.done)
+        more = f" --matches {enough}" if found.cut == SPENT else ""
+        print(
+            f"remuda: {found.cut} after {progress.done:,} of {progress.wanted:,} matches; "
+            f"`remuda tournament --resume {directory}{more}` continues",
+            file=sys.stderr,
+        )
+    return code if found.cut else 0
+
+
+def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    from remuda.ui.analysis.tournament_setup import is_among_checkpoints, recorded_setup, set_up
+
+    if options.resume is not None:
+        return recorded_setup(options.resume.expanduser())
+    if is_among_checkpoints(options.run):
+        return _among_checkpoints(options)
+    if options.checkpoints:
+        raise ConfigError(
+            "--checkpoints works with a single run only; with several entrants, name a checkpoint "
+            "as RUN:policy@checkpoint-N"
+        )
+    crossplay = set_up(options.run, options.game, options.env.options, options.scripted)
+    for note in crossplay.notes:
+        print(f"remuda: {note}", file=sys.stderr)
+    return crossplay.setup(options.seed, options.sampled), crossplay.sources
+
+
+def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
+    from remuda.evaluation.crossplay import setup_of_snapshots
+    from remuda.runs.run_directory import RunDirectory
+    from remuda.runs.saved_weights import load_run
+
+    run = RunDirectory.open(Path(options.run[0]).expanduser())
+    theirs = {"game": options.game, "env.options": options.env.options}
+    for flag, value in (theirs | {"scripted": options.scripted}).items():
+        if value:
+            raise ConfigError(
+                f"--{flag} works with several entrants only; the checkpoints of {run.path} play "
+                "its game"
+            )
+    config, final = load_run(run)
+    numbers = options.checkpoints or tuple(run.checkpoints.numbers())
+    entrants = {str(number): load_run(run, number)[1] for number in numbers}
+    if not options.checkpoints:
+        entrants["final"] = final
+    sources = dict.fromkeys(entrants, str(run.path.resolve()))
+    return setup_of_snapshots(config, entrants, options.seed, options.sampled), sources
+
+
+class AnalyseOptions(PrintOptions):
+    """Analyse policies: ranking, equilibrium, cycles and diversity, with confidence intervals."""
+
+    NEEDED = needs("sources", "name what to analyse: a run, a tournament's directory or a .csv")
+
+    sources: tuple[Path, ...] = Field(min_length=1)
+    """Runs, directories of runs such as those of `--seeds`, or tournaments, all of one game; or
+    files of payoffs (.csv, .npz). Several sources are compared, with their common results."""
+    only: tuple[str, ...] = ()
+    """Names of the policies to analyse, such as `policy_0` or `policy_0@12`; none: all."""
+    frozen: bool = False
+    """Include frozen copies; they must have met in matches, as in a tournament of
+    `RUN:all@frozen`."""
+    wins: bool = False
+    """Use wins instead of returns; a draw counts as half a win."""
+    roles: bool = False
+    """Average the first and the second seat separately, which removes the advantage of playing the
+    better seat more often. All pairs must have met both ways."""
+    samples: int = Field(400, ge=50)
+    """Number of random draws of the payoffs; the intervals are computed from them."""
+    seconds: float = Field(10.0, ge=0.0)
+    """Seconds of fresh episodes per run, played after training. They measure the behaviour of
+    policies and, with independent learners, returns and welfare. 0: play none."""
+    seed: NonNegativeInt = 0
+    """Seed of the draws and of fresh episodes."""
+    out: Path | None = None
+    """The directory for analysis.json and the pictures. None: the directory of the run or file;
+    with several sources, `analysis`."""
+
+
+def analyse(options: AnalyseOptions) -> int:
+    """Analyse policies: ranking, equilibrium, cycles and diversity, with confidence intervals."""
+    # The matrices are small, so threads cost more than they gain. NumPy reads this when it is
+    # imported.
+    if "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+    import numpy as np
+
+    from remuda.ui.analysis import screen
+    from remuda.ui.analysis.sources import Choice, open_sources
+
+    sources = open_sources(options.sources)
+    place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
+    report: screen.Report | screen.SocietyReport
+    rng, play = np.random.default_rng(options.seed), (options.seconds, options.seed)
+    if sources[0].has_payoffs:
+        choice = Choice(options.only, options.frozen, options.wins, options.roles)
+        report = screen.analyse_what_there_is(sources, choice, rng, options.samples, *play)
+    else:
+        for flag in ("only", "frozen", "wins", "roles"):
+            if getattr(options, flag):
+                raise UsageError(
+                    f"--{flag} needs matches, and {sources[0].path} has none: each of its agents "
+                    "has one policy for the whole run"
+                )
+        report = screen.report_societies(sources, rng, *play)
+    options.show(report.as_summary, lambda: screen.print_report(report))
+    written = screen.write_report(report, place)
+    if options.format == "table":
+        print(f"wrote {', '.join(str(path) for path in written)}")
+    return 0
+
+
+class DashboardOptions(Section):
+    """Show live and finished runs in a browser; read-only without `--control`."""
+
+    directory: Path = Path("runs")
+    """A single run, or a directory with runs up to three levels deep."""
+    port: int = Field(default=8700, ge=0, le=65535)
+    """Port of the server; 0: any free port."""
+    host: str = "127.0.0.1"
+    """Address to listen on. An address that other machines can reach is protected by a token,
+    which is part of the printed URL."""
+    control: bool = False
+    """Let the pages control live runs: stop them, save a checkpoint, change hyperparameters, and
+    watch the current weights play."""
+    open: bool = False
+    """Open the dashboard in this machine's browser."""
+
+
+def dashboard(options: DashboardOptions) -> int:
+    """Show live and finished runs in a browser."""
+    if not options.directory.is_dir():
+        raise RunDirectoryError(
+            f"there is no directory {options.directory}; name the directory of the runs"
+        )
+    try:
+        from remuda.ui.dashboard.server import Server, is_local, make_app
+    except ImportError as error:
+        raise UsageError(
+            f"the dashboard needs {error.name}: pip install 'remuda[dashboard]'"
+        ) from None
+
+    token = "" if is_local(options.host) else secrets.token_urlsafe(16)
+    with _listen(options.host, options.port) as bound:
+        port = bound.getsockname()[1]
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+        print(f"remuda: runs in {options.directory} at {address}  (Ctrl-C ends it)", flush=True)
+        if options.open:
+            import webbrowser
+
+            webbrowser.open(address)
+        app = make_app(options.directory, options.host, token, control=options.control)
+
+        Server(app).run(sockets=[bound])
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen()  # a browser that connects before the server runs waits instead of failing
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
+            "--port; --port 0 takes any free port"
+        ) from None
+    return found

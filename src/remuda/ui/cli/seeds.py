@@ -1,0 +1,297 @@
+"""`remuda train --seeds N`: one run with several seeds, in one directory, with one report."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remuda.checkpoint.names import new_directory
+from remuda.checkpoint.opening import checked, read_json
+from remuda.checkpoint.state import sweep, write_whole
+from remuda.config import Config, load_config, overlay
+from remuda.errors import ConfigError, RemudaError, RunDirectoryError
+from remuda.evaluation.results import WAYS, way_of
+from remuda.runs.run_directory import RunDirectory, continues
+from remuda.ui.cli.commands.several_runs import ONE_OF_SEEDS, SEEDS
+from remuda.ui.cli.program import HALTED, set_exit_hints
+from remuda.ui.cli.resuming import without_directory
+
+MEASURED_BY = ("evaluate_episodes", "evaluate_sampled", "evaluate_seconds")
+"""Keys of `run` that determine the evaluation after training."""
+POLL_SECONDS = 0.1  # seconds between two checks of processes that train
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Runs that differ only by their seed, in one directory; some may not have started."""
+
+    directory: Path
+    config: Config  # of each run, except the seed and the directory
+    seeds: tuple[int, ...]
+
+    @staticmethod
+    def create(config: Config, count: int) -> Seeds:
+        """Create the directory: `run.directory`, or a new directory under `runs/`."""
+        directory = config.run.directory or _new_directory(config)
+        if (directory / SEEDS).exists() or RunDirectory(directory).config.exists():
+            raise RunDirectoryError(
+                f"{directory} already contains runs; continue with `remuda train --resume "
+                f"{directory}`, or name another run.directory"
+            )
+        made = Seeds(directory, config, tuple(range(config.seed, config.seed + count)))
+        made.save()
+        return made
+
+    @staticmethod
+    def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
+        """Return the seeds that the same command started, unless all are done."""
+        wanted = tuple(range(config.seed, config.seed + count))
+        if config.run.directory is not None:
+            if not (config.run.directory / SEEDS).is_file():
+                return None
+            found = Seeds(config.run.directory, config, wanted)
+            sweep(found.directory)
+            found.save()
+            return found
+        for file in sorted(base.glob(f"*/{SEEDS}"), reverse=True):
+            with suppress(RemudaError):
+                found = Seeds.open(file.parent, {})
+                same = without_directory(found.config) == without_directory(config)
+                if same and found.seeds == wanted and len(found.done()) < count:
+                    return found
+        return None
+
+    @staticmethod
+    def open(directory: Path, settings: Mapping[str, Any]) -> Seeds:
+        """Open seeds that were started earlier; settings override theirs."""
+        try:
+            found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
+        except (OSError, ValueError) as error:
+            raise RunDirectoryError(f"{directory / SEEDS} is damaged: {error}") from None
+        saved = load_config(found["config"]).model_dump(mode="json")
+        config = load_config(overlay(saved, settings))
+        sweep(directory)
+        opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
+        if settings:  # they also apply to later sessions
+            opened.save()
+        return opened
+
+    def save(self) -> None:
+        """Write the seeds and their configuration to the directory."""
+        plain = {"seeds": list(self.seeds), "config": self.config.model_dump(mode="json")}
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            write_whole(self.directory / SEEDS, json.dumps(plain, indent=1).encode())
+        except OSError as error:
+            raise RunDirectoryError(f"cannot write {self.directory}: {error.strerror}") from None
+
+    def path(self, seed: int) -> Path:
+        """Return the run directory of a seed."""
+        return self.directory / f"seed_{seed}"
+
+    def is_done(self, seed: int) -> bool:
+        """Return whether the run of a seed finished with the currently configured length."""
+        run = RunDirectory(self.path(seed))
+        if not run.is_finished():
+            return False
+        old, wanted = run.read_config().run, self.config.run
+        return (old.turns, old.seconds) == (wanted.turns, wanted.seconds)
+
+    def is_measured(self, seed: int) -> bool:
+        """Return whether a finished run was evaluated, or tried to be, as currently configured."""
+        run = RunDirectory(self.path(seed))
+        old, wanted = run.read_config().run, self.config.run
+        found = run.summary_so_far().get("evaluation")
+        if not wanted.evaluate_episodes:
+            return True
+        if found is None:
+            return all(getattr(old, key) == getattr(wanted, key) for key in MEASURED_BY)
+        if way_of(found) != WAYS[wanted.evaluate_sampled]:
+            return False
+        enough = found.get("asked", found["episodes"]) >= wanted.evaluate_episodes
+        return enough and not (found.get("cut") and old.evaluate_seconds != wanted.evaluate_seconds)
+
+    def done(self) -> list[Path]:
+        """Return the finished runs."""
+        return [self.path(seed) for seed in self.seeds if self.is_done(seed)]
+
+    def config_of(self, seed: int) -> Config:
+        """Return the configuration of the run of a seed."""
+        tree = self.config.model_dump(mode="json")
+        return load_config(overlay(tree, {"seed": seed, "run": {"directory": self.path(seed)}}))
+
+
+def number_of(words: str, option: str) -> int:
+    """Parse a whole number of at least 1, or raise a `ConfigError`."""
+    if not re.fullmatch(r"[0-9]+", words) or int(words) < 1:
+        raise ConfigError(f"{option} is {words!r}; it must be a whole number, 1 or more")
+    return int(words)
+
+
+def train_seeds(
+    seeds: Seeds, jobs: int, explicit_keys: Collection[str], flags: Sequence[str]
+) -> int:
+    """Train the unfinished seeds, `jobs` at a time; return the exit code."""
+    left = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
+    resume = f"remuda train --resume {seeds.directory}"
+    print(f"{len(seeds.seeds)} seeds of {seeds.config.game} in {seeds.directory}")
+    if len(left) < len(seeds.seeds):
+        print(f"already done: {len(seeds.seeds) - len(left)}")
+    set_exit_hints(f"progress is saved; continue with: {resume}")
+    try:
+        if jobs > 1:
+            caught, halted = _in_parallel(seeds, left, jobs, flags)
+        else:
+            caught, halted = _one_by_one(seeds, left, explicit_keys)
+    except RemudaError as error:
+        if seeds.done():
+            error.args = (f"{error}. To train the other seeds: {resume}",)
+        raise
+    done = seeds.done()
+    if done:
+        _report(seeds, done)
+    if len(done) < len(seeds.seeds):
+        print(f"{len(done)} of {len(seeds.seeds)} seeds are done; continue with: {resume}")
+    if caught is not None:
+        return 128 + caught
+    if len(done) < len(seeds.seeds):
+        return 1
+    return HALTED if halted else 0
+
+
+def _report(seeds: Seeds, done: Sequence[Path]) -> None:
+    from remuda.ui.reports.comparison import compare, print_comparison
+
+    found = compare(done)
+    print_comparison(found)
+    try:
+        print(f"report    {found.report(seeds.directory)}")
+    except RemudaError as error:
+        print(f"note: no report: {error}")
+
+
+def _one_by_one(
+    seeds: Seeds, left: Sequence[int], explicit_keys: Collection[str]
+) -> tuple[int | None, bool]:
+    """Train in this process; return the signal that ended it, and whether a policy halted."""
+    from remuda.training.finish import FinishHooks
+    from remuda.training.run import train
+    from remuda.ui.terminal.live import PlayProgress, make_view
+
+    halted = False
+    for seed in left:
+        resumed = continues(RunDirectory(seeds.path(seed)), print)
+        print(f"seed {seed}: {left.index(seed) + 1} of {len(left)}", flush=True)
+        progress = PlayProgress()
+        try:
+            view = make_view(seeds.config.run.live)
+            result = train(
+                seeds.config_of(seed), view, resumed, FinishHooks(progress), explicit_keys
+            )
+        finally:
+            progress.close()
+        for note in (*result.notes, *result.unsaved):
+            print(f"note: {note}")
+        halted = halted or bool(result.halted)
+        if result.signal is not None:
+            return result.signal, halted
+    return None, halted
+
+
+def _in_parallel(
+    seeds: Seeds, left: Sequence[int], jobs: int, flags: Sequence[str]
+) -> tuple[int | None, bool]:
+    """Train `jobs` seeds at a time, each in a process whose output goes to a file.
+
+    This process forwards its first signal to them. A terminal's Ctrl-C does not reach them
+    directly: it would arrive as a second signal. If this process dies, they stop cleanly.
+    """
+    from remuda.coordinator.coordinator import Signals
+
+    waiting, running = list(left), dict[int, subprocess.Popen[bytes]]()
+    codes: dict[int, int] = {}
+    signals, is_stopping = Signals(), False
+    with signals.watching():
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs and not signals.stopped():
+                    seed = waiting.pop(0)
+                    running[seed] = _start(seeds, seed, flags)
+                    print(f"seed {seed} started; its output: {_log(seeds, seed)}", flush=True)
+                time.sleep(POLL_SECONDS)
+                if signals.stopped() and not is_stopping:
+                    waiting.clear()
+                    is_stopping = True
+                    _stop(running.values(), signals.caught or signal.SIGTERM)
+                for seed in [s for s, process in running.items() if process.poll() is not None]:
+                    codes[seed] = running.pop(seed).returncode
+                    print(f"seed {seed}: {_ended(seeds, seed, codes[seed])}", flush=True)
+        finally:
+            _stop(running.values(), signal.SIGTERM)
+            for process in running.values():
+                process.wait()
+    return signals.caught, HALTED in codes.values()
+
+
+def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[bytes]:
+    resumed = continues(RunDirectory(seeds.path(seed)), print)
+    file = seeds.directory / f"seed_{seed}.json"
+    file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
+    words = ["--config", str(file)]
+    if resumed:  # the flags are repeated, so that those without effect are reported
+        words = [*flags, *words, "--resume", str(seeds.path(seed))]
+    with _log(seeds, seed).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-c", CHILD, ONE_OF_SEEDS, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def stop_with_parent() -> None:
+    """Let this child process get SIGTERM when its parent dies (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+CHILD = """
+from remuda.ui.cli.seeds import stop_with_parent
+stop_with_parent()
+from remuda.__main__ import main
+main()
+"""
+PR_SET_PDEATHSIG = 1  # `prctl`: the signal that a process gets when its parent dies
+
+
+def _stop(processes: Iterable[subprocess.Popen[bytes]], number: int) -> None:
+    for process in processes:
+        process.send_signal(number)
+
+
+def _log(seeds: Seeds, seed: int) -> Path:
+    return seeds.directory / f"seed_{seed}.log"
+
+
+def _ended(seeds: Seeds, seed: int, code: int) -> str:
+    if seeds.is_done(seed):
+        return str(RunDirectory(seeds.path(seed)).read_summary()["ended"])
+    return f"not finished (exit code {code}); {_log(seeds, seed)} explains it"
+
+
+def _new_directory(config: Config) -> Path:
+    try:
+        return new_directory(Path("runs"), config.game, "-seeds")
+    except OSError as error:
+        raise RunDirectoryError(f"cannot make a directory in runs: {error.strerror}") from None

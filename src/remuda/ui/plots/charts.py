@@ -1,0 +1,326 @@
+"""The charts of a run's report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, PercentFormatter
+
+from remuda.errors import RunDirectoryError, UsageError
+from remuda.runs.metrics import PolicyRecord, Record
+from remuda.runs.recorded_matches import payoffs_of
+from remuda.ui.plots.drawing import INK, QUIET, Picture, count_along_x, look, new_figure, widest
+from remuda.ui.reports.summary import EpisodeMetric, RunSummary, returns
+
+log = logging.getLogger(__name__)
+
+Numbers = npt.NDArray[np.float64]
+Point = tuple[float, float, int]  # x, y and weight
+
+PALETTE = (
+    *("#3366b0", "#d9722e", "#2e9673", "#b8436d", "#8a63c9"),
+    *("#c79a1b", "#3ba3c4", "#7d5a44", "#7d8a2e", "#5b6470"),
+)
+FEW = len(PALETTE)  # up to this many policies, each has its own colour and legend entry
+
+SHARE_COLOURS = {
+    "env": "#3366b0",
+    "infer": "#3ba3c4",
+    "write": "#2e9673",
+    "weights": "#8a63c9",
+    "wait": "#d9722e",
+}
+
+
+def draw_charts(summary: RunSummary) -> dict[str, Picture]:
+    """Draw all charts that have data; keys are chart names."""
+    kinds = [
+        ("learning", "Return and loss of each policy over the turns played.", learning_chart),
+        ("throughput", "Speed of the actor and the learners over time.", throughput_chart),
+    ]
+    if summary.episode_metrics:
+        kinds.append(("game", "Episode metrics over the turns played.", game_chart))
+    with look():
+        found = [Picture(name, words, words, draw(summary)) for name, words, draw in kinds]
+        if summary.files.ledger.is_file():
+            found.append(payoffs_picture(summary))
+    return {picture.name: picture for picture in found}
+
+
+def learning_chart(summary: RunSummary) -> Figure:
+    """Draw return over turns, with the final evaluation, above the losses."""
+    records, colours = summary.records, colours_of(summary)
+    policies = [policy for record in records for policy in record.policies.values()]
+    losses = LOSSES if any(policy.policy_loss is not None for policy in policies) else LOSSES[:1]
+    titles = ("Return per episode", *(title for title, _ in losses))
+    figure, (top, *panels) = new_panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
+    crowded = len(colours) > FEW
+    for name, colour in colours.items():
+        _curve(top, returns(records, name), colour, name, crowded)
+        for axes, (_, loss) in zip(panels, losses, strict=True):
+            _curve(axes, _series(records, name, loss), colour, name, crowded)
+    if crowded:
+        _curve(top, mean_returns(records), INK, f"mean of {len(colours)}")
+
+    turns = max(summary.ending["turns"], 1)
+    evaluated = _mark_evaluation(top, summary, turns)
+    count_along_x(top, round(turns * (1.11 if evaluated else 1.0)))  # panels share their x axis
+    for axes in panels:
+        if _spans_decades(axes):
+            axes.set_yscale("log")
+    _finish(figure, "turns", named=top)
+    return figure
+
+
+LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
+    ("Loss", lambda policy: policy.loss),
+    ("Policy loss", lambda policy: policy.policy_loss),
+    ("Value loss", lambda policy: policy.value_loss),
+)  # the charts below the return: the total, and its parts if the learner records them
+
+
+def game_chart(summary: RunSummary) -> Figure:
+    """Draw episode metrics over turns, a panel for each."""
+    metrics = summary.episode_metrics
+    titles = [title_of(metric) for metric in metrics]
+    figure, panels = new_panels(*titles, heights=(1.2,) * len(metrics))
+    for axes, metric in zip(panels, metrics, strict=True):
+        means = [
+            (record.turns, record.episode_metrics.get(metric.name)) for record in summary.records
+        ]
+        _curve(axes, ((x, y, 1) for x, y in means if y is not None), INK, "")
+    count_along_x(panels[0], summary.ending["turns"])  # panels share their x axis
+    _finish(figure, "turns", named=panels[0])
+    return figure
+
+
+MOST = 24  # maximum members in the picture of payoffs in training
+
+
+def payoffs_picture(summary: RunSummary) -> Picture:
+    """Draw the mean payoffs of members in training as a heat map."""
+    # These libraries load slowly, and only a population needs them.
+    from remuda.ui.plots.rows import draw_payoffs
+
+    name, heading = "payoff", "Payoffs in training"
+    try:
+        payoffs = payoffs_of(summary.files, MOST)
+    except UsageError as error:  # no match has finished
+        return Picture(name, heading, f"Payoffs: {error}.")
+    except RunDirectoryError:
+        raise
+    except Exception as error:  # code of the user's environment
+        log.error("no picture of payoffs", exc_info=error)
+        return Picture(name, heading, f"Payoffs: {type(error).__name__}: {error}.")
+    if not np.isfinite(payoffs.matrix).any():
+        return Picture(name, heading, "Payoffs: no two members have met.")
+    caption = "Mean payoff of the row in a match against the column, in training."
+    return Picture(name, heading, caption, draw_payoffs(payoffs, np.arange(len(payoffs.names))))
+
+
+def title_of(metric: EpisodeMetric) -> str:
+    """Return a metric's name as a heading."""
+    return metric.words[:1].upper() + metric.words[1:]
+
+
+def mean_returns(records: Iterable[Record]) -> Iterator[Point]:
+    """Yield the mean return over the playing policies."""
+    for record in records:
+        known = [p.mean_return for p in record.playing.values() if p.mean_return is not None]
+        if known:
+            yield record.turns, sum(known) / len(known), 1
+
+
+def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
+    """Draw the evaluation with standard errors after the last turn; return whether there is one."""
+    marked = [policy for policy in summary.policies if policy.evaluated_return is not None]
+    if not marked:
+        return False
+    axes.axvspan(1.01 * turns, 1.10 * turns, color="#f2f3f5", linewidth=0, zorder=0)
+    axes.annotate(
+        summary.way,
+        (1.055 * turns, 1.0),
+        (0, 3),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        ha="center",
+        color=QUIET,
+    )
+    colours = colours_of(summary)
+    size = 6.5 if len(marked) <= FEW else 3.5
+    xs = np.linspace(1.01, 1.10, len(marked) + 2)[1:-1] * turns
+    for x, policy in zip(xs, marked, strict=True):
+        value, error = policy.evaluated_return or 0.0, policy.standard_error or 0.0
+        style: dict[str, Any] = {
+            "color": colours[policy.name],
+            "markersize": size,
+            "capsize": size / 2.5,
+        }
+        axes.errorbar([x], [value], [error], fmt="o", elinewidth=1.3, zorder=4, **style)
+    return True
+
+
+def _spans_decades(axes: Axes) -> bool:
+    drawn = [np.asarray(line.get_ydata(), np.float64) for line in axes.lines]
+    values = np.concatenate([*drawn, np.zeros(0)])
+    return bool(values.size and values.min() > 0 and values.max() > 30 * values.min())
+
+
+def throughput_chart(summary: RunSummary) -> Figure:
+    """Draw agent-steps per second, the actor's time shares and updates per second over time."""
+    figure, (steps, shares, updates) = new_panels(
+        "Agent-steps per second",
+        "Time shares of the actor",
+        "Updates per second",
+        heights=(1.5, 1.5, 1.5),
+    )
+    records, colours = summary.records, colours_of(summary)
+    span = max(summary.ending["seconds"], *(record.seconds for record in records), 1e-3)
+    unit, divisor = _time_unit(span)
+
+    def when(record: Record) -> float:
+        return record.seconds / divisor
+
+    _curve(steps, ((when(r), r.agent_steps_per_second, 1) for r in records), INK, "")
+    _stack_shares(shares, np.array([when(record) for record in records]), records)
+    for name, colour in colours.items():
+        rates = _series(records, name, lambda policy: policy.updates_per_second, when)
+        _curve(updates, rates, colour, name, len(colours) > FEW)
+
+    steps.set_xlim(0, span / divisor)  # panels share their x axis
+    for axes in (steps, updates):
+        most = axes.dataLim.y1
+        axes.set_ylim(0, 1.1 * most if most > 0 else 1)
+    steps.yaxis.set_major_formatter(EngFormatter(sep=""))
+    _finish(figure, unit, named=updates)
+    return figure
+
+
+def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> None:
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if not records:
+        return
+    names = list(records[-1].shares)
+    heights = np.array([[record.shares.get(name, 0.0) for record in records] for name in names])
+    heights /= np.maximum(heights.sum(axis=0), 1.0)
+    if len(records) == 1:  # an area needs two points
+        seconds, heights = np.array([0.0, seconds[0]]), np.repeat(heights, 2, axis=1)
+    colours = [SHARE_COLOURS.get(name, QUIET) for name in names]
+    areas = axes.stackplot(seconds, *heights, colors=colours, alpha=0.85, linewidth=0)
+    axes.legend(areas[::-1], names[::-1], handlelength=1.0, handleheight=1.0, **BESIDE)
+
+
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}  # of legends
+
+LONGEST = 24  # maximum characters of a name in a legend
+WIDTH = 9.6  # inches of a chart
+
+
+def new_panels(*titles: str, heights: tuple[float, ...]) -> tuple[Figure, list[Axes]]:
+    """Make a figure of stacked panels with a shared x axis; a height of 1 is 1.2 inches."""
+    figure = new_figure(WIDTH, 0.8 + 1.2 * sum(heights))
+    panels = figure.subplots(len(titles), 1, sharex=True, height_ratios=heights, squeeze=False)
+    for axes, title in zip(panels[:, 0], titles, strict=True):
+        axes.set_title(title)
+        axes.grid(axis="y")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0, labelcolor=QUIET)
+    return figure, list(panels[:, 0])
+
+
+def _curve(
+    axes: Axes, points: Iterable[Point], colour: Any, name: str, crowded: bool = False
+) -> None:
+    x, y, weights = np.array([*points], np.float64).reshape(-1, 3).T
+    if x.size == 1:
+        axes.plot(x, y, "o", color=colour, label=name, markersize=5, clip_on=False, zorder=3)
+    elif x.size:
+        if not crowded:
+            axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.8)
+        width, alpha = (0.8, 0.5) if crowded else (1.8, 1.0)
+        axes.plot(x, smooth(y, weights), color=colour, label=name, linewidth=width, alpha=alpha)
+
+
+def smooth(values: Numbers, weights: Numbers) -> Numbers:
+    """Return the weighted mean in a centred window of a twentieth of all values."""
+    index = np.arange(len(values))
+    reach = len(values) // 40
+    sums = np.concatenate([[0.0], np.cumsum(values * weights)])
+    totals = np.concatenate([[0.0], np.cumsum(weights)])
+    begin, end = (index - reach).clip(min=0), (index + reach + 1).clip(max=len(values))
+    means: Numbers = (sums[end] - sums[begin]) / (totals[end] - totals[begin])
+    return means
+
+
+def _series(
+    records: Iterable[Record],
+    policy: str,
+    value: Callable[[PolicyRecord], float | None],
+    place: Callable[[Record], float] = lambda record: record.turns,
+) -> Iterator[Point]:
+    for record in records:
+        number = value(record.policies[policy]) if policy in record.policies else None
+        if number is not None:
+            yield place(record), number, 1
+
+
+def _finish(figure: Figure, unit: str, named: Axes) -> None:
+    figure.axes[-1].set_xlabel(unit)
+    handles, labels = named.get_legend_handles_labels()
+    labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
+    if len(handles) > FEW:  # the last is the mean, if there is one
+        first = -1 if labels[-1].startswith("mean of") else len(labels)
+        handles, labels = handles[first:], labels[first:]
+    if handles:
+        named.legend(handles, labels, handlelength=1.2, **BESIDE)
+    legends = [axes.get_legend() for axes in figure.axes]
+    words = [text.get_text() for legend in legends if legend for text in legend.get_texts()]
+    right = 0.25 + (0.45 + widest(words, 8.0) if words else 0.0)
+    for axes in figure.axes:
+        say_if_empty(axes)
+    width, height = figure.get_size_inches()
+    panel = (height - 0.95) / len(figure.axes)
+    # matplotlib's automatic layout takes longer than everything else.
+    figure.subplots_adjust(
+        left=0.75 / width,
+        right=1.0 - right / width,
+        top=1.0 - 0.4 / height,
+        bottom=0.55 / height,
+        hspace=0.42 / (panel - 0.42) if len(figure.axes) > 1 else 0.0,
+    )
+
+
+def say_if_empty(axes: Axes) -> None:
+    """Write a note into an empty panel."""
+    if not axes.lines and not axes.collections:
+        axes.set_yticks([])
+        words = "no data"
+        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=QUIET)
+
+
+def _time_unit(seconds: float) -> tuple[str, float]:
+    if seconds < 300:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if seconds < 3 * 3600 else ("hours", 3600.0)
+
+
+def colours_of(summary: RunSummary) -> dict[str, str]:
+    """Return a colour for each policy."""
+    names = [policy.name for policy in summary.policies]
+    return dict(zip(names, palette(len(names)), strict=True))
+
+
+def palette(count: int) -> list[str]:
+    """Return `count` colours: distinct ones for few, shades for many."""
+    if count <= FEW:
+        return list(PALETTE[:count])
+    return [to_hex(shade) for shade in mpl.colormaps["viridis"](np.linspace(0.0, 0.92, count))]

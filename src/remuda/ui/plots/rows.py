@@ -1,0 +1,232 @@
+"""Pictures with a row per policy: payoffs, ranking and equilibrium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from remuda.analysis.as_json import figures
+from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.analysis.population_report import Analysis
+from remuda.types import Integers, Numbers
+from remuda.ui.plots.drawing import (
+    BLUE,
+    INK,
+    ORANGE,
+    QUIET,
+    Picture,
+    add_panel,
+    extent,
+    matches_in_words,
+    name_rows,
+    new_figure,
+    row_size,
+    shorten,
+    widest,
+)
+
+NUMBERED = 12  # up to this many policies, cells contain numbers
+BARS = 40  # maximum bars of an equilibrium
+PLAYED = 0.005  # minimum probability with a bar
+TOP, BOTTOM = 0.34, 0.5  # inches for the title above and the axis below
+
+
+def payoffs_picture(found: Analysis) -> Picture:
+    """Draw the mean payoffs as a heat map ordered by rank, with their standard errors."""
+    errors = found.payoffs.errors[0]
+    if len(errors) <= NUMBERED:
+        spread = "; ± standard errors" if (errors > 0.0).any() else ""
+    else:
+        known = errors[~np.eye(len(errors), dtype=np.bool_) & np.isfinite(errors)]
+        low, middle, high = np.quantile(known, (0.0, 0.5, 1.0)) if known.size else (0.0, 0.0, 0.0)
+        spread = f"; standard errors {figures(low, 2)} to {figures(high, 2)}, "
+        spread += f"the median {figures(middle, 2)}"
+    caption = (
+        "The mean payoff of the row in a match against the column, ordered by rank"
+        f"{spread}. Based on {matches_in_words(found.payoffs)}."
+    )
+    figure = draw_payoffs(found.payoffs, best_first(found), " (rank order)")
+    return Picture("payoffs", "Payoffs", caption, figure)
+
+
+def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
+    """Draw the mean payoffs as a heat map in this order, with their standard errors."""
+    matrix = payoffs.matrix[np.ix_(order, order)]
+    errors = payoffs.errors[0][np.ix_(order, order)]
+    count, few = len(order), len(order) <= NUMBERED
+    names = shorten([payoffs.names[place] for place in order])
+    labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
+    cell = float(np.clip(5.4 / count, 0.02, 0.24))
+    wide, high = (float(np.clip(4.6 / count, 0.56, 0.9)), 0.44) if few else (cell, cell)
+    left, side, tall = 0.2 + widest(labels, row_size(high)[0]), count * wide, count * high
+    right = left + side + 1.15
+    size = (max(right, 4.2), tall) if few else (right + 2.1 + 0.75, max(tall, 2.1))
+    figure = new_figure(size[0], TOP + size[1] + BOTTOM)
+    axes = add_panel(figure, left, TOP, side, tall)
+    norm, map_name = _colours_of(matrix, payoffs.is_zero_sum)
+    image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
+    axes.set_title("Mean payoff of the row against the column")
+    axes.set_xlabel(f"opponent, by row number{ranked}")
+    axes.tick_params(axis="x", length=0)
+    axes.spines[:].set_visible(False)
+    name_rows(axes, labels, high)
+    _colour_bar(figure, image, left + side + 0.15, tall, "mean payoff per match")
+    if few:
+        axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
+        _write_numbers(axes, matrix, errors, lambda value: mpl.colormaps[map_name](norm(value)))
+        return figure
+    lower = add_panel(figure, right, TOP, 2.1, 2.1)
+    spread = np.where(np.eye(count, dtype=np.bool_), np.nan, errors)
+    most = float(np.nanmax(spread, initial=0.0, where=np.isfinite(spread)))
+    image = lower.imshow(spread, cmap="cividis", norm=Normalize(0.0, most or 1.0), aspect="auto")
+    lower.set_title("Standard errors")
+    lower.set_xlabel("opponent, by row number")
+    lower.tick_params(length=0, labelcolor=QUIET)
+    for axis in (axes.xaxis, lower.xaxis, lower.yaxis):
+        ticks = [0, *range(9, count, 10)]
+        axis.set_ticks(ticks, [str(tick + 1) for tick in ticks])
+    _colour_bar(figure, image, right + 2.1 + 0.1, 2.1, "")
+    return figure
+
+
+def _colour_bar(figure: Figure, image: Any, left: float, height: float, words: str) -> None:
+    axes = add_panel(figure, left, TOP, 0.12, height)
+    figure.colorbar(image, cax=axes)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(labelsize=7.5, length=2, labelcolor=QUIET)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel(words)
+
+
+def _write_numbers(
+    axes: Axes, matrix: Numbers, errors: Numbers, colour_of: Callable[[float], Any]
+) -> None:
+    digits = _digits(matrix, errors)
+    for row, column in np.argwhere(np.isfinite(matrix)).tolist():
+        value, error = _words(matrix[row, column], digits), errors[row, column]
+        if row == column and not error > 0.0:
+            value = value.rstrip("0").rstrip(".") if "." in value else value
+        words = f"{value}\n±{_words(error, digits)}" if error > 0.0 else value
+        colour = _on(colour_of(matrix[row, column]))
+        axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
+
+
+def best_first(found: Analysis) -> Integers:
+    """Return the indices of policies, best first: [N]."""
+    order: Integers = np.argsort(found.ranking.ranks, kind="stable")
+    return order
+
+
+def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
+    """Return a norm and colour map: two hues around an even payoff, if there is one."""
+    known = matrix[np.isfinite(matrix)]
+    low, high = float(known.min()), float(known.max())
+    even = float(np.nanmean(matrix + matrix.T)) / 2.0 if zero_sum else 0.0
+    if zero_sum or low < 0.0 < high:
+        reach = max(high - even, even - low) or 1.0
+        return Normalize(even - reach, even + reach), "RdBu"
+    return Normalize(low, high if high > low else low + 1.0), "viridis"
+
+
+def _on(colour: Any) -> str:
+    red, green, blue = colour[:3]
+    return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
+
+
+def _digits(matrix: Numbers, errors: Numbers) -> int:
+    """Return the decimals to print: two digits of the median standard error."""
+    sure = errors[np.isfinite(errors) & (errors > 0.0)]
+    size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
+    return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0
+
+
+def _words(value: float, digits: int) -> str:
+    words = f"{value:.{digits}f}"
+    return (words if float(words) else words.lstrip("-")).replace("-", "−")
+
+
+def ranking_picture(found: Analysis) -> Picture:
+    """Draw the mean payoff against all others and the rank, both with intervals."""
+    ranking, order = found.ranking, best_first(found)
+    count, level = len(order), found.ranking.level
+    figure, axes, high = _rows_of([ranking.names[place] for place in order])
+    middle = ranking.scores[order]
+    ends = ranking.score_intervals[:, order]
+    rows = np.arange(count)
+    axes.hlines(rows, *ends, color=BLUE, linewidth=min(1.6, 16.0 * high), alpha=0.55)
+    axes.plot(middle, rows, "o", color=BLUE, markersize=min(5.0, 26.0 * high), clip_on=False)
+    if middle.min() < 0.0 < middle.max():
+        axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
+    axes.set_title("Mean payoff against all others")
+    axes.set_xlabel(f"payoff per match, with {level:.0%} interval")
+    first, last = ranking.intervals[:, order]
+    ranks = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
+    _beside(axes, f"rank, {level:.0%}", ranks, high)
+    caption = (
+        f"The mean payoff of each policy against all others, and its rank, with {level:.0%} "
+        f"intervals. Based on {matches_in_words(found.payoffs)}."
+    )
+    return Picture("ranking", "Ranking", caption, figure)
+
+
+def _rows_of(names: list[str]) -> tuple[Figure, Axes, float]:
+    high = float(np.clip(5.6 / len(names), 0.06, 0.27))
+    names = shorten(names)
+    left = 0.2 + widest(names, row_size(high)[0])
+    figure = new_figure(left + 4.6 + 1.1, TOP + len(names) * high + BOTTOM)
+    axes = add_panel(figure, left, TOP, 4.6, len(names) * high)
+    name_rows(axes, names, high)
+    axes.grid(axis="x")
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    return figure, axes, high
+
+
+def _beside(axes: Axes, heading: str, words: list[str], high: float) -> None:
+    size, step = row_size(high)
+    place = axes.get_yaxis_transform()
+    title = axes.set_title(heading, loc="right", fontsize=8.0, fontweight="normal", color=QUIET)
+    wide = axes.bbox.width / axes.figure.dpi
+    title.set_x(1.0 + (0.12 + extent(heading, 8.0)[0]) / wide)
+    x = 1.0 + 0.12 / wide
+    for row in range(0, len(words), step):
+        axes.text(x, row, words[row], size=size, color=QUIET, va="center", transform=place)
+
+
+def equilibrium_picture(found: Analysis) -> Picture:
+    """Draw the mixture of the equilibrium, with intervals over draws of the payoffs."""
+    name, heading = "equilibrium", "Equilibrium"
+    solved = found.equilibrium
+    if solved is None:
+        return Picture(name, heading, found.in_words()["equilibrium"])
+    mass = solved.answer.mixtures[0]
+    low, high = solved.masses[0][1:]
+    shown = np.flatnonzero((mass > PLAYED) | (high > PLAYED))
+    shown = shown[np.lexsort((found.ranking.ranks[shown], -mass[shown]))]
+    if len(shown) == 1:
+        only = found.payoffs.names[shown[0]]
+        return Picture(name, heading, f"The equilibrium plays only {only} in nearly all draws.")
+    left_out = len(mass) - min(len(shown), BARS)
+    shown = shown[:BARS]
+    figure, axes, tall = _rows_of([found.payoffs.names[place] for place in shown])
+    rows = np.arange(len(shown))
+    axes.barh(rows, mass[shown], height=0.72, color=ORANGE, alpha=0.75)
+    axes.hlines(rows, low[shown], high[shown], color=INK, linewidth=1.0)
+    axes.set_xlim(0.0, min(1.0, 1.04 * float(max(mass[shown].max(), high[shown].max()))))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
+    axes.set_title("How often a rational player plays each")
+    axes.set_xlabel("probability, with 95% interval over the draws")
+    _beside(axes, "share of draws", [f"{share:.0%}" for share in solved.in_support[0][shown]], tall)
+    rest = f"; the other {left_out} of {len(mass)} are hardly played" if left_out else ""
+    caption = (
+        f"The equilibrium, its interval over draws of the payoffs, and the share of draws in which "
+        f"each policy is played{rest}. Based on {matches_in_words(found.payoffs)}."
+    )
+    return Picture(name, heading, caption, figure)

@@ -1,0 +1,75 @@
+"""The report of a run: one page with tables and charts, made from the run's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from remuda.checkpoint.opening import read_file
+from remuda.runs.metrics import with_all_members
+from remuda.runs.run_directory import write_file
+from remuda.ui.plots.charts import MOST, colours_of, draw_charts, title_of
+from remuda.ui.plots.drawing import write_pictures
+from remuda.ui.reports.html import render, with_pictures
+from remuda.ui.reports.results import cells_of, columns_of, population_words, remarks
+from remuda.ui.reports.summary import RunSummary, read_run
+from remuda.ui.terminal.numbers import number, percent
+
+
+def write_report(run: Path) -> Path:
+    """Write `report.html` and its charts into a run's directory; return the page's path."""
+    summary = read_run(run)
+    charts = draw_charts(summary)
+    write_pictures(tuple(charts.values()), run, ("png",))
+    sections: dict[str, Any] = {"charts": charts, "lineage": None, "analysis": "", "prefix": ""}
+    if summary.files.ledger.is_file():
+        # These libraries load slowly, and only a population needs them.
+        from remuda.ui.reports.analysis_page import PREFIX, draw_lineage, write_section
+
+        lineage = draw_lineage(summary.files)
+        analysis = write_section(summary.files)
+        sections |= {"lineage": lineage, "analysis": analysis, "prefix": PREFIX}
+    page = run / "report.html"
+    write_file(page, with_pictures(_page(summary, sections), run).encode())
+    return page
+
+
+def _page(summary: RunSummary, sections: dict[str, Any]) -> str:
+    columns, colours = columns_of(summary), colours_of(summary)
+    return render(
+        "report.html",
+        summary=summary,
+        ending=summary.ending,
+        columns=[heading for heading, _ in columns],
+        policies=[
+            (colours[policy.name], policy.title, list(cells_of(policy, columns)))
+            for policy in summary.policies
+        ],
+        remarks=remarks(summary),
+        metrics=[
+            ("", title_of(metric), [metric.evaluated_words, number(metric.training)])
+            for metric in summary.episode_metrics
+        ],
+        config=read_file(summary.files.config).decode(errors="replace"),
+        **_population(summary),
+        **sections,
+    )
+
+
+def _population(summary: RunSummary) -> dict[str, Any]:
+    if not summary.records or not summary.records[-1].members:
+        return {"population": "", "frozen": [], "has_scripted": False}
+    record = summary.records[-1]
+    whole = with_all_members(summary.records) or record
+    frozen = [(name, m) for name, m in whole.members.items() if not m.learns]
+    frozen.sort(key=lambda pair: -pair[1].rating)
+    rows = []  # the dot's colour, the name, the other cells
+    for name, m in frozen[:MOST]:
+        rating = f"{m.rating:.1f} ± {m.uncertainty:.1f}"
+        cells = [rating, percent(m.win_rate), f"{m.games:,}", number(m.mean_return)]
+        rows.append(("", name, cells))
+    return {
+        "population": population_words(record),
+        "frozen": rows,
+        "has_scripted": any("@" not in name for name, _ in frozen),
+    }

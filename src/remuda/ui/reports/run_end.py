@@ -1,0 +1,222 @@
+"""The end of a run: results in the terminal, a picture drawn by a child process, a report."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from remuda.coordinator.logs import log_to
+from remuda.errors import RemudaError
+from remuda.forkserver import client as forkserver
+from remuda.forkserver.process import UNKNOWN
+from remuda.runs.run_directory import RunDirectory
+from remuda.runtime.child import last_line
+
+if TYPE_CHECKING:
+    from remuda.forkserver.process import Process
+
+log = logging.getLogger(__name__)
+
+PICTURE_SECONDS = 10.0  # seconds after which the picture gets no more frames
+PICTURE_TURNS = 100
+FRAMES_PER_SECOND = 8
+
+
+def show_results(run: RunDirectory) -> list[str]:
+    """Print the results of a run; return notes on failures."""
+    from remuda.ui.reports.results import print_results
+
+    notes = []
+    try:
+        print_results(run.path)
+    except RemudaError as error:
+        notes = [f"no table: {error}"]
+    sys.stdout.flush()
+    return notes
+
+
+def show_files(
+    run: RunDirectory, notes: Sequence[str] = (), drawn: Callable[[], str | None] = lambda: None
+) -> None:
+    """Make the picture and the report of a run; print the paths of its files, and notes."""
+    from remuda.ui.reports.results import print_files
+
+    notes = [*notes, *make_report(run, drawn)]
+    print_files(run.path)
+    for note in notes:
+        print(f"note: {note}")
+
+
+def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
+    """Draw the play of the policies, then write the report; return notes on failures.
+
+    `drawn` waits for the child that draws the picture. It returns the child's error (empty: none),
+    or None if there is no child and this process must draw.
+    """
+    try:
+        summary = run.read_summary()
+    except RemudaError as error:
+        return [f"no report: {error}"]
+    if not summary.get("turns"):
+        return []
+    notes: list[str] = []
+    with log_to(run.logs / "coordinator.log", _log_level(run)):
+        try:
+            failed = drawn()
+            if failed is None:
+                draw_picture(run)
+            elif failed:
+                notes.append(f"no picture: {failed}")
+        except Exception as error:  # code of the user's game draws it
+            notes.append(_note("no picture", error))
+        try:
+            from remuda.ui.reports.report import write_report  # its libraries are slow to load
+
+            write_report(run.path)
+        except Exception as error:
+            notes.append(_note("no report", error))
+    return notes
+
+
+def _log_level(run: RunDirectory) -> str:
+    try:
+        return run.read_config().run.log_level
+    except RemudaError:  # `write_report` reads the configuration and reports this
+        return "info"
+
+
+def draw_picture(run: RunDirectory) -> None:
+    """Write `play.gif` of a run, if its game can be drawn."""
+    draw_play(
+        run,
+        run.recording,
+        turns=PICTURE_TURNS,
+        seed=run.read_config().seed,
+        frames_per_second=FRAMES_PER_SECOND,
+        seconds=PICTURE_SECONDS,
+    )
+
+
+def draw_play(
+    run: RunDirectory,
+    path: Path,
+    *,
+    turns: int,
+    seed: int,
+    frames_per_second: int,
+    checkpoint: int | str = "final",
+    seconds: float | None = None,
+    sampled: bool | None = None,
+) -> bool:
+    """Write a GIF or film of a run's policies playing; return whether the game can be drawn."""
+    from remuda.evaluation.evaluate import record
+    from remuda.runs.saved_weights import load_run
+    from remuda.ui.plots.recording import check_format, write_recording
+
+    check_format(path)
+    config, snapshots = load_run(run, checkpoint)
+    try:
+        frames = record(config, snapshots, turns=turns, seed=seed, seconds=seconds, sampled=sampled)
+    except NotImplementedError:
+        return False
+    write_recording(frames, path, frames_per_second)
+    return True
+
+
+def _note(what: str, error: Exception) -> str:
+    if isinstance(error, RemudaError):
+        return f"{what}: {error}"
+    log.error("%s", what, exc_info=error)
+    return " ".join(f"{what}: {type(error).__name__}: {error}".split())
+
+
+LIMIT = 60.0  # seconds to wait for the picture
+DYING = 60.0  # seconds to wait for a killed process
+
+
+class Preparation:
+    """A thread that loads the libraries of the report, and a child that draws the picture.
+
+    1. The child writes only the picture (whole or not at all) and its log.
+    2. The child ends when this process ends.
+    3. If the child cannot start, this process draws the picture.
+    """
+
+    def __init__(self) -> None:
+        self._loading: Thread | None = None
+        self._drawing: tuple[Process, RunDirectory, Path] | None = None
+        self._began = 0.0
+
+    def begin(self, run: RunDirectory, has_picture: bool) -> None:
+        """Start both, after the weights are saved and before the final evaluation."""
+        # If the system refuses a thread or process, this process does the work later.
+        with contextlib.suppress(OSError, RuntimeError):
+            loading = Thread(target=_load, args=("remuda.ui.plots.charts",), daemon=True)
+            loading.start()
+            self._loading = loading
+        with contextlib.suppress(OSError, RuntimeError):
+            if has_picture and forkserver.server_pid() is not None:
+                self._began = _modified(run.recording)
+                log = run.logs / "picture.log"
+                process = forkserver.start(_draw, (run.path,), name="picture", log=str(log))
+                self._drawing = process, run, log
+
+    def end(self) -> None:
+        """Wait for the imports: none may run while the interpreter exits."""
+        if self._loading is not None:
+            self._loading.join()
+            self._loading = None
+
+    def picture(self) -> str | None:
+        """Wait for the picture; return its error (empty: none), or None if no child drew it."""
+        if self._drawing is None:
+            return None
+        (process, run, log), self._drawing = self._drawing, None
+        try:
+            if not process.join(LIMIT):
+                process.kill()
+                process.join(DYING)
+                return f"it took more than {LIMIT:.0f} s"
+            code = process.exitcode
+            if code == UNKNOWN and _modified(run.recording) != self._began:
+                code = 0  # the fork server, which knows exit codes, has died
+            if code == 0:
+                log.unlink(missing_ok=True)
+                return ""
+            if process.was_lost or process.failure or code in (None, UNKNOWN):
+                return None
+            if code < 0:
+                return f"its process was killed by {signal.Signals(-code).name}"
+            return last_line(log)
+        finally:
+            process.close()
+
+
+def _modified(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _draw(path: Path) -> None:
+    from remuda.errors import RemudaError
+    from remuda.runs.run_directory import RunDirectory
+
+    try:
+        draw_picture(RunDirectory.open(path))
+    except RemudaError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _load(module: str) -> None:
+    with contextlib.suppress(Exception):  # the report imports it again, and raises
+        import_module(module)

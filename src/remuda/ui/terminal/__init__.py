@@ -1,0 +1,1 @@
+"""Tables, keys and live views in the terminal."""

@@ -1,0 +1,349 @@
+"""The live picture of a run in a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from remuda.runs.metrics import Goal, MemberRecord, PolicyRecord, Record
+from remuda.ui.terminal.numbers import NOTHING, clock, number, percent, rate, waited
+from remuda.ui.terminal.tables import population_line
+
+SHARE_STYLES = {  # colours of the actor's time
+    "env": "blue",
+    "infer": "cyan",
+    "write": "green",
+    "weights": "magenta",
+    "wait": "yellow",
+}
+MARGIN = 1
+NAME = 16  # maximum characters of a policy's name
+WIDEST = 110  # maximum width: longer lines are hard to read
+LINES_ABOVE = 9  # lines above the first policy
+
+
+class LivePicture:
+    """The state of a run, which rich draws into the available space."""
+
+    def __init__(self, goal: Goal) -> None:
+        self._goal = goal
+        self._record: Record | None = None
+        self._courses: dict[str, Course] = {}
+        self._turns, self._steps = Recent(), Recent()
+        self._shares: dict[str, Recent] = {}
+
+    def add(self, record: Record) -> None:
+        """Add a record."""
+        seconds = max(record.seconds - (self._record.seconds if self._record else 0.0), 1e-3)
+        self._turns.add(record.turns_per_second, seconds, seconds)
+        self._steps.add(record.agent_steps_per_second, seconds, seconds)
+        for share, value in record.shares.items():
+            self._shares.setdefault(share, Recent()).add(value, seconds, seconds)
+        for name in set(self._courses) - set(record.playing):  # retired policies
+            del self._courses[name]
+        for name, policy in record.playing.items():
+            course = self._courses.setdefault(name, Course())
+            course.add(policy, seconds)
+            course.member = record.members.get(name)
+        self._record = record
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, WIDEST) - 2 * MARGIN
+        yield Padding(self._lines(width, console.height), (0, MARGIN))
+
+    def _lines(self, width: int, height: int) -> Table:
+        lines = Table.grid()
+        lines.add_column(width=width, no_wrap=True, overflow="ellipsis")
+        for line in self._header(width):
+            lines.add_row(line)
+        lines.add_row()
+        if self._record is None:
+            lines.add_row(Text("the processes are starting ...", "dim italic"))
+            return lines
+        lines.add_row(self._progress(self._record, width))
+        lines.add_row()
+        turns, steps = rate(self._turns.value), rate(self._steps.value)
+        waits = self._record.waits
+        speed = {"turns": f"{self._record.turns:,}", "turns/s": turns, "agent-steps/s": steps}
+        lines.add_row(_line(speed).append(waited(waits), "yellow" if waits else "dim"))
+        lines.add_row(self._time(width))
+        if self._record.members:
+            lines.add_row(self._population(self._record))
+            lines.add_row(population_line(self._record.population, width))
+        lines.add_row()
+        above = LINES_ABOVE + (2 if self._record.members else 0)
+        room = max(height - above - 1, 2)
+        shown = len(self._courses) if len(self._courses) <= room else room - 1
+        lines.add_row(self._policies(width, shown))
+        if shown < len(self._courses):
+            lines.add_row(Text(f"... and {len(self._courses) - shown} more", "dim"))
+        return lines
+
+    def _header(self, width: int) -> Iterator[Text]:
+        goal = self._goal
+        name = Text.assemble((goal.game, "bold"), "  ", (goal.schedule, "cyan"))
+        room = width - name.cell_len - 2
+        directory = str(goal.directory)
+        if len(directory) > room:  # the end of the path matters most
+            directory = "…" + directory[len(directory) - max(room - 1, 0) :]
+        yield name + Text(directory.rjust(room + 2), "dim")
+        yield Text(goal.layout, "dim")
+
+    def _progress(self, record: Record, width: int) -> Table:
+        share = self._goal.share_done(record)
+        left = record.seconds * (1 - share) / share if share else None
+        words = Text.assemble(
+            (percent(share).rjust(4), "bold"),
+            (f"   {clock(record.seconds)} elapsed, {clock(left)} left", "dim"),
+        )
+        room = max(width - words.cell_len - GAP, 1)
+        colours: Any = {"complete_style": "cyan", "finished_style": "green"}
+        line = Table.grid(padding=(0, GAP, 0, 0))
+        line.add_row(ProgressBar(1.0, share, room, **colours), words)
+        return line
+
+    def _time(self, width: int) -> Text:
+        shares = {name: recent.value or 0.0 for name, recent in self._shares.items()}
+        legend = Text()
+        for name, share in shares.items():
+            legend.append(f"  {name} ", SHARE_STYLES.get(name, "white"))
+            legend.append(percent(share).rjust(3))
+        bar = Text.assemble(("actor ", "dim"))
+        room = max(width - bar.cell_len - legend.cell_len, 0)
+        scale, begin, total = max(sum(shares.values()), 1.0), 0, 0.0
+        for name, share in shares.items():
+            total += share / scale
+            end = round(total * room)
+            bar.append("━" * (end - begin), SHARE_STYLES.get(name, "white"))
+            begin = end
+        bar.append("━" * (room - begin), "bright_black")
+        return bar + legend
+
+    def _population(self, record: Record) -> Text:
+        learning, frozen = str(record.num_live), str(record.num_frozen)
+        numbers = {"matches": f"{record.matches:,}", "policies that learn": learning}
+        return _line(numbers | {"frozen copies": frozen})
+
+    def _policies(self, width: int, shown: int) -> Table:
+        longest = max((len(name) for name in self._courses), default=0)
+        name_width = min(max(longest, len("policy")), NAME)
+        last = [course.last for course in self._courses.values() if course.last]
+        on_policy = all(record.entropy is not None for record in last)
+        dealt = bool(self._record and self._record.members)
+        columns = fitting(width - name_width, on_policy, dealt)
+        table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("policy", width=name_width, no_wrap=True, overflow="ellipsis")
+        for column in columns:
+            table.add_column(
+                column.heading,
+                width=column.width,
+                no_wrap=True,
+                style=column.style,
+                justify="left" if column.style == "green" else "right",
+            )
+        for name, course in list(self._courses.items())[:shown]:
+            if course.last:
+                table.add_row(Text(name), *(column.cell(course, course.last) for column in columns))
+        return table
+
+
+def _line(numbers: Mapping[str, str]) -> Text:
+    line = Text()
+    for name, words in numbers.items():
+        line.append(words, "bold").append(f" {name}   ", "dim")
+    return line
+
+
+@dataclass(frozen=True)
+class LiveColumn:
+    """A column of the table of policies."""
+
+    heading: str
+    width: int
+    cell: Callable[[Course, PolicyRecord], str]
+    rank: int  # a narrow terminal drops the columns of the highest rank first
+    style: str = ""
+
+
+SPARKLINE = (10, 24)  # minimum and maximum width
+
+GAP = 2  # characters between columns
+
+
+def columns_with(
+    sparkline_width: int, on_policy: bool = False, dealt: bool = False
+) -> tuple[LiveColumn, ...]:
+    """Return all columns after the policies' names."""
+
+    def course(c: Course, _: PolicyRecord) -> str:
+        return sparkline(c.history.resample(sparkline_width))
+
+    explores: tuple[LiveColumn, ...] = (
+        LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),
+    )
+    if on_policy:
+        explores = (
+            LiveColumn("policy loss", 11, lambda c, _: number(c.policy_loss.value), 5),
+            LiveColumn("value loss", 10, lambda c, _: number(c.value_loss.value), 6),
+            LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7),
+        )
+    standing = (
+        LiveColumn("rating", 10, lambda c, _: rating(c.member), 1),
+        LiveColumn("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
+        LiveColumn("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
+    )
+    return (
+        LiveColumn("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
+        LiveColumn("", sparkline_width, course, 1, "green"),
+        *(standing if dealt else ()),
+        LiveColumn("loss", 7, lambda c, _: number(c.loss.value), 2),
+        LiveColumn("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
+        LiveColumn("busy", 4, lambda c, _: percent(c.busy.value), 3),
+        LiveColumn("stale", 11, lag, 4),
+        # On-policy, the replay ratio equals the number of epochs unless steps are lost.
+        LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
+        *explores,
+        LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
+        LiveColumn("replay", 6, lambda _, p: percent(p.replay_fill), 10),
+    )
+
+
+def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[LiveColumn]:
+    """Return the most important columns that fit into `width`; the sparkline fills the rest."""
+    narrowest, widest = SPARKLINE
+    columns = list(columns_with(narrowest, on_policy, dealt))
+    while len(columns) > 1 and _width(columns) > width:
+        columns.remove(max(columns, key=lambda column: column.rank))
+    spare = max(width - _width(columns), 0)
+    kept = {column.heading for column in columns}
+    grown = columns_with(min(narrowest + spare, widest), on_policy, dealt)
+    return [column for column in grown if column.heading in kept]
+
+
+def _width(columns: Sequence[LiveColumn]) -> int:
+    return sum(GAP + column.width for column in columns)
+
+
+def rating(member: MemberRecord | None) -> str:
+    """Format a rating and its uncertainty."""
+    return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
+
+
+def lag(course: Course, policy: PolicyRecord) -> str:
+    """Format the mean staleness of batches and its range."""
+    low, high = policy.staleness_low, policy.staleness_high
+    if low is None or high is None:
+        return tenths(course.staleness.value)
+    return f"{tenths(course.staleness.value)} ({low:.0f}-{high:.0f})"
+
+
+def tenths(value: float | None) -> str:
+    """Format a number without digits that would flicker in a live view."""
+    coarse = value is not None and 1 <= abs(value) < 1000
+    return f"{value:.1f}" if coarse else number(value)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Draw values as a line of small bars, scaled from the smallest to the largest value."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1.0):
+        return "▄" * len(values)
+    return "".join("▁▂▃▄▅▆▇█"[min(int(8 * (x - low) / (high - low)), 7)] for x in values)
+
+
+MEMORY = 3.0  # time constant of the averages in seconds
+
+
+class Recent:
+    """An exponential moving average; None before the first value."""
+
+    def __init__(self) -> None:
+        self._sum = self._weight = 0.0
+
+    def add(self, value: float | None, weight: float, seconds: float) -> None:
+        """Add a value; ignore None."""
+        if value is None or weight <= 0 or not math.isfinite(value):
+            return
+        kept = math.exp(-seconds / MEMORY)
+        self._sum = kept * self._sum + weight * value
+        self._weight = kept * self._weight + weight
+
+    @property
+    def value(self) -> float | None:
+        """The average."""
+        return self._sum / self._weight if self._weight else None
+
+
+class History:
+    """The history of a number since the start; at 48 points, neighbours are merged in pairs."""
+
+    POINTS = 48
+    SECONDS = 0.5  # seconds covered by a point before the first merge
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, float]] = []
+        self._seconds = self.SECONDS
+        self._sum = self._weight = self._age = 0.0
+
+    def add(self, value: float | None, weight: float, seconds: float) -> None:
+        """Add a value with its weight and the seconds it covers."""
+        if value is not None and weight > 0 and math.isfinite(value):
+            self._sum += value * weight
+            self._weight += weight
+        self._age += seconds
+        if self._age < self._seconds or not self._weight:
+            return
+        self._points.append((self._sum, self._weight))
+        self._sum = self._weight = self._age = 0.0
+        if len(self._points) == self.POINTS:
+            self._points = [_join(self._points[i : i + 2]) for i in range(0, self.POINTS, 2)]
+            self._seconds *= 2
+
+    def resample(self, width: int) -> list[float]:
+        """Return at most `width` means, from the start to now."""
+        count = len(self._points)
+        size = min(width, count)
+        edges = [round(i * count / size) for i in range(size + 1)] if size else []
+        joined = (_join(self._points[a:b]) for a, b in pairwise(edges))
+        return [total / weight for total, weight in joined]
+
+
+def _join(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return sum(total for total, _ in points), sum(weight for _, weight in points)
+
+
+class Course:
+    """The numbers shown for one policy: its last record and moving averages."""
+
+    def __init__(self) -> None:
+        self.last: PolicyRecord | None = None
+        self.member: MemberRecord | None = None  # its record in the population
+        self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
+        self.policy_loss, self.value_loss = Recent(), Recent()
+        self.updates_per_second, self.busy = Recent(), Recent()
+        self.history = History()
+
+    def add(self, record: PolicyRecord, seconds: float) -> None:
+        """Add the record of an interval of `seconds` length."""
+        episodes = record.episodes - (self.last.episodes if self.last else 0)
+        updates = record.updates - (self.last.updates if self.last else 0)
+        self.returns.add(record.mean_return, max(episodes, 1), seconds)
+        self.history.add(record.mean_return, max(episodes, 1), seconds)
+        self.loss.add(record.loss, max(updates, 1), seconds)
+        self.policy_loss.add(record.policy_loss, max(updates, 1), seconds)
+        self.value_loss.add(record.value_loss, max(updates, 1), seconds)
+        self.staleness.add(record.staleness, max(updates, 1), seconds)
+        self.updates_per_second.add(record.updates_per_second, seconds, seconds)
+        self.busy.add(record.busy, seconds, seconds)
+        self.last = record

@@ -1,0 +1,144 @@
+"""`remuda status`: the state of a run, as tables."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from remuda.coordinator.status import read_status
+from remuda.errors import RunDirectoryError
+from remuda.evaluation.results import way_of
+from remuda.runs.run_directory import RunDirectory, way_on
+from remuda.ui.terminal.numbers import clock, number, percent, rate
+from remuda.ui.terminal.tables import open_table, population_line
+
+LATE = 5.0  # seconds without a heartbeat after which a role is shown in red
+WIDEST = 24  # names up to this length are not wrapped
+STYLES = {"running": "green", "done": "cyan", "starting": "yellow", "waiting to restart": "red"}
+TEXTS = ("role", "policy", "member", "parent", "state", "last problem")  # left-aligned columns
+
+
+def current_status(run: RunDirectory) -> dict[str, Any]:
+    """Return the newest status of a run, with its `age` in seconds and whether it is `running`."""
+    if not run.status.exists() and not run.is_running():
+        raise RunDirectoryError(f"{run.path} ended before its first status; {way_on(run)}")
+    status = read_status(run.status)
+    best = run.checkpoints.best()
+    return status | {
+        "age": time.time() - status["time"],
+        "running": run.is_running(),
+        "checkpoints": run.checkpoints.numbers(),
+        "best": best,
+    }
+
+
+def print_status(path: Path, status: dict[str, Any], console: Console | None = None) -> None:
+    """Print a status of a run as tables."""
+    console = console or Console()
+    console.print(_headline(path, status))
+    console.print(
+        f"{status['turns']:,} turns in {clock(status['seconds'])}, "
+        f"{rate(status['agent_steps_per_second'])} agent-steps/s, {_checkpoints(status)}"
+    )
+    console.print()
+    console.print(_roles(status))
+    console.print()
+    console.print(_policies(status))
+    if status.get("members"):
+        console.print()
+        console.print(_members(status))
+    if line := population_line(status.get("population") or {}, console.width):
+        console.print(Text("\n") + line)
+    for error in status["errors"]:
+        when = time.strftime("%H:%M:%S", time.localtime(error["time"]))
+        console.print(Text.assemble(("\n" + when, "dim"), "  ", error["message"]))
+
+
+def _headline(path: Path, status: dict[str, Any]) -> Text:
+    coordinator = status["coordinator"]
+    if status["running"] and not status["ended"]:
+        state = Text(f"running, process {coordinator}", "bold green")
+    elif status["ended"]:
+        state = Text(f"ended: {status['ended']}", "bold")
+    else:
+        way = way_on(RunDirectory(path))
+        state = Text(f"not running: its coordinator {coordinator} has died; {way}", "bold red")
+    seen = f"  (last seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
+    return Text.assemble(str(path), f"  {status['schedule']}  ", state, (seen, "dim"))
+
+
+def _checkpoints(status: dict[str, Any]) -> str:
+    numbers, best = status["checkpoints"], status["best"]
+    if not numbers:
+        return "no checkpoint yet"
+    if not best:
+        return f"checkpoint {numbers[-1]}"
+    mean = f"{way_of(best)} return {number(best['mean_return'])}"
+    return f"checkpoint {numbers[-1]} (best: {best['checkpoint']}, {mean})"
+
+
+def _roles(status: dict[str, Any]) -> Table:
+    nodes = ["node"] if any(role.get("node") for role in status["roles"]) else []
+    columns = ("role", "process", "state", "heartbeat", "restarts", "last problem")
+    table = open_table(*nodes, *columns, texts=TEXTS)
+    for column, key in zip(table.columns, [*nodes, "name"], strict=False):
+        longest = max((len(role[key]) for role in status["roles"]), default=0)
+        column.min_width = min(longest, WIDEST)
+    for role in status["roles"]:
+        age, process, state = role["heartbeat_age"], role["pid"], role["state"]
+        heartbeat = Text(f"{age:.1f} s ago", "red" if age > LATE else "")
+        if status["ended"] or not status["running"]:
+            process, state, heartbeat = None, "ended", Text("–")
+        table.add_row(
+            *(role[key] for key in nodes),
+            role["name"],
+            str(process or ""),
+            Text(state, STYLES.get(state, "")),
+            heartbeat,
+            str(role["restarts"]),
+            Text(role["problem"]),
+        )
+    return table
+
+
+def _policies(status: dict[str, Any]) -> Table:
+    counts = ("return", "total", "version", "slot", "updates", "stale", "behind", "replay", "busy")
+    table = open_table("policy", *counts, "not finite", texts=TEXTS)
+    for name, policy in status["policies"].items():
+        halted = Text(f"{policy['nonfinite']}, stopped", "red")
+        table.add_row(
+            name,
+            number(policy["mean_return"]),
+            number(policy["total_reward"]),
+            f"{policy['version']:,}",
+            str(policy["slot"]),
+            f"{policy['updates']:,}",
+            number(policy["staleness"]),
+            "" if policy.get("behind") is None else f"{policy['behind']:,}",
+            percent(policy["replay_fill"]),
+            percent(policy["busy"]),
+            halted if policy["halted"] else str(policy["nonfinite"]),
+        )
+    return table
+
+
+def _members(status: dict[str, Any]) -> Table:
+    parents = ["parent"] * any(m["learns"] and m["parent"] for m in status["members"].values())
+    columns = ("member", "rating", "wins", "games", "mean return", "total", *parents)
+    table = open_table(*columns, texts=TEXTS)
+    for name, member in sorted(status["members"].items(), key=lambda pair: -pair[1]["rating"]):
+        table.add_row(
+            Text(name, "" if member["learns"] else "dim"),
+            f"{member['rating']:.1f} ± {member['uncertainty']:.1f}",
+            percent(member["win_rate"]),
+            f"{member['games']:,}",
+            number(member["mean_return"]),
+            number(member["total_reward"]),
+            *(Text(member[key] or "", "dim") for key in parents),
+        )
+    return table
