@@ -27,12 +27,12 @@ from recording import Results, options_of
 
 from remuda.actor.actor import Actor
 from remuda.actor.role import ActorRole
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config
 from remuda.learner.group import LearnerGroup
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.training import run as training
 from remuda.ui.terminal.live import PlainView
 

@@ -22,8 +22,8 @@ from remuda.config import load_config
 from remuda.envs.checks import TurnChecks
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
-from remuda.rng import make_rng
-from remuda.scoreboard import Scoreboard
+from remuda.system.rng import make_rng
+from remuda.system.scoreboard import Scoreboard
 
 GAMES = {
     "treasure_hunt": 512,

@@ -30,10 +30,10 @@ import numpy as np
 from cluster_runs import HOME, Run, alone, apart, directory, pin
 from recording import Results, options_of
 
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.experience.ring import CONTENTS
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.store import Checkpoints
 
 FIXED: dict[str, Any] = {
     "game": "treasure_hunt",

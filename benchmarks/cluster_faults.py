@@ -24,7 +24,7 @@ from recording import Results
 
 from remuda.cluster.ray_local import kill_session, members
 from remuda.config import overlay
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 from remuda.types import Array
 
 TREE: dict[str, Any] = {

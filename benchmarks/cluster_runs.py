@@ -34,7 +34,7 @@ from remuda.cluster.ray_local import members
 from remuda.config import load_config, overlay
 from remuda.runs.metrics import Goal, Record
 from remuda.runs.result import Result
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 from remuda.training import run as training
 from remuda.types import Array, RoleStatus
 

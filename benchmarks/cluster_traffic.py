@@ -22,7 +22,6 @@ from recording import Results
 
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import NodeStatus
 from remuda.cluster.bridge import Listener
 from remuda.cluster.channel import Count
@@ -31,13 +30,14 @@ from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.tables import RESULTS, write_results
 from remuda.cluster.words import Words
 from remuda.config import load_config, overlay
-from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.policies.stack import layout_checksum
 from remuda.population.ledger.ledger import count as add_up
 from remuda.population.members.follower_views import Shard
 from remuda.runtime.layout import Layout
-from remuda.scoreboard import Play
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.processes import client as forkserver
+from remuda.system.scoreboard import Play
 from remuda.training.prepare import prepare
 
 WARM_UP = 4.0

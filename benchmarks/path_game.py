@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from remuda.envs.vector_env import VectorEnv
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 sys.path.append(str(Path(__file__).parent / "peer_programs"))

@@ -32,9 +32,9 @@ from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
 from remuda.policies.spec import make_algorithm, policy_specs
-from remuda.rng import make_rng
 from remuda.runs.metrics import Goal, Record
 from remuda.runtime.layout import make_layout
+from remuda.system.rng import make_rng
 from remuda.training.run import train
 
 BASE: dict[str, Any] = {

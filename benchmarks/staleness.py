@@ -36,7 +36,7 @@ from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",

@@ -37,7 +37,6 @@ import psutil
 from recording import Results, options_of
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.learner.group import LearnerGroup
@@ -45,7 +44,8 @@ from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
-from remuda.scoreboard import Learn, Play
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn, Play
 
 POLICIES = 8
 GLANCE = 0.01

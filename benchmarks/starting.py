@@ -21,13 +21,13 @@ import psutil
 from recording import Results, options_of
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config
 from remuda.envs.registry import make_env
-from remuda.forkserver import client as forkserver
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.processes import client as forkserver
 
 BAR_BLOCKED = 0.050
 """Seconds that the start of one role may take of the coordinator."""

@@ -21,13 +21,13 @@ import psutil
 from recording import Cell, Results, options_of
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.runs.metrics import Record
 from remuda.runtime.layout import Layout, make_layout
+from remuda.system.checkpoint.store import Checkpoints
 
 BASE: dict[str, Any] = {
     "game": "treasure_hunt",

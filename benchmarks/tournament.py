@@ -27,7 +27,7 @@ from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Player
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 GAME = "connect_four"
 LEAST = 1_000_000 / 600.0

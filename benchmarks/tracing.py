@@ -17,7 +17,7 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.timeline import Timeline
+from remuda.system.timeline import Timeline
 
 
 def main() -> None:

@@ -20,7 +20,6 @@ from recording import Results, options_of
 
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
@@ -28,12 +27,13 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.ring_block import Choices, StreamPlan
 from remuda.experience.ring_block import TurnOutcomes as Outcomes
 from remuda.experience.writer import BlockWriter
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.runtime.control import DONE
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
 
 SPAWN = multiprocessing.get_context("spawn")
 UNCOUNTED = 20

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.checkpoint.state import pack, unpack
+from remuda.system.checkpoint.state import pack, unpack
 from remuda.ui.cli.program import HALTED
 
 LIMIT = 120.0

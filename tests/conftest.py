@@ -95,7 +95,7 @@ def pytest_runtest_setup(item):
 def children_are_forked():
     """A test in which the fork server dies must not leave the next ones without one."""
     yield
-    if client := sys.modules.get("remuda.forkserver.client"):
+    if client := sys.modules.get("remuda.system.processes.client"):
         client.ProcessState.why_not = ""
 
 

@@ -6,7 +6,7 @@ from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.population.ledger.records import Member, PolicyRef
 from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
-from remuda.scoreboard import Scoreboard
+from remuda.system.scoreboard import Scoreboard
 
 SIZE = 2
 

@@ -13,7 +13,7 @@ from remuda.population.matchmaking.by_turn import Fixed, Random
 from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout, TrainingState
-from remuda.rng import make_rng
+from remuda.system.rng import make_rng
 
 SIZE, RATE = 4, "learning_rate"
 FACTS = ("weather", "harmony", "trouble")

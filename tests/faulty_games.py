@@ -13,8 +13,8 @@ from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.policies.spec import policy_specs
-from remuda.rng import make_rng
-from remuda.scoreboard import Scoreboard
+from remuda.system.rng import make_rng
+from remuda.system.scoreboard import Scoreboard
 
 LAST = 6
 """The turn in which episodes end; the fault comes in the turn before the last but one."""

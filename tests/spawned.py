@@ -2,7 +2,7 @@
 
 import multiprocessing
 
-from remuda.memory.lifeline import die_with_parent
+from remuda.system.memory.lifeline import die_with_parent
 
 SPAWN = multiprocessing.get_context("spawn")
 

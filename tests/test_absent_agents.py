@@ -14,7 +14,7 @@ from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import ContractError
 from remuda.policies.spec import policy_specs
-from remuda.scoreboard import Scoreboard
+from remuda.system.scoreboard import Scoreboard
 from remuda.types import TurnResult
 
 SMALL = {"network": {"hidden": [8]}, "experience": {"segment_length": 8}}

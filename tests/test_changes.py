@@ -9,10 +9,10 @@ import pytest
 
 import remuda
 from equivalence.runs import assert_same, configure, outcome, run
-from remuda.changes import ANYTHING, OF_POLICY, changes
 from remuda.config import Config, PolicyConfig, fields_of, load_config, overlay
+from remuda.config.hyperparameters import HYPERPARAMETERS
+from remuda.config.resume_rules import ANYTHING, OF_POLICY, changes
 from remuda.config.sections import conditions
-from remuda.hyperparameters import HYPERPARAMETERS
 from remuda.population.members.table_parts import POLICY
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train

@@ -4,10 +4,10 @@ import numba
 import numpy as np
 from numba.core import event
 
-from remuda import compiling
-from remuda.compiling import CompileListener, Progress, reporting_compiling
-from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import STARTING, Control
+from remuda.system import compiling
+from remuda.system.compiling import CompileListener, Progress, reporting_compiling
+from remuda.system.memory.waiting import Wakeup
 
 
 def test_what_this_process_compiles_is_told():

@@ -10,7 +10,7 @@ from remuda.evaluation.evaluate import actor_for_play, play_episodes
 from remuda.evaluation.results import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from support import Tape
 
 

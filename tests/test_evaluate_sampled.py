@@ -11,6 +11,7 @@ from rich.console import Console
 
 import remuda
 from remuda.config import load_config
+from remuda.config.unused_settings import unused_settings
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.loggers.common import evaluated
 from remuda.evaluation import crossplay
@@ -28,7 +29,6 @@ from remuda.ui.reports.run_end import draw_picture
 from remuda.ui.reports.summary import list_runs, read_run
 from remuda.ui.terminal import status
 from remuda.ui.terminal.live import PlainView
-from remuda.unused_settings import unused_settings
 from ui.made_runs import a_run
 
 EPISODES = 6

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 import remuda
-from remuda import loading
 from remuda.errors import (
     CheckpointError,
     MissingCodeError,
@@ -17,7 +16,8 @@ from remuda.errors import (
     UnguardedScriptError,
     UserCodeError,
 )
-from remuda.forkserver.child import check_guard
+from remuda.system import loading
+from remuda.system.processes.child import check_guard
 from remuda.ui.cli.main import run as run_command
 from remuda.ui.terminal.live import PlainView
 

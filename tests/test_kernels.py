@@ -7,7 +7,7 @@ import sys
 import pytest
 
 KERNEL = """
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 import parts
 from parts import FIELD, OPTIONS, TABLE, Pair, Pairs, inner, values
 
@@ -23,7 +23,7 @@ def outer(x, pair, nested):
 """
 PARTS = """
 from typing import NamedTuple
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from deeper import deepest
 
 FIELD = 1
@@ -45,7 +45,7 @@ def inner(x):
     return deepest(x)
 """
 DEEPER = """
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 
 @njit(inline="always")
 def deepest(x):
@@ -211,7 +211,7 @@ def test_kernels_with_bounds_checks_are_kept_beside_those_without(run):
 
 def test_each_kind_of_processor_keeps_files_of_its_own(tmp_path, monkeypatch):
     """Red before: on a shared installation two kinds removed each other's files."""
-    from remuda import kernels
+    from remuda.system import kernels
 
     def files_of(processor):
         kernels._machine.cache_clear()

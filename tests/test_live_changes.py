@@ -10,17 +10,16 @@ import pytest
 
 import remuda
 from callback_runs import FOR_LONG, StopsAtOnce, train
-from remuda import hyperparameters
-from remuda.algorithms import find_algorithm
-from remuda.config import PolicyConfig, load_config
-from remuda.coordinator.callback import ActiveRun
-from remuda.hyperparameters import (
+from remuda.config import PolicyConfig, hyperparameters, load_config
+from remuda.config.algorithm_registry import find_algorithm
+from remuda.config.hyperparameters import (
     HYPERPARAMETERS,
     LiveHyperparameters,
     checked_values,
     values_of,
     with_values,
 )
+from remuda.coordinator.callback import ActiveRun
 from remuda.learner.group import LearnerGroup
 from remuda.population.ledger.records import Member, PolicyRef
 from remuda.population.members.births import Newborn

@@ -27,14 +27,11 @@ from remuda.assembly.memory_plan import (
     setting_to_reduce,
     size_of_arrays,
 )
-from remuda.checkpoint.store import Manifest
 from remuda.config import load_config, write_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.memory.shared import Arena, SharedArrays
-from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.members.table import Table
@@ -43,6 +40,9 @@ from remuda.population.roster import SPARE
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
+from remuda.system.checkpoint.store import Manifest
+from remuda.system.memory.shared import Arena, SharedArrays
+from remuda.system.memory.waiting import Wakeup
 from remuda.training.prepare import prepare
 from remuda.ui.cli.main import run
 from support import make_experience
@@ -294,7 +294,7 @@ def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_what_a_scripts_server_loads_anew_is_in_the_plan(own, monkeypatch):
-    monkeypatch.setattr("remuda.forkserver.client.is_own_fork", lambda: own)
+    monkeypatch.setattr("remuda.system.processes.client.is_own_fork", lambda: own)
 
     def sizes(tree):
         config, specs, env, layout, size = planned(tree)
@@ -459,7 +459,9 @@ def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path, monkeypatch):
         "run": {"turns": 512 * copies, "evaluate_episodes": 4, "directory": str(tmp_path / "run")},
     }
     config, specs, env, layout, size = planned(tree)
-    monkeypatch.setattr("remuda.forkserver.client.is_own_fork", lambda: True)  # of the program
+    monkeypatch.setattr(
+        "remuda.system.processes.client.is_own_fork", lambda: True
+    )  # of the program
     items = plan(config, specs, env.agents, layout, size)
     expected = sum(item.size for item in items)
     compiled = sum(item.size for item in items if item.what != WHAT_COMPILES)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from remuda.changes import changes
 from remuda.config import load_config, overlay
 from remuda.config.policy_sections import PPOConfig
+from remuda.config.resume_rules import changes
 from remuda.ui.cli.resuming import find_unfinished
 from remuda.ui.reports.comparison import compare
 from ui.made_runs import a_run, an_unfinished_run

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 import remuda
-from remuda import loading
-from remuda.algorithms import find_algorithm
+from remuda.config.algorithm_registry import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
+from remuda.system import loading
 from remuda.training.python_settings import name_objects
 from remuda.ui.terminal.live import PlainView
 

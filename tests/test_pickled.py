@@ -7,9 +7,9 @@ import types
 
 import pytest
 
-from remuda import loading
 from remuda.envs.registry import find_game, make_env, name_game
 from remuda.errors import MissingCodeError
+from remuda.system import loading
 from support import Tape
 
 SOURCE = """

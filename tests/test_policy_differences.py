@@ -13,10 +13,10 @@ from remuda.config import (
     overlay,
     read_config,
 )
+from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.types import AgentSpec
-from remuda.unused_settings import unused_settings
 
 RECURRENT = {"network": {"recurrent": 8}}
 CASES = {

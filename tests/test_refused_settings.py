@@ -4,9 +4,9 @@ import pytest
 
 from remuda.config import Config, load_config, read_config
 from remuda.config.sections import Section
+from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
 from remuda.training.prepare import minibatch_warnings, prepare
-from remuda.unused_settings import unused_settings
 
 INF = float("inf")
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import remuda
-from remuda.rng import libraries_kept, make_rng, seed_libraries, torch_rng
+from remuda.system.rng import libraries_kept, make_rng, seed_libraries, torch_rng
 
 
 def test_a_name_gives_the_same_stream_again():

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import remuda
-from remuda.checkpoint import state
 from remuda.config import load_config, read_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint import state
 from remuda.ui.terminal.live import PlainView
 
 TREE = {

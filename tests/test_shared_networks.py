@@ -2,8 +2,8 @@
 
 import pytest
 
-from remuda.changes import changes
 from remuda.config import load_config, overlay
+from remuda.config.resume_rules import changes
 from remuda.errors import RemudaError
 from remuda.policies.compatibility import network_layout
 from remuda.training.prepare import prepare

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from remuda import output
+from remuda.system import output
 
 LINE = b"x" * 1023 + b"\n"
 

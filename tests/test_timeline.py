@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from remuda.timeline import CAPACITY, Span, Timeline, write_trace
+from remuda.system.timeline import CAPACITY, Span, Timeline, write_trace
 from remuda.ui.cli.main import run
 
 

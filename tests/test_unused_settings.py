@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from remuda.config import Config, IQNConfig, PolicyConfig, by_leaf, fields_of, load_config, overlay
+from remuda.config.unused_settings import unused_settings
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.prepare import prepare
 from remuda.training.run import train
 from remuda.ui.cli.main import run
 from remuda.ui.terminal.live import PlainView
-from remuda.unused_settings import unused_settings
 
 ALGORITHMS = ("iqn", "dqn", "ppo")
 OTHERS = {

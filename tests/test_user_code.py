@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 
 from remuda.errors import ConfigError, UserCodeError
-from remuda.user_code import LONGEST, naming_user_code, where_raised
+from remuda.system.user_errors import LONGEST, naming_user_code, where_raised
 
 
 def raised(function, *words):

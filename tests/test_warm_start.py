@@ -10,6 +10,7 @@ import remuda
 from equivalence.runs import assert_same, configure, outcome, run
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
+from remuda.config.unused_settings import unused_settings
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
@@ -22,7 +23,6 @@ from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.training.warm_start import find_beginnings
 from remuda.ui.cli.main import run as command
 from remuda.ui.terminal.live import PlainView
-from remuda.unused_settings import unused_settings
 
 ALGORITHMS = ("ppo", "dqn", "iqn")
 PPO = {"rollout_length": 20, "normalise_observations": True}

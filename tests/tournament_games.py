@@ -9,7 +9,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation.tournaments.entrants import Player
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from remuda.types import AgentSpec, TurnResult
 
 

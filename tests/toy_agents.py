@@ -6,11 +6,11 @@ import sys
 import threading
 
 from remuda.errors import CannotStartError, ConfigError
-from remuda.memory.lifeline import Lifeline
+from remuda.system.memory.lifeline import Lifeline
 
 CHILD = """
 import sys, time
-from remuda.memory.lifeline import die_with_parent
+from remuda.system.memory.lifeline import die_with_parent
 die_with_parent(int(sys.argv[1]))
 time.sleep(600)
 """

@@ -10,7 +10,7 @@ imported at first use, so that `import remuda` takes milliseconds.
 
 from typing import TYPE_CHECKING, Any
 
-from remuda.version import __version__
+from remuda.system.version import __version__
 
 if TYPE_CHECKING:
     from remuda.analysis.frame import Frame

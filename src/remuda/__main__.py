@@ -3,7 +3,7 @@
 import sys
 from contextlib import suppress
 
-from remuda import output
+from remuda.system import output
 from remuda.ui.cli.program import end_at_once, open_standard_streams
 
 
@@ -12,7 +12,7 @@ def main() -> None:
     open_standard_streams()
     output.install()
     end_at_once()
-    from remuda.forkserver.server import is_the_program
+    from remuda.system.processes.server import is_the_program
     from remuda.ui.cli import main
     from remuda.ui.cli.program import leave, output_is_gone
 

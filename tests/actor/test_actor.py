@@ -10,13 +10,13 @@ from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import CheckpointError
 from remuda.experience.replay import TransitionReplay
-from remuda.memory.waiting import Wakeup
 from remuda.policies.joint_actions import explore_allowed
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
-from remuda.rng import make_rng
-from remuda.scoreboard import Play, Policy, Scoreboard
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import make_rng
+from remuda.system.scoreboard import Play, Policy, Scoreboard
 from remuda.types import TurnResult
 from support import Tape, make_experience, sample
 

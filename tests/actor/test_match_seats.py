@@ -10,13 +10,11 @@ from remuda.actor.actor import Actor
 from remuda.actor.make_seats import make_policy_groups
 from remuda.actor.match_seats import MatchSeats
 from remuda.assembly.experience_layout import experience_of_all
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 from remuda.population.dealing.lead import League
@@ -26,8 +24,10 @@ from remuda.population.members.table import Table
 from remuda.population.roster import Roster, copies_of
 from remuda.population.setup import make_director, make_matchmaker
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
-from remuda.rng import make_rng, torch_rng
-from remuda.scoreboard import Play, Policy, Scoreboard
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import make_rng, torch_rng
+from remuda.system.scoreboard import Play, Policy, Scoreboard
 from support import Tape, sample
 
 DQN = {

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluation.evaluate import evaluate
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.checkpoint.state import pack, unpack
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 

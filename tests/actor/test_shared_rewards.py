@@ -5,7 +5,7 @@ import pytest
 
 from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.config import load_config
-from remuda.hyperparameters import LiveHyperparameters
+from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.population.ledger.ratings import count_teams, sides_by_agent
 from remuda.population.ledger.records import FRESH, REWARD, TEAM, TEAM_SQUARES
 

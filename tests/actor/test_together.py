@@ -17,10 +17,10 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.networks.kernels.compiled_pass import GatheredPass
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import torch_rng
 from remuda.runtime.layout import Layout
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
+from remuda.system.rng import torch_rng
 from remuda.training.run import train
 from remuda.ui.play.playing import episode
 from remuda.ui.terminal.live import PlainView

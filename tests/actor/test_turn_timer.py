@@ -5,8 +5,8 @@ import pytest
 
 from remuda.actor import turn_timer
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
-from remuda.scoreboard import Play
-from remuda.timeline import Span, Timeline
+from remuda.system.scoreboard import Play
+from remuda.system.timeline import Span, Timeline
 
 
 class Player:

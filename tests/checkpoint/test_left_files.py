@@ -9,12 +9,12 @@ from threading import Barrier
 import pytest
 
 import remuda
-from remuda.checkpoint.names import new_directory
-from remuda.checkpoint.state import sweep
 from remuda.config import load_config
 from remuda.runs.run_directory import RunDirectory
 from remuda.solvers.exploit.exploit import _claim as claim_for_exploiters
 from remuda.solvers.psro.record import begin, go_on
+from remuda.system.checkpoint.names import new_directory
+from remuda.system.checkpoint.state import sweep
 from remuda.ui.cli.seeds import Seeds
 
 
@@ -33,7 +33,7 @@ def test_directories_that_are_made_in_one_instant_are_distinct(tmp_path):
 
 def test_runs_that_begin_in_one_instant_are_all_begun(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("remuda.checkpoint.names.time.strftime", lambda _: "now")
+    monkeypatch.setattr("remuda.system.checkpoint.names.time.strftime", lambda _: "now")
     config = load_config({"game": "treasure_hunt"})
     barrier = Barrier(4)
 
@@ -51,7 +51,7 @@ def test_runs_that_begin_in_one_instant_are_all_begun(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from remuda.checkpoint import state
+from remuda.system.checkpoint import state
 state.os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
 state.write_whole(Path(sys.argv[1]), b"half")
 """

@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from remuda.checkpoint.opening import open_file, read_checked, read_file, read_json
-from remuda.checkpoint.store import Checkpoints
 from remuda.config.plain import RefusedYAMLError, read_yaml
 from remuda.config.reading import read_tree
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.opening import open_file, read_checked, read_file, read_json
+from remuda.system.checkpoint.store import Checkpoints
 
 
 def pipe(path):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from remuda.analysis.payoffs.from_ledger import LedgerReader
-from remuda.checkpoint.state import save_tensors
 from remuda.coordinator.analysis_helper import RecentPayoffs
 from remuda.coordinator.loggers.common import IDS, known_id
 from remuda.coordinator.requests import FOLDER, Requests
@@ -20,12 +19,13 @@ from remuda.evaluation.tournaments.record import (
     read_description,
 )
 from remuda.evaluation.tournaments.until import _read_rounds
-from remuda.loading import read_beside
 from remuda.population.ledger.ledger import LedgerFile, copy_later, read_records, record_type
 from remuda.population.ledger.lineage import read_lineage
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
 from remuda.solvers.psro.record import read as read_double_oracle
+from remuda.system.checkpoint.state import save_tensors
+from remuda.system.loading import read_beside
 from remuda.ui.cli.main import run
 from remuda.ui.cli.seeds import SEEDS, Seeds
 from remuda.ui.dashboard.catalogue import Catalogue

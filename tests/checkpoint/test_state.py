@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from remuda.checkpoint.fitting import fitting
-from remuda.checkpoint.state import (
+from remuda.errors import CheckpointError
+from remuda.system.checkpoint.fitting import fitting
+from remuda.system.checkpoint.state import (
     pack,
     pieces,
     restore_rng,
@@ -18,7 +19,6 @@ from remuda.checkpoint.state import (
     unpack,
     write_whole,
 )
-from remuda.errors import CheckpointError
 
 
 def same(one, other):

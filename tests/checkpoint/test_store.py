@@ -9,8 +9,8 @@ import os
 import numpy as np
 import pytest
 
-from remuda.checkpoint.store import Checkpoints, Manifest, OtherFormatError, differences
 from remuda.errors import CheckpointError
+from remuda.system.checkpoint.store import Checkpoints, Manifest, OtherFormatError, differences
 
 
 def take(store, value=0, parts=("a", "b")):

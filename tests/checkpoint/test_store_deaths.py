@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from remuda.checkpoint import store as module
-from remuda.checkpoint.store import Checkpoints, Manifest
+from remuda.system.checkpoint import store as module
+from remuda.system.checkpoint.store import Checkpoints, Manifest
 
 
 class DiedError(BaseException):

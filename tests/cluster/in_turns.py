@@ -4,14 +4,14 @@ import numpy as np
 
 from cluster.two_nodes import TwoNodes
 from equivalence.runs import BASE, PPO
-from remuda.checkpoint.state import pack
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.ring import CONTENTS
 from remuda.runtime.role_loop import restore
-from remuda.scoreboard import Learn, Play
+from remuda.system.checkpoint.state import pack
+from remuda.system.checkpoint.store import Checkpoints, Manifest
+from remuda.system.scoreboard import Learn, Play
 
 ONE_NODE = Placement((0,), (0, 0))
 SCATTERED = Placement((0,), (0, 1))

@@ -2,12 +2,12 @@
 
 from cluster.process_nodes import ProcessNodes
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
 from remuda.config import load_config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.runtime.layout import Layout
+from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.training.prepare import prepare
 
 

@@ -22,7 +22,7 @@ from remuda.experience.ring import (
 from remuda.experience.ring_block import Block
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
 KEPT = (HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED, CLOSED_STEPS, WRITTEN)

@@ -12,7 +12,7 @@ from remuda.cluster.channel import Count
 from remuda.cluster.link import HELLO, Frame, Identity, Kind, Link
 from remuda.cluster.nodes import Placement
 from remuda.errors import RemudaError
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 
 SECRET = bytes(range(32))
 

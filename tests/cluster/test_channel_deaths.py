@@ -10,9 +10,9 @@ from remuda.cluster import channel, tables, weights, words
 from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.errors import RemudaError
-from remuda.memory.atomic import load, store
 from remuda.population.members.table_parts import REVISION
 from remuda.publish import snapshot
+from remuda.system.memory.atomic import load, store
 
 WATCHED = {module.__file__ for module in (channel, tables, weights, words, snapshot)}
 LINES = [pytest.param(7, id="few"), pytest.param(1, marks=pytest.mark.slow, id="all")]

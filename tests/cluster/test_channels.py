@@ -6,7 +6,7 @@ import pytest
 from cluster.two_nodes import ACTOR_HERE, LEARNER_HERE, TwoNodes
 from remuda.cluster import channel
 from remuda.errors import RemudaError
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 
 WAIT = {"experience": {"on_full": "wait", "wait_limit": 3600.0}}
 

@@ -3,12 +3,12 @@
 import pytest
 
 from cluster.two_nodes import ACTOR_HERE, LEARNER_HERE, TwoNodes
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.handover import rings_of, take_over
 from remuda.cluster.migration import Migration, Move
 from remuda.cluster.nodes import Placement
 from remuda.experience.ring import CLOSED, TAKEN, TAKEN_STEPS, WRITTEN
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn
 
 
 class NoNodes:

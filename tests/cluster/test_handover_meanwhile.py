@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.channel import Count, Traffic
 from remuda.cluster.handover import rings_of, take_over
 from remuda.cluster.migration import Migration, Move
@@ -18,6 +17,7 @@ from remuda.experience.experience import NEVER
 from remuda.experience.ring import TAKEN, TAKEN_STEPS
 from remuda.population.members.follower_views import TAKEN as TAKEN_RESULTS
 from remuda.runtime.layout import Layout
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.training.prepare import prepare
 
 POPULATION = {

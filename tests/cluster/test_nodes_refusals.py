@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 import remuda
-from remuda.changes import changes
 from remuda.cluster import ray_connect
 from remuda.cluster.nodes import NodeInfo
 from remuda.cluster.ray_code import difference, digests, named_modules, own_code, versions
 from remuda.cluster.ray_nodes import RayNodes
 from remuda.config import load_config
+from remuda.config.resume_rules import changes
+from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError, RemudaError
 from remuda.ui.terminal.live import PlainView
-from remuda.unused_settings import unused_settings
 
 
 @pytest.mark.parametrize(

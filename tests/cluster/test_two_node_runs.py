@@ -16,7 +16,6 @@ import pytest
 
 from cluster.process_nodes import ProcessNodes
 from equivalence.runs import PPO, assert_same, configure, run, stops
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
@@ -24,7 +23,8 @@ from remuda.config import overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import RemudaError
 from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
-from remuda.scoreboard import Learn, Play
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn, Play
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 

@@ -8,9 +8,9 @@ from remuda.cluster.channel import Channel
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import Placement
 from remuda.config import load_config, overlay
-from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
 from remuda.runtime.layout import Layout
+from remuda.system.memory.waiting import Wakeup
 from remuda.training.prepare import prepare
 
 SMALL = {

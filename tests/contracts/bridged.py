@@ -9,13 +9,13 @@ from remuda.cluster.link import Frame
 from remuda.cluster.nodes import Placement
 from remuda.cluster.stores import Stamps, Stores
 from remuda.config import ExperienceConfig, PolicyConfig, PublishConfig
+from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
-from remuda.hyperparameters import LiveHyperparameters
-from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.control import Control
-from remuda.scoreboard import Scoreboard
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.scoreboard import Scoreboard
 
 ACTOR, LEARNER = 1, 0
 """The nodes of the two ends."""

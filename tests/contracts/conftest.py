@@ -8,7 +8,6 @@ import pytest
 
 from contracts.bridged import Bridge, BridgedWeights, no_weights
 from contracts.roles import CountingRole
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import ExperienceConfig, PublishConfig, SupervisionConfig
 from remuda.experience.backpressure import ActorBackpressure, Backpressure
 from remuda.experience.experience import Experience
@@ -17,12 +16,13 @@ from remuda.experience.ring_block import Block
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.store import ExperienceStore
-from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
 LENGTH, CAPACITY = 4, 32

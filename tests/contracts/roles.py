@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
 
 
 class Counter:

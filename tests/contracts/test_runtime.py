@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from remuda.checkpoint.store import Manifest
 from remuda.errors import RemudaError
+from remuda.system.checkpoint.store import Manifest
 
 
 def never():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.errors import CheckpointError, RemudaError
 from remuda.publish.training_state import TrainingLayout, TrainingState
+from remuda.system.checkpoint.state import pack, unpack
 
 LAYOUTS = {"a": (3, 7), "b": (5, 8)}
 TRAINING = {"b": TrainingLayout(("mean", "target"), ("steps",))}

@@ -11,11 +11,11 @@ import pytest
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.payoffs import exact
 from remuda.config import load_config
+from remuda.config.unused_settings import unused_settings
 from remuda.coordinator.analysis_helper import RECENT, RecentPayoffs, gapless, measure
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import BIRTH, LOST, MATCH, LedgerFile, record_type
 from remuda.runs.metrics import AnalysisNumbers, population_record
-from remuda.unused_settings import unused_settings
 
 ROCK_PAPER_SCISSORS = [[0, -1, 1], [1, 0, -1], [-1, 1, 0]]
 LIVE = np.array([True, True, True])

@@ -13,9 +13,9 @@ from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
-from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
-from remuda.scoreboard import Learn, Policy, Scoreboard
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.scoreboard import Learn, Policy, Scoreboard
 from remuda.ui.terminal.status import print_status
 from ring_writers import ExperienceWriter
 from support import Tape, make_experience

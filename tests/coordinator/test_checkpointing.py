@@ -5,10 +5,10 @@ import threading
 import numpy as np
 import pytest
 
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import CheckpointConfig
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
 from remuda.evaluation.results import Evaluation
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.training.best_checkpoint import measurement
 
 

@@ -24,7 +24,7 @@ from remuda.runs.metrics import (
     row_of,
 )
 from remuda.runs.metrics_reference import page
-from remuda.scoreboard import Learn, Scoreboard
+from remuda.system.scoreboard import Learn, Scoreboard
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -15,7 +15,7 @@ from remuda.population.dealing.lead import League
 from remuda.population.matchmaking.by_turn import Random
 from remuda.population.members.table import Table
 from remuda.runs.metrics import MemberRecord, Record, with_all_members
-from remuda.scoreboard import Scoreboard
+from remuda.system.scoreboard import Scoreboard
 
 
 def test_a_tick_makes_nothing_for_frozen_copies_and_reads_no_pairs(monkeypatch):

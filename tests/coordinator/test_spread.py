@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from remuda.actor.seats import EpisodeCounter
-from remuda.checkpoint.state import pack, unpack
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.scoreboard import Policy, Scoreboard
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.scoreboard import Policy, Scoreboard
 
 NAMES = ("a", "b", "c")
 

@@ -26,7 +26,7 @@ from remuda.errors import RoleDiedError
 from remuda.population.ledger.records import GAMES
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import Record, read_metrics
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.spec import PolicySpec, first_weights
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 GPU = "cuda:0"
 POLICIES, STREAMS = 3, 4

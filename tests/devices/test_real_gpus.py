@@ -12,7 +12,7 @@ from devices.test_runs_there import RUNS, SMALL, trained, weights_of
 from faults.runs import ALGORITHMS, make_runtime, run_until, small_config, wait_until_gone
 from remuda.assembly.calibration import choose_layout
 from remuda.config import load_config, overlay
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 from remuda.ui.terminal.live import PlainView
 from support import Tape
 

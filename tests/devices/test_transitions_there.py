@@ -11,7 +11,7 @@ from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions, TransitionSequences
 from remuda.policies.joint_actions import JointActions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 GPU = "cuda:0"
 POLICIES, BATCH, SEQUENCES, STEPS = 3, 12, 3, 5

@@ -33,7 +33,7 @@ from remuda.envs.workers.pool import WorkerEnvs
 from remuda.errors import ContractError, RemudaError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import Layout
-from remuda.scoreboard import Scoreboard
+from remuda.system.scoreboard import Scoreboard
 from remuda.training.run import train
 from remuda.types import TurnResult
 from remuda.ui.terminal.live import PlainView

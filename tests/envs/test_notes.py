@@ -16,7 +16,7 @@ from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.recorded import Wrapped
 from remuda.envs.scripted import at_random, turns
 from remuda.envs.workers.pool import WorkerEnvs
-from remuda.scoreboard import NOTES, Scoreboard
+from remuda.system.scoreboard import NOTES, Scoreboard
 
 
 class Strays(gymnasium.Env):

@@ -15,7 +15,7 @@ from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.registry import find_game, make_env, name_game
 from remuda.errors import ConfigError, ContractError, UnknownGameError, UsageError, UserCodeError
-from remuda.user_code import naming_user_code
+from remuda.system.user_errors import naming_user_code
 from support import Tape
 
 SEES = spaces.Box(-1.0, 1.0, (2,), np.float32)

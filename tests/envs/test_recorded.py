@@ -13,7 +13,7 @@ from remuda.evaluation.evaluate import evaluate, play_recorded
 from remuda.evaluation.results import Limits
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from support import Tape
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from remuda.envs.workers.pool import WorkerEnvs
 from remuda.envs.workers.process import WorkerStatus
-from remuda.forkserver.activity import started
-from remuda.memory.waiting import Wakeup
 from remuda.runtime.child import Child, Place
 from remuda.runtime.control import Control
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes.activity import started
 from support import Tape
 
 

@@ -18,7 +18,7 @@ from remuda.envs.traces import play
 from remuda.envs.workers import pool
 from remuda.envs.workers.pool import WorkerEnvs
 from remuda.errors import RemudaError, UserCodeError
-from remuda.forkserver import client as forkserver
+from remuda.system.processes import client as forkserver
 
 
 @pytest.mark.parametrize("game", ["cleanup", "bucket_brigade", "pettingzoo:classic.tictactoe_v3"])

@@ -8,7 +8,7 @@ from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.scoreboard import Learn, Play, Policy
+from remuda.system.scoreboard import Learn, Play, Policy
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 

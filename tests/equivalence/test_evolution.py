@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from equivalence.runs import PPO, assert_same, outcome, run, stops
-from remuda.checkpoint.state import pack
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.population.ledger.ledger import BIRTH, BORN_WITH, read_records
 from remuda.population.ledger.lineage import read_lineage
+from remuda.system.checkpoint.state import pack
+from remuda.system.checkpoint.store import Checkpoints
 
 NUMBERS = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
 EVOLUTION = {

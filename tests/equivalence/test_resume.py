@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from equivalence.runs import LEARNED, PLAYED, PPO, assert_same, outcome, run, stops
-from remuda.checkpoint.state import pack
-from remuda.checkpoint.store import Checkpoints
 from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
 from remuda.runs.metrics import read_metrics
-from remuda.scoreboard import Learn, Play
+from remuda.system.checkpoint.state import pack
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn, Play
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import remuda
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.ledger.lineage import ancestors, read_lineage
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.training.run import train
 from remuda.ui.plots.charts import MOST, payoffs_picture
 from remuda.ui.reports.report import write_report

@@ -5,12 +5,12 @@ import pytest
 
 from evolution_stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
 from remuda.config import EvolutionConfig, load_config
+from remuda.config.unused_settings import unused_settings
 from remuda.population.evolution.director import Evolution
 from remuda.population.evolution.explore import Explorer
 from remuda.population.evolution.setup import numbers_of, selection
 from remuda.population.ledger.ledger import BORN_WITH, SECOND_PARENT, Ledger, value_of
 from remuda.population.ledger.records import GAMES, REWARD, SQUARES, Member, PolicyRef, Population
-from remuda.unused_settings import unused_settings
 
 
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)

@@ -8,8 +8,8 @@ import pytest
 
 from played_rooms import ROLLOUT, Clock, Game, Learner, make
 from remuda.experience import backpressure
-from remuda.forkserver.activity import Activity, started
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes.activity import Activity, started
 
 
 @pytest.fixture

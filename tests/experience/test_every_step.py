@@ -5,12 +5,12 @@ import pytest
 
 from equivalence.runs import PPO, configure
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 from support import Tape

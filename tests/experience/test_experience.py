@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience import ring as ring_module
@@ -15,9 +14,10 @@ from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import WANTED, WRITTEN, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.atomic import exchange, fetch_add, load, store
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.memory.atomic import exchange, fetch_add, load, store
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from spawned import child_of
 from support import sample

@@ -23,11 +23,11 @@ from remuda.experience.ring import (
 from remuda.learner import learner as learner_module
 from remuda.learner import replay as replay_learner_module
 from remuda.learner import rollouts as rollout_learner_module
-from remuda.memory.waiting import Wakeup
 from remuda.policies.spec import policy_specs
 from remuda.runtime.host import threads
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Play
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.scoreboard import Learn, Play
 from support import Tape
 
 WATCHED = {

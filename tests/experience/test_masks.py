@@ -10,10 +10,10 @@ from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import StreamShape, fields_of
-from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from support import sample
 

@@ -9,7 +9,7 @@ from remuda.experience.experience import Experience
 from remuda.experience.priorities import LEAST, Drawn, Priorities, PrioritisedReplay
 from remuda.experience.replay import Batch
 from remuda.experience.ring import StreamShape
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from spawned import child_of
 

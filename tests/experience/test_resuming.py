@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from equivalence.runs import PPO, run
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import overlay
 from remuda.errors import RemudaError
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn
 
 TREE = {
     "env": {"num_envs": 4},

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience.experience import Experience
 from remuda.experience.replay import Batch, TransitionReplay
 from remuda.experience.ring import CONSUMED, HEAD, LOST, StreamShape
-from remuda.memory.atomic import load, store
-from remuda.memory.waiting import Wakeup
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.memory.atomic import load, store
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from spawned import child_of
 from support import sample

@@ -10,7 +10,7 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, CLOSED_STEPS, TAKEN, TAKEN_STEPS, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from spawned import child_of
 

@@ -6,14 +6,14 @@ import time
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import ExperienceConfig
 from remuda.experience import ring as ring_module
 from remuda.experience.experience import Experience
 from remuda.experience.ring import HEAD, WRITTEN, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 from spawned import child_of
 

@@ -7,7 +7,7 @@ from experience.test_rollout_queue import make_experience, turn, write_for_ever
 from remuda.experience.ring import CLOSED, OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, SegmentReplay
-from remuda.memory.atomic import load
+from remuda.system.memory.atomic import load
 from ring_writers import ExperienceWriter
 from spawned import child_of
 

@@ -9,7 +9,7 @@ from remuda.experience.experience import Experience
 from remuda.experience.priorities import PrioritisedSequences
 from remuda.experience.ring import StreamShape
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
 ALL = np.ones(1, bool)

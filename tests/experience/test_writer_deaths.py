@@ -12,7 +12,7 @@ from remuda.experience.ring import CLOSED_STEPS, HEAD, StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.write_kernels import NOWHERE
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
 STREAMS = 3

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from places import named_memory, processes
-from remuda.forkserver import client as forkserver
+from remuda.system.processes import client as forkserver
 
 
 def _children():

@@ -15,14 +15,14 @@ import pytest
 from places import processes
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import load_config, overlay
 from remuda.learner import role as learner_role
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
-from remuda.rng import make_rng
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
+from remuda.system.checkpoint.store import Checkpoints, Manifest
+from remuda.system.rng import make_rng
 from support import Tape
 
 SMALL = {

@@ -7,7 +7,7 @@ from remuda.assembly.assembly import Assembly
 from remuda.errors import ConfigError
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Play, Policy
+from remuda.system.scoreboard import Learn, Play, Policy
 from support import Tape
 
 PPO = {

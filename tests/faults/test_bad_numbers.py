@@ -8,7 +8,7 @@ import pytest
 from faults.runs import make_runtime, run_until, small_config
 from remuda.errors import RoleDiedError
 from remuda.learner.role import LearnerRole
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 from remuda.training.run import train
 from support import Tape
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from faults.runs import QUICK, Terminal
-from remuda.checkpoint.state import pack
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import write_config
 from remuda.runs.metrics import read_metrics
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.state import pack
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.ui.cli.main import run
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from faults.runs import PPO, run_until, small_config
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
 from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.records import PolicyRef
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 RATES = {"learning_rate": {"low": 1e-6, "high": 1e-4, "log": True}}

@@ -10,7 +10,6 @@ import pytest
 
 from faults.runs import PPO, run_until, small_config
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
@@ -20,7 +19,8 @@ from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import MATCHES
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Play, Policy
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Play, Policy
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 from support import Tape

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from remuda.checkpoint import state
-from remuda.checkpoint.store import Checkpoints
 from remuda.coordinator.coordinator import Coordinator
 from remuda.coordinator.logs import log_to
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.checkpoint import state
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.ui.cli.main import run
 
 WORDS = (

@@ -10,7 +10,7 @@ from faults.runs import small_config
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
 from remuda.learner.role import LearnerRole
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 from remuda.training import run as training
 from remuda.ui.reports.results import remarks
 from remuda.ui.reports.summary import read_run

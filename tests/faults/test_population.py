@@ -18,7 +18,6 @@ from faults.runs import (
     small_config,
 )
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
 from remuda.policies.spec import policy_specs
@@ -27,7 +26,8 @@ from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import MATCHES, PROPOSED
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.store import Checkpoints, Manifest
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 NAMES = [f"policy_{i}" for i in range(4)]

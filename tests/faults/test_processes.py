@@ -23,7 +23,7 @@ from faults.runs import (
 from places import named_memory
 from remuda.config import overlay
 from remuda.errors import RoleDiedError
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 
 QUICK = {
     ("ppo wait", StopsWhilePublishing, "snapshot"),

@@ -4,7 +4,6 @@ import pytest
 
 from faults.runs import SMALL, SabotagedActor, SabotagedLearner, fail, run_until
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.policies.spec import policy_specs
@@ -12,6 +11,7 @@ from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.ledger.records import SCRIPTED, PolicyRef
 from remuda.population.members.table_parts import MATCHES
 from remuda.runtime.layout import make_layout
+from remuda.system.checkpoint.store import Checkpoints
 from support import Tape
 
 TREE = {

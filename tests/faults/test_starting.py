@@ -27,10 +27,10 @@ from faults.runs import (
 )
 from remuda.actor.role import ActorRole
 from remuda.errors import CannotStartError, ConfigError, RoleDiedError
-from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
 from remuda.runs.run_directory import RunDirectory
-from remuda.scoreboard import Learn, Play
+from remuda.system.processes import client as forkserver
+from remuda.system.scoreboard import Learn, Play
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 

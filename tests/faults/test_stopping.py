@@ -9,8 +9,8 @@ import time
 import pytest
 
 from faults.runs import QUICK, Terminal, wait_until_gone
-from remuda.checkpoint.store import Checkpoints
 from remuda.runs.metrics import read_metrics
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.ui.cli.main import run
 
 

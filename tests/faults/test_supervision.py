@@ -18,10 +18,10 @@ from faults.runs import (
     small_config,
     start,
 )
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import SupervisionConfig
 from remuda.errors import RoleDiedError
-from remuda.scoreboard import Learn, Play, Policy
+from remuda.system.checkpoint.store import Checkpoints, Manifest
+from remuda.system.scoreboard import Learn, Play, Policy
 
 TOLD = {
     "exception": "ended by an exception: .*an error in the user's code",

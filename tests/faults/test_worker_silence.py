@@ -19,8 +19,8 @@ from faults.runs import (
     wait_until_gone,
 )
 from remuda.actor.role import ActorRole
-from remuda.forkserver import client as forkserver
-from remuda.scoreboard import Play
+from remuda.system.processes import client as forkserver
+from remuda.system.scoreboard import Play
 from support import Tape
 
 LIMIT = 2.0

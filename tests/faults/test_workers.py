@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from faults.runs import env_workers, fail, restarts, run_until, start
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 
 PPO = {
     "algorithm": "ppo",

@@ -6,7 +6,7 @@ import os
 import resource
 import time
 
-from remuda.forkserver import client as forkserver
+from remuda.system.processes import client as forkserver
 
 
 def ended(process, seconds=120.0):
@@ -60,7 +60,7 @@ def server_with(code, directory, monkeypatch):
     lines = [f"    {line}" for line in code.strip().splitlines()]
     (directory / "sitecustomize.py").write_text(
         "import errno, os, signal, sys, time\n"
-        "if '-c' in sys.orig_argv and 'remuda.forkserver.server' in sys.orig_argv[-1]:\n"
+        "if '-c' in sys.orig_argv and 'remuda.system.processes.server' in sys.orig_argv[-1]:\n"
         + "\n".join([*lines, "    pass\n"])
     )
     paths = (str(directory), os.environ.get("PYTHONPATH", ""))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remuda.forkserver import client as forkserver
+from remuda.system.processes import client as forkserver
 
 
 @pytest.fixture(params=["forked", "spawned"])

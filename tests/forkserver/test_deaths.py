@@ -7,10 +7,10 @@ import psutil
 import pytest
 
 from forkserver.children import ended, server_with, wait_for
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.process import UNKNOWN
-from remuda.memory.lifeline import Lifeline
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.process import UNKNOWN
 
 AT_THE_SECOND = """
 fork, count = os.fork, []

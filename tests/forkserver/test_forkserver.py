@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 from forkserver.children import ended, wait_for
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import EXCEPTION
-from remuda.forkserver.process import ForkedProcess, _is_ready
-from remuda.forkserver.recipe import FAILED, tell
-from remuda.memory.lifeline import Lifeline
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.child import EXCEPTION
+from remuda.system.processes.process import ForkedProcess, _is_ready
+from remuda.system.processes.recipe import FAILED, tell
 
 
 def look_around(path):
@@ -217,8 +217,8 @@ def wait_for_ever(wakeup):
 
 OWNER = """
 import os, signal, sys, time
-from remuda.forkserver import client
-from remuda.memory.lifeline import Lifeline
+from remuda.system.processes import client
+from remuda.system.memory.lifeline import Lifeline
 
 def spin():
     while True:
@@ -310,7 +310,7 @@ import errno, os, sys
 def fork():
     raise OSError(errno.EAGAIN, "no")
 
-if "-c" in sys.orig_argv and "remuda.forkserver.server" in sys.orig_argv[-1]:
+if "-c" in sys.orig_argv and "remuda.system.processes.server" in sys.orig_argv[-1]:
     os.fork = fork
 """
 
@@ -392,7 +392,7 @@ def test_a_process_is_waited_for_however_long(seconds):
 
 
 def test_what_is_waited_for_longer_than_the_system_counts_is_looked_at_again(monkeypatch):
-    monkeypatch.setattr("remuda.forkserver.process.AT_ONCE", 0.01)
+    monkeypatch.setattr("remuda.system.processes.process.AT_ONCE", 0.01)
     read, write = os.pipe()
     begun = time.monotonic()
     assert not _is_ready(read, 0.05)

@@ -8,7 +8,7 @@ import time
 WORDS = 1_500
 PROGRAM = f"""
 from remuda import output
-from remuda.forkserver import child
+from remuda.system.processes import child
 
 output.never_fail()
 for number in range({WORDS}):
@@ -33,7 +33,7 @@ def test_what_a_child_printed_is_written_though_its_output_is_slow(tmp_path):
 
 
 LOGGED = """
-from remuda.forkserver import child
+from remuda.system.processes import child
 
 child.log_to("actor.log")
 print("something")

@@ -59,7 +59,7 @@ def test_a_run_begins_without_what_only_analyses_and_pictures_need():
     program = """
 import importlib, sys
 import remuda.training.run, remuda.ui.cli.commands.train
-from remuda.forkserver.client import MODULES
+from remuda.system.processes.client import MODULES
 for name in MODULES:
     importlib.import_module(name)
 print(*sorted({"scipy.special", "scipy.stats", "matplotlib", "tensorboard"} & set(sys.modules)))

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from forkserver.children import ended, open_files, room_for, server_with, wait_for
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.process import UNKNOWN, ForkedProcess
-from remuda.memory.lifeline import Lifeline
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.process import UNKNOWN, ForkedProcess
 
 TOO_MANY = os.strerror(errno.EMFILE)
 
@@ -27,8 +27,8 @@ def nothing(*_):
 
 CROWD = """
 import ctypes, errno, os, resource, signal, socket
-from remuda.forkserver import client
-from remuda.memory.waiting import Wakeup
+from remuda.system.processes import client
+from remuda.system.memory.waiting import Wakeup
 
 client.MODULES = ()
 

@@ -10,13 +10,13 @@ import psutil
 import pytest
 
 from forkserver.children import open_files, wait_for
-from remuda.forkserver.process import OwnFork
+from remuda.system.processes.process import OwnFork
 
 PROGRAM = """
 import os, signal, sys, time
 from numba.core import event
-from remuda.forkserver import client, server as program
-from remuda.memory.lifeline import Lifeline
+from remuda.system.processes import client, server as program
+from remuda.system.memory.lifeline import Lifeline
 
 program.MODULES = ("json.tool",)
 
@@ -149,7 +149,7 @@ def test_a_process_that_is_not_fresh_is_not_forked(before, tmp_path):
     with run(tmp_path, before) as program:
         try:
             server, _ = read(program)
-            assert "remuda.forkserver.server" in psutil.Process(server).cmdline()[-1]
+            assert "remuda.system.processes.server" in psutil.Process(server).cmdline()[-1]
         finally:
             program.kill()
 

@@ -22,7 +22,7 @@ from remuda.policies.networks.kernels.convolution import convolve
 from remuda.policies.networks.kernels.gemm import add_products, multiply
 from remuda.policies.optimizer import BETA_1, BETA_2, step
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 EDGES = np.array([1, 2, 3, 4, 5, 7, 8, 9, 13, 14, 15, 16, 17, 31, 32, 33, 63, 64, 65])
 """Sizes around the widths of vector registers and of tiles."""

@@ -11,7 +11,7 @@ from remuda.config import PolicyConfig
 from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import make_rng, torch_rng
+from remuda.system.rng import make_rng, torch_rng
 
 
 def passes(random):

@@ -12,7 +12,7 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
 
 

@@ -10,7 +10,7 @@ from remuda.config import load_config
 from remuda.experience.ring import TAKEN_STEPS
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 

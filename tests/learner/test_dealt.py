@@ -8,7 +8,7 @@ from remuda.policies.spec import policy_specs
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Play
+from remuda.system.scoreboard import Learn, Play
 from support import Tape
 
 

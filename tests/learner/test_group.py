@@ -8,7 +8,7 @@ import pytest
 from remuda.learner.group import LearnerGroup
 from remuda.learner.learner import runs
 from remuda.learner.replay import BatchBudget
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.waiting import Wakeup
 
 
 class Counting:

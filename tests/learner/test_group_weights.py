@@ -16,7 +16,7 @@ from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 TREE = {

@@ -5,14 +5,14 @@ import pytest
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
+from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
 from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
-from remuda.unused_settings import unused_settings
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 TREE = {

@@ -12,7 +12,7 @@ from remuda.learner import rollouts
 from remuda.policies.algorithms.kernels.objective import RolloutMetrics
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 STEPS = 8

@@ -8,15 +8,15 @@ from policies.own_algorithms import Soft
 from remuda.assembly.assembly import Assembly
 from remuda.assembly.memory_plan import plan
 from remuda.config import PolicyConfig, load_config, overlay
+from remuda.config.unused_settings import unused_settings
 from remuda.experience.priorities import Priorities
 from remuda.learner.replay import FIRST_BETA
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm, policy_specs
-from remuda.rng import torch_rng
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
-from remuda.unused_settings import unused_settings
+from remuda.system.rng import torch_rng
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 TREE = {

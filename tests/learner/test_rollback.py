@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner.role import LearnerRole
-from remuda.memory.atomic import fence_acquire
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Scoreboard, count_on
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.memory.atomic import fence_acquire
+from remuda.system.scoreboard import Learn, Scoreboard, count_on
 from support import Tape
 
 EVERY = 4
@@ -168,7 +168,7 @@ def test_counts_that_change_hands_while_they_are_copied_belong_to_no_interval(mo
             count_on(scoreboard.learn("one"), np.ones(len(Learn)))
         fence_acquire()
 
-    monkeypatch.setattr("remuda.scoreboard.fence_acquire", restored)
+    monkeypatch.setattr("remuda.system.scoreboard.fence_acquire", restored)
     assert np.isnan(board.read().learn[:, Learn.RESTORED]).tolist() == [True, False]
     assert not np.isnan(board.read().learn[:, Learn.RESTORED]).any()
 

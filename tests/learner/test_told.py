@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.policies.algorithms.kernels.objective import RolloutMetrics
 from remuda.policies.spec import policy_specs
 from remuda.runs.metrics import POLICY_COLUMNS
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 

@@ -13,12 +13,12 @@ import pytest
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
-from remuda.forkserver import client as forkserver
 from remuda.learner.role import LearnerRole
-from remuda.memory.shared import SharedArrays
 from remuda.policies.spec import policy_specs
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn, Play, Policy
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.processes import client as forkserver
+from remuda.system.scoreboard import Learn, Play, Policy
 
 SMALL = {
     "schedule": "async",

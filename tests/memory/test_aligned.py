@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from remuda.memory.shared import CACHE_LINE, aligned_zeros, copied
+from remuda.system.memory.shared import CACHE_LINE, aligned_zeros, copied
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5), (7, 11, 13)])

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from places import named_memory
-from remuda.memory import shared as shared_module
-from remuda.memory.shared import PAGE, Arena, SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory import shared as shared_module
+from remuda.system.memory.shared import PAGE, Arena, SharedArrays
+from remuda.system.memory.waiting import Wakeup
 
 SPAWN = multiprocessing.get_context("spawn")
 

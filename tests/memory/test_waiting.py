@@ -7,9 +7,9 @@ import numpy as np
 import psutil
 import pytest
 
-from remuda.memory.atomic import load, store
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.atomic import load, store
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
 
 SPAWN = multiprocessing.get_context("spawn")
 

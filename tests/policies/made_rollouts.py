@@ -6,10 +6,10 @@ from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import make_rng, torch_rng
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import make_rng, torch_rng
 
 LENGTH = 8
 """The most steps in a segment."""

@@ -8,12 +8,12 @@ from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
 from remuda.policies.algorithms.kernels.ppo import Fused
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import make_rng, torch_rng
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import make_rng, torch_rng
 
 DISCRETE = DiscreteActions((3,))
 

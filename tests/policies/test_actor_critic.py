@@ -13,7 +13,7 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE, ActorCritic
 from remuda.policies.networks.encoders import Convolutions
 from remuda.policies.networks.images import Image
 from remuda.policies.stack import ParameterStack
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 POLICIES = 3
 

@@ -10,7 +10,7 @@ from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.optimizer import Adam
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 KINDS = ["dqn", "iqn"]
 

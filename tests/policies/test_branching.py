@@ -15,7 +15,7 @@ from remuda.policies.joint_actions import BranchingActions, JointActions, valued
 from remuda.policies.losses import huber, quantile_loss
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 SIZES = (10, 11, 12)
 FIRSTS = np.array([0, 10, 21])

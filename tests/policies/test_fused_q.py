@@ -14,7 +14,7 @@ from remuda.policies.algorithms.kernels.dqn import arrays_of, differentiate_q
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
 from remuda.policies.networks.kernels.compiled_pass import CompiledPass
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numba import njit
 
-from remuda.memory.shared import CACHE_LINE
 from remuda.policies.acting import ActingStack
 from remuda.policies.algorithms.kernels import ppo_heads
 from remuda.policies.algorithms.kernels.objective import Means
 from remuda.policies.networks.kernels import activations, gemm
 from remuda.policies.stack import ParameterStack
+from remuda.system.memory.shared import CACHE_LINE
 
 POLICIES, ROWS = 3, 150
 

@@ -17,7 +17,7 @@ from remuda.policies.losses import among_allowed
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.spec import make_algorithm, policy_specs
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from remuda.types import AgentSpec
 
 

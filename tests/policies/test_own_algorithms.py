@@ -7,16 +7,16 @@ import torch
 import remuda
 from equivalence.runs import assert_same, outcome, run, stops
 from policies.made_rollouts import KINDS
-from remuda.algorithms import BUILT_IN, find_algorithm
 from remuda.config import PolicyConfig, load_config
+from remuda.config.algorithm_registry import BUILT_IN, find_algorithm
+from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from remuda.ui.cli.main import run as command
 from remuda.ui.terminal.live import PlainView
-from remuda.unused_settings import unused_settings
 
 OWN = "policies.own_algorithms"
 VANILLA, SOFT = f"{OWN}:Vanilla", f"{OWN}:Soft"

@@ -10,15 +10,15 @@ import torch
 import remuda
 from policies import own_networks
 from remuda.config import PolicyConfig, load_config, overlay
+from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.lifted import LiftedModule, lifted
 from remuda.policies.networks.vmap_rules import lstm_step
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import ParameterStack
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from remuda.ui.terminal.live import PlainView
-from remuda.unused_settings import unused_settings
 
 OWN = "policies.own_networks"
 ALGORITHMS = ("ppo", "dqn", "iqn")

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from policies.ppo_cases import bandit, make, play, watched_update
-from remuda.checkpoint.state import pack, unpack
 from remuda.experience.segments import AFTER
 from remuda.policies.actions import ContinuousActions, DiscreteActions
 from remuda.policies.algorithms.autograd import Autograd
@@ -14,6 +13,7 @@ from remuda.policies.algorithms.kernels.ppo import MOST_ROWS, Fused, Workspace
 from remuda.policies.algorithms.kernels.ppo_heads import RowsOf, standardise
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.networks.actor_critic import MEAN, VARIANCE
+from remuda.system.checkpoint.state import pack, unpack
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -12,7 +12,7 @@ from remuda.errors import ConfigError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Part, TransitionSequences
 from remuda.policies.spec import PolicySpec, make_algorithm
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 KINDS = ["dqn", "iqn"]
 SEQUENCES, STEPS = 3, 5

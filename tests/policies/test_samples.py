@@ -7,8 +7,8 @@ from remuda.config import ExperienceConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.waiting import Wakeup
 from remuda.policies.algorithms.samples import PASS, Amount, Rows, Sequences, alike
+from remuda.system.memory.waiting import Wakeup
 
 CPU = torch.device("cpu")
 BOTH = np.arange(2)

@@ -6,7 +6,7 @@ import torch
 
 from policies import test_algorithms as q_learners
 from policies.made_rollouts import fill, make_stack, room_for, some_lengths
-from remuda.checkpoint.state import pack
+from remuda.system.checkpoint.state import pack
 
 ROLLOUTS = ["trunk", "recurrent", "annealed", "normalised", "anchor", "own algorithm", "continuous"]
 PARENT, PLACE = 0, 1

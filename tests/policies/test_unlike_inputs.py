@@ -11,7 +11,7 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.policies.stack import ParameterStack
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from remuda.types import AgentSpec
 
 PIXELS, BYTES = Box(0, 255, (3,), np.uint8), Box(0, 100, (3,), np.uint8)

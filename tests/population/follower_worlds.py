@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from population import test_deaths as deaths
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.dealing import follower
 from remuda.population.dealing import lead as league_module

@@ -14,8 +14,8 @@ from remuda.population.ledger.ledger import BIRTH, RETIRE
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population
-from remuda.rng import torch_rng
-from remuda.scoreboard import Learn
+from remuda.system.rng import torch_rng
+from remuda.system.scoreboard import Learn
 from support import Script, Tape
 
 

@@ -5,8 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births import lifecycle
 from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.dealing import lead
@@ -21,6 +20,7 @@ from remuda.population.members.table_parts import MATCHES
 from remuda.publish import training_state
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout, TrainingState
+from remuda.system.checkpoint.state import pack
 
 NAMES, EMPTY, SIZE, COPIES = ("a", "b", "c", "d"), ("d",), 6, 5
 WATCHED = {

@@ -4,7 +4,7 @@ import pytest
 
 from population.follower_worlds import COPIES, A, At, B, World
 from population.test_deaths import DiedError
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
 from remuda.population.matchmaking.by_turn import Fixed, Random
 from remuda.population.members.table_parts import MATCHES, NO_POLICY, POLICY

@@ -20,7 +20,7 @@ from remuda.population.matchmaking.by_turn import Fixed, Random, RoundRobin
 from remuda.population.members.follower_views import FINISHED, LOST, SEEN, TAKEN, WRITTEN, Shard
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import MATCHES, PROPOSED, REVISION, SINCE
-from remuda.scoreboard import Learn, Policy
+from remuda.system.scoreboard import Learn, Policy
 from support import Script
 
 NAMES = ("a", "b", "c", "d")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from population.birth_worlds import World
-from remuda.checkpoint.state import pack, unpack
 from remuda.errors import RemudaError
 from remuda.learner import group, learner, replay, rollouts
 from remuda.learner.role import LearnerRole
@@ -19,6 +18,7 @@ from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members import births
 from remuda.publish import snapshot, training_state
+from remuda.system.checkpoint.state import pack, unpack
 
 PARENT = PolicyRef("policy_1")
 EVOLUTION = {"population": {"evolution": {"every": 10**9}}}

@@ -9,8 +9,6 @@ import pytest
 from equivalence.runs import PPO, assert_same, outcome, run
 from population import test_deaths as deaths
 from population.birth_worlds import World
-from remuda.checkpoint.state import pack, unpack
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import LeagueConfig, SnapshotsConfig, overlay
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.population.dealing.lead import League
@@ -27,6 +25,8 @@ from remuda.population.ledger.ledger import (
 )
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.members.table_parts import MATCHES
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.checkpoint.store import Checkpoints
 
 MAIN, EXPLOITER, LEAGUE = "main_0", "main_exploiter_0", "league_exploiter_0"
 NAMES = (MAIN, EXPLOITER, LEAGUE)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import LeagueConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -24,6 +23,7 @@ from remuda.population.matchmaking.by_strength import WEIGHTINGS
 from remuda.population.matchmaking.mixed import Mixed
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
+from remuda.system.checkpoint.state import pack, unpack
 
 MAIN, OTHER, EXPLOITER, LEAGUE = "main_0", "main_1", "main_exploiter_0", "league_exploiter_0"
 NAMES = (MAIN, OTHER, EXPLOITER, LEAGUE)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from population.test_number_of_policies import SIZE, Stage
-from remuda.memory.shared import SharedArrays
 from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.dealing.lead import League
 from remuda.population.ledger.records import FRESH, RATING, PolicyRef
@@ -16,6 +15,7 @@ from remuda.population.members import table as table_module
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import MOVES
 from remuda.population.roster import Roster
+from remuda.system.memory.shared import SharedArrays
 
 
 def ratings(stage):

@@ -10,7 +10,6 @@ from hypothesis import strategies as some
 from scipy.stats import chi2_contingency, chisquare
 
 from population.results import Result, append
-from remuda.checkpoint.state import pack, unpack
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
@@ -25,6 +24,7 @@ from remuda.population.matchmaking.by_turn import (
     SelfPlay,
     Teams,
 )
+from remuda.system.checkpoint.state import pack, unpack
 
 
 def people(count, **options):

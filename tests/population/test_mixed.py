@@ -5,7 +5,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -21,6 +20,7 @@ from remuda.population.setup import (
     make_director,
     make_matchmaker,
 )
+from remuda.system.checkpoint.state import pack, unpack
 
 
 def people(count, copies=0, **options):

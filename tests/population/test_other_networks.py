@@ -11,7 +11,7 @@ from remuda.policies.spec import first_weights
 from remuda.population.directors.director import Birth
 from remuda.population.evolution.weights import WeightLayout
 from remuda.population.ledger.records import PolicyRef
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 
 PARENT = PolicyRef("policy_1")
 NETWORKS = {

@@ -8,7 +8,6 @@ import pytest
 
 from population.birth_worlds import FIRST, TREE, World
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Manifest
 from remuda.config import BirthsConfig, load_config, overlay
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
 from remuda.errors import CheckpointError, ConfigError
@@ -19,6 +18,7 @@ from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.members.table_parts import MATCHES
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.checkpoint.store import Manifest
 from remuda.training.best_checkpoint import CheckpointPlay
 from remuda.training.run import train
 from remuda.ui.cli.main import run as cli

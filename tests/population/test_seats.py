@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from remuda.config import load_config
+from remuda.config.unused_settings import unused_settings
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.population.dealing.lead import League
@@ -13,7 +14,6 @@ from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, sits_once
 from remuda.ui.cli.main import run
-from remuda.unused_settings import unused_settings
 
 BOTH = ("agent_0", "agent_1")
 

@@ -10,7 +10,7 @@ from remuda.population.evolution.weights import WeightLayout
 from remuda.population.ledger.ledger import BIRTH
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import NO_POLICY, POLICY
-from remuda.scoreboard import Learn
+from remuda.system.scoreboard import Learn
 
 ON = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
 BIRTHS = {"births": {"places": 1, "every": None}}

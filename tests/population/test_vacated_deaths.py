@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from population import test_deaths as deaths
-from remuda.checkpoint.state import pack
-from remuda.hyperparameters import HYPERPARAMETERS
+from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.dealing.lead import League
 from remuda.population.directors.director import Birth, Vacate
@@ -18,6 +17,7 @@ from remuda.population.matchmaking.by_turn import Fixed, Random
 from remuda.population.members.births import BirthOrders
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import MATCHES, NO_POLICY, POLICY, RecordBuffer
+from remuda.system.checkpoint.state import pack
 
 A, B = PolicyRef("a"), PolicyRef("b")
 

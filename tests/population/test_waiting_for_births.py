@@ -5,16 +5,16 @@ from types import SimpleNamespace
 import pytest
 
 from population.birth_worlds import TREE, World
-from remuda.changes import lasting
-from remuda.checkpoint.store import Manifest
 from remuda.config import load_config, overlay
+from remuda.config.resume_rules import lasting
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.ring import UPDATE_TIME
 from remuda.population.directors.director import Birth, Retire
 from remuda.population.ledger.records import PolicyRef
 from remuda.runs.run_directory import RunDirectory
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.store import Manifest
+from remuda.system.scoreboard import Learn
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 

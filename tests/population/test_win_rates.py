@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from population.results import Result, append
-from remuda.checkpoint.state import pack, unpack
 from remuda.population.dealing.lead import League
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.by_turn import Random
 from remuda.population.members.table import Table
+from remuda.system.checkpoint.state import pack, unpack
 
 A, B, C = PolicyRef("a"), PolicyRef("b"), PolicyRef("c")
 NAMES = ("a", "b")

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.state import pack, unpack
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config
 from remuda.policies.spec import policy_specs
 from remuda.publish.snapshot import Publisher
 from remuda.runtime.layout import make_layout
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.state import pack, unpack
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.scoreboard import Learn
 from support import Tape
 
 MODES = ["snapshot", "double_buffer"]

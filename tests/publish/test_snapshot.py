@@ -7,11 +7,11 @@ import pytest
 
 from remuda.config import PublishConfig
 from remuda.errors import RemudaError
-from remuda.memory.atomic import store
 from remuda.publish import snapshot as module
 from remuda.publish import training_state
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.publish.training_state import TrainingLayout, TrainingState
+from remuda.system.memory.atomic import store
 from spawned import child_of
 
 MODES = ["snapshot", "double_buffer"]

@@ -8,7 +8,7 @@ import yaml
 
 import remuda
 import remuda.api.sorrel
-from remuda.version import __version__
+from remuda.system.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from remuda.forkserver.activity import Activity
 from remuda.runtime import child
 from remuda.runtime.child import ProcessorTime
+from remuda.system.processes.activity import Activity
 
 
 def test_processor_time_is_added_up_over_the_processes_of_a_role(monkeypatch):

@@ -3,10 +3,10 @@
 import time
 from types import SimpleNamespace
 
-from remuda.memory.waiting import Wakeup
 from remuda.runtime.child import Child, Place
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
+from remuda.system.memory.waiting import Wakeup
 
 
 def test_one_that_was_restarted_once_does_not_begin_again_while_the_run_stops(tmp_path):

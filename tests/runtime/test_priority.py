@@ -4,11 +4,11 @@ import psutil
 import pytest
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.config import load_config
+from remuda.config.unused_settings import unused_settings
 from remuda.runtime.layout import Layout, niceness
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.training.prepare import prepare
-from remuda.unused_settings import unused_settings
 
 GROUPS = ((0, 1), (2,), (3,))
 

@@ -1,9 +1,9 @@
 """The order in which roles work."""
 
-from remuda.checkpoint.store import Checkpoints
-from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
 from remuda.runtime.role_loop import LockstepLearner, RoleContext
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.memory.waiting import Wakeup
 
 
 class AlwaysBusy:

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from remuda.forkserver.activity import started
 from remuda.runtime import child as silence
 from remuda.runtime.child import MOST, Activity, AwakeClock, Silence
+from remuda.system.processes.activity import started
 
 
 @pytest.fixture

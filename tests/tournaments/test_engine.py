@@ -15,7 +15,7 @@ from remuda.evaluation.tournaments.engine import play
 from remuda.policies.spec import first_weights, policy_specs
 from remuda.population.ledger.ledger import read_records
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import torch_rng
+from remuda.system.rng import torch_rng
 from tournament_games import always, untrained
 
 PULL, LONG = "tournament_games:Pull", "tournament_games:LongLoses"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from remuda.evaluation.tournaments.random_numbers import MatchRandom, MatchSeeds, derive
-from remuda.rng import make_rng
+from remuda.system.rng import make_rng
 
 
 def drawing(keys, turns=None):

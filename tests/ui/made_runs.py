@@ -6,10 +6,10 @@ import numpy as np
 import yaml
 
 from metric_lines import line_of
-from remuda.checkpoint.store import Manifest
 from remuda.config import config_text, load_config, overlay
 from remuda.runs.metrics import PolicyRecord, Record
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.store import Manifest
 
 
 def a_policy(i, mean_return):

@@ -10,7 +10,7 @@ import yaml
 
 import remuda
 from remuda.config import load_config
-from remuda.loading import PYTHON, file_name
+from remuda.system.loading import PYTHON, file_name
 from remuda.ui.cli.main import run as command
 from remuda.ui.cli.resuming import find_unfinished
 from remuda.ui.reports.summary import find_runs, list_runs, summarise

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from remuda.checkpoint.store import Manifest
 from remuda.config import load_config
 from remuda.errors import ConfigError
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.store import Manifest
 from remuda.ui.cli.main import run as command
 from remuda.ui.cli.resuming import offer_to_resume
 from ui.made_runs import a_run

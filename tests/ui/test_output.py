@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from remuda.checkpoint.store import Checkpoints
-from remuda.output import MOST
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.output import MOST
 
 WORDS = (
     *("train", "treasure_hunt", "--schedule", "sequential", "--env.num_envs", "2"),

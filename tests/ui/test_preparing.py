@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from remuda.forkserver import client as forkserver
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.processes import client as forkserver
 from remuda.ui.cli.main import run
 from remuda.ui.reports import run_end as preparing
 from remuda.ui.reports.run_end import Preparation

@@ -10,18 +10,18 @@ import numpy as np
 
 from remuda.actor.seats import Seats
 from remuda.actor.turn_timer import TurnTimer, section, traced, whole_turn
-from remuda.checkpoint.fitting import COUNT, branch, fitting
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.checks import TurnChecks
 from remuda.envs.games.array_game import BlankEnv
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ContractError
 from remuda.experience.backpressure import ActorBackpressure
-from remuda.kernels import njit
-from remuda.memory.atomic import warm_up
 from remuda.publish.weight_store import WeightReader
-from remuda.scoreboard import EpisodeTotals, Play, Row
-from remuda.timeline import Span, Timeline
+from remuda.system.checkpoint.fitting import COUNT, branch, fitting
+from remuda.system.checkpoint.state import restore_rng, rng_state
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import warm_up
+from remuda.system.scoreboard import EpisodeTotals, Play, Row
+from remuda.system.timeline import Span, Timeline
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 SETTLING = 0.01  # seconds between checks for results of other actors, once all turns are played

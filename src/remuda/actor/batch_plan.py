@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remuda.experience.ring_block import StreamPlan
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Integers
 
 PASS = 100  # overhead of a pass, in streams

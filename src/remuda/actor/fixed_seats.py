@@ -12,8 +12,6 @@ from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seats import EpisodeCounter, Seats
 from remuda.actor.shared_rewards import FixedShares, SharedRewards
 from remuda.actor.stream_arrays import StreamArrays, columns_of
-from remuda.checkpoint.fitting import SHARE, branch, fitting, real, whole
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.checks import NONE
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
@@ -24,7 +22,9 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.selectors import ActionSelector
 from remuda.population.ledger.ratings import sides_by_agent
 from remuda.publish.snapshot import Snapshot
-from remuda.scoreboard import Policy, Row
+from remuda.system.checkpoint.fitting import SHARE, branch, fitting, real, whole
+from remuda.system.checkpoint.state import restore_rng, rng_state
+from remuda.system.scoreboard import Policy, Row
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 

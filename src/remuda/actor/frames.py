@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.checkpoint.fitting import FINITE, fitting
 from remuda.envs.checks import NONE
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import FINITE, fitting
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, State
 
 

@@ -18,8 +18,8 @@ from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.dealing.lead import Dealer
 from remuda.population.members.table import Table
-from remuda.rng import make_rng, torch_rng
-from remuda.scoreboard import Scoreboard
+from remuda.system.rng import make_rng, torch_rng
+from remuda.system.scoreboard import Scoreboard
 
 
 def make_policy_groups(

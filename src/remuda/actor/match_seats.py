@@ -17,7 +17,6 @@ from remuda.actor.scripted_seats import ScriptedSeats
 from remuda.actor.seats import EpisodeCounter
 from remuda.actor.shared_rewards import SharedRewards
 from remuda.actor.stream_seats import StreamSeats
-from remuda.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.writer import BlockWriter
 from remuda.policies.initial import InitialWeights
@@ -29,8 +28,9 @@ from remuda.population.evolution.weights import WeightLayout, add_noise_by_layer
 from remuda.population.members.table_parts import POLICY
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.weight_store import WeightReader
-from remuda.rng import make_rng, torch_rng
-from remuda.scoreboard import Policy, Row
+from remuda.system.checkpoint.fitting import MOST, SHARE, Range, branch, fitting, whole
+from remuda.system.rng import make_rng, torch_rng
+from remuda.system.scoreboard import Policy, Row
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 

@@ -9,15 +9,15 @@ import numpy as np
 from remuda.actor.batch_plan import BatchPlan, make_plan
 from remuda.actor.frames import FrameStack
 from remuda.actor.stream_arrays import StreamArrays
-from remuda.checkpoint.fitting import COUNT, SHARE, branch, fitting
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.ring_block import StreamPlan
 from remuda.experience.writer import BlockWriter
-from remuda.kernels import njit
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.kernels.compiled_pass import gather_rows
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
+from remuda.system.checkpoint.fitting import COUNT, SHARE, branch, fitting
+from remuda.system.checkpoint.state import restore_rng, rng_state
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State
 
 

@@ -8,18 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from remuda.config import Config
+from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.envs.registry import Game, find_game
 from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
-from remuda.hyperparameters import LiveHyperparameters
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.publish.weight_store import WeightStore
-from remuda.rng import make_rng, seed_libraries
-from remuda.scoreboard import Play, Scoreboard
-from remuda.timeline import Timeline
+from remuda.system.rng import make_rng, seed_libraries
+from remuda.system.scoreboard import Play, Scoreboard
+from remuda.system.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.actor.actor import Actor

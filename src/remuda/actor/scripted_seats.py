@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
 
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError
+from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.types import Array, Bools, Integers, State
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from remuda.envs.checks import TurnChecks
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.backpressure import Backpressure
-from remuda.kernels import njit
 from remuda.publish.snapshot import Snapshot
-from remuda.scoreboard import Policy, Row
+from remuda.system.kernels import njit
+from remuda.system.scoreboard import Policy, Row
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 # Numba takes plain numbers as constants.

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from remuda.actor.stream_arrays import columns_of
-from remuda.hyperparameters import LiveHyperparameters
-from remuda.kernels import njit
+from remuda.config.hyperparameters import LiveHyperparameters
+from remuda.system.kernels import njit
 from remuda.types import Bools, Floats, Integers
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from remuda.envs.vector_env import VectorEnv
 from remuda.experience.ring_block import Choices, TurnOutcomes
-from remuda.kernels import njit
 from remuda.policies.actions import Actions
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 

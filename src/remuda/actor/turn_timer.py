@@ -7,8 +7,8 @@ from functools import wraps
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
-from remuda.scoreboard import Play, Row
-from remuda.timeline import Span, Timeline
+from remuda.system.scoreboard import Play, Row
+from remuda.system.timeline import Span, Timeline
 
 SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
 ENV = int(Play.SECONDS_ENV)

@@ -21,12 +21,12 @@ from remuda.evaluation.evaluate import evaluate as play_episodes
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.results import Evaluation
 from remuda.evaluation.tournaments.entrants import Entrant, Player
-from remuda.forkserver.child import check_guard
 from remuda.runs.metrics import View, row_of
 from remuda.runs.recorded_matches import read_births, read_ledger, read_payoffs
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.processes.child import check_guard
 from remuda.training.python_settings import (
     gone_on_with,
     name_objects,

@@ -12,11 +12,9 @@ from pathlib import Path
 
 from remuda.actor.role import ActorRole
 from remuda.assembly.experience_layout import experience_of_all
-from remuda.changes import lasting
-from remuda.checkpoint.fitting import Range, branch, whole
-from remuda.checkpoint.names import file_name
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import Config
+from remuda.config.hyperparameters import LiveHyperparameters, values_of
+from remuda.config.resume_rules import lasting
 from remuda.coordinator.analysing import analyser_of
 from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, RunEvents
@@ -26,11 +24,7 @@ from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.envs.workers.process import WorkerStatus
 from remuda.experience.experience import Experience
-from remuda.hyperparameters import LiveHyperparameters, values_of
 from remuda.learner.role import LearnerRole
-from remuda.memory.descriptors import check_limit
-from remuda.memory.shared import Arena
-from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import shares_of
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import (
@@ -46,7 +40,6 @@ from remuda.population.members.table_parts import ORDERED, RECORDS
 from remuda.population.roster import copies_of, unborn
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
-from remuda.rng import torch_rng
 from remuda.runs.metrics import View
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import Place
@@ -57,8 +50,15 @@ from remuda.runtime.layout import Layout, niceness, parts_at_once
 from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
 from remuda.runtime.runtime import Runtime
-from remuda.scoreboard import Scoreboard
-from remuda.timeline import Span, Spans, Timeline, write_trace
+from remuda.system.checkpoint.fitting import Range, branch, whole
+from remuda.system.checkpoint.names import file_name
+from remuda.system.checkpoint.store import Checkpoints, Manifest
+from remuda.system.memory.descriptors import check_limit
+from remuda.system.memory.shared import Arena
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import torch_rng
+from remuda.system.scoreboard import Scoreboard
+from remuda.system.timeline import Span, Spans, Timeline, write_trace
 from remuda.training.best_checkpoint import best_keeper
 from remuda.types import AgentSpec, State
 

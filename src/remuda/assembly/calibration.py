@@ -23,7 +23,7 @@ from remuda.coordinator.garbage import is_laid_aside_by_others
 from remuda.policies.spec import PolicySpec, policy_specs
 from remuda.runtime.host import threads
 from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
-from remuda.scoreboard import Learn, Play, Scoreboard
+from remuda.system.scoreboard import Learn, Play, Scoreboard
 from remuda.types import AgentSpec, Worker
 
 log = logging.getLogger(__name__)

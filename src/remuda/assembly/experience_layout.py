@@ -9,12 +9,12 @@ from typing import Any
 from remuda.config import Config
 from remuda.experience.experience import Experience, ring_segments, segments_for
 from remuda.experience.ring_block import Block
-from remuda.memory.shared import Arena
-from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec, kinds_of
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, sits_once
+from remuda.system.memory.shared import Arena
+from remuda.system.memory.waiting import Wakeup
 from remuda.types import AgentSpec
 
 AHEAD = 2

@@ -20,15 +20,13 @@ import psutil
 
 from remuda.assembly.experience_layout import ring_plans
 from remuda.config import Config
+from remuda.config.hyperparameters import names_of
 from remuda.config.policy import usual_policy
 from remuda.config.sections import at_key
 from remuda.envs.registry import GAMES
 from remuda.errors import ConfigError
 from remuda.experience.priorities import tree_size
 from remuda.experience.ring import StreamShape, fields_of
-from remuda.forkserver import client as forkserver
-from remuda.hyperparameters import names_of
-from remuda.memory.shared import Fields
 from remuda.policies.algorithms.transition_algorithm import CACHE
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, training_layout
@@ -37,6 +35,8 @@ from remuda.population.members.follower_views import shard_fields
 from remuda.population.members.table_parts import table_fields
 from remuda.population.roster import copies_of
 from remuda.runtime.layout import Layout
+from remuda.system.memory.shared import Fields
+from remuda.system.processes import client as forkserver
 from remuda.types import AgentSpec
 
 GIB = 2**30

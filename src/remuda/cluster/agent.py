@@ -26,21 +26,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import cloudpickle
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.bridge import Listener
 from remuda.cluster.handover import CheckpointFiles, HandoverState, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import Addresses, Placement
 from remuda.config import Config
 from remuda.errors import RemudaError, RoleDiedError
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.logs import level_of_children
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.members.imported import Imported
 from remuda.runtime.layout import Layout
 from remuda.runtime.processes import ProcessRuntime
-from remuda.timeline import Span
+from remuda.system.checkpoint.store import Checkpoints, Manifest
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.logs import level_of_children
+from remuda.system.timeline import Span
 from remuda.types import AgentSpec, RoleStatus
 
 log = logging.getLogger(__name__)

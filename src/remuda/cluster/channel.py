@@ -22,9 +22,9 @@ from remuda.cluster.tables import ShardOut, TableIn, TableOut, write_results
 from remuda.cluster.weights import WeightsIn, WeightsOut
 from remuda.errors import RemudaError
 from remuda.experience.ring import UPDATE_TIME
-from remuda.memory.atomic import load, store
-from remuda.memory.shared import SharedArrays
 from remuda.population.members.table import Table
+from remuda.system.memory.atomic import load, store
+from remuda.system.memory.shared import SharedArrays
 from remuda.types import Array, Integers
 
 SLOWLY = 0.1  # seconds between two reads of words that only users and checkpoints need

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.cluster.agent import NodeRecipe
 from remuda.cluster.bridge import Listener
 from remuda.cluster.handover import CheckpointFiles
@@ -21,6 +20,7 @@ from remuda.cluster.runtime import ClusterRuntime
 from remuda.config import Config
 from remuda.errors import ConfigError, RemudaError
 from remuda.population.members.imported import Imported
+from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.types import AgentSpec
 
 AGENT = "remuda.cluster.agent:NodeAgent"

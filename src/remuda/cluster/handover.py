@@ -14,9 +14,6 @@ from typing import Any
 import numpy as np
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.opening import ANY_SIZE, read_file
-from remuda.checkpoint.state import write_whole
-from remuda.checkpoint.store import MANIFEST, Checkpoints, Manifest
 from remuda.cluster.rings import RingIn, RingOut, mend
 from remuda.cluster.stores import ACTORS_WORDS
 from remuda.errors import CheckpointError
@@ -24,8 +21,11 @@ from remuda.experience import ring as word
 from remuda.experience.experience import Experience
 from remuda.experience.ring import ExperienceRing
 from remuda.experience.ring_block import Block
-from remuda.memory.atomic import load, store
 from remuda.publish.snapshot import PublishedWeights, Snapshot
+from remuda.system.checkpoint.opening import ANY_SIZE, read_file
+from remuda.system.checkpoint.state import write_whole
+from remuda.system.checkpoint.store import MANIFEST, Checkpoints, Manifest
+from remuda.system.memory.atomic import load, store
 from remuda.types import Array, Integers, State
 
 # Added to each sequence of a ring that moves, so no reader mistakes its segments for known ones, or

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.handover import HandoverState, handover_state_of, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes, Placement, without
 from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.types import RoleStatus
 
 

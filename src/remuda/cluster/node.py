@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.bridge import BridgeLoop, BridgeRole, Listener
 from remuda.cluster.channel import Count, Traffic
 from remuda.cluster.handover import HandoverState, take_over
 from remuda.cluster.nodes import Addresses, Placement, Plan
 from remuda.cluster.stores import Stamps, Stores
-from remuda.memory.waiting import Wakeup
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.memory.waiting import Wakeup
 
 # maximum seconds to wait for links to other nodes before arriving roles start
 REACH = 5.0

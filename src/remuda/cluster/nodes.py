@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import SharedArrays
+from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.system.memory.shared import SharedArrays
 
 HEAD = 0  # the number of this machine
 

@@ -21,7 +21,7 @@ import cloudpickle
 
 from remuda.cluster.ray_code import digests, versions
 from remuda.errors import NodeLostError, RemudaError
-from remuda.loading import load
+from remuda.system.loading import load
 
 
 class AgentTracebackError(Exception):

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from remuda.errors import RemudaError
-from remuda.loading import is_pickled, texts_in
-from remuda.version import __version__
+from remuda.system.loading import is_pickled, texts_in
+from remuda.system.version import __version__
 
 OWN = "remuda"  # the package whose source must be the same on all nodes
 NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")  # code in a configuration

@@ -20,7 +20,7 @@ from typing import Any
 from remuda.cluster.member import GAP
 from remuda.cluster.ray_local import ENVIRONMENT, LOOPBACK
 from remuda.errors import RemudaError
-from remuda.forkserver.child import STOPPING_SIGNALS
+from remuda.system.processes.child import STOPPING_SIGNALS
 
 LOG = logging.getLogger(__name__)
 OLDEST = (2, 40)  # the oldest supported version of Ray, as in the extra of pyproject.toml

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from remuda.errors import RemudaError
-from remuda.forkserver.process import AT_ONCE
-from remuda.memory.lifeline import Lifeline
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.processes.process import AT_ONCE
 
 LOOPBACK = "127.0.0.1"
 # must be set before Ray is imported, here and in the run

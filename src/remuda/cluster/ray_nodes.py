@@ -33,7 +33,7 @@ from remuda.cluster.ray_connect import (
 from remuda.cluster.ray_local import LocalNodes
 from remuda.config import Config
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
-from remuda.loading import names_in
+from remuda.system.loading import names_in
 
 LOG = logging.getLogger(__name__)
 STEP = 0.05  # seconds between two checks while waiting

@@ -21,8 +21,15 @@ from remuda.experience.ring import (
     WANTED,
     WRITTEN,
 )
-from remuda.kernels import njit
-from remuda.memory.atomic import exchange, fence_acquire, fence_full, fence_release, load, store
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import (
+    exchange,
+    fence_acquire,
+    fence_full,
+    fence_release,
+    load,
+    store,
+)
 from remuda.types import Array, Integers
 
 # number of words that an actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED,

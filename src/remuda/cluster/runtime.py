@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.store import Checkpoints
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.channel import in_all
@@ -23,10 +22,11 @@ from remuda.cluster.member import ASK, FetchedLogs, JoiningNodes, LinkMonitor, M
 from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Addresses, Call, NodeInfo, Nodes, Placement, relieved
-from remuda.compiling import Progress
 from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
-from remuda.timeline import Spans
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.compiling import Progress
+from remuda.system.timeline import Spans
 from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)

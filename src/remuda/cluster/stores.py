@@ -10,11 +10,9 @@ import numpy as np
 from remuda.cluster.nodes import HEAD, Placement
 from remuda.cluster.tables import table_words
 from remuda.cluster.words import Words
+from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.experience import ring
 from remuda.experience.experience import Experience
-from remuda.hyperparameters import LiveHyperparameters
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
 from remuda.population.members.follower_views import FINISHED, PROPOSED, SEEN
 from remuda.population.members.follower_views import LOST as LOST_RESULTS
 from remuda.population.members.follower_views import TAKEN as TAKEN_RESULTS
@@ -22,7 +20,9 @@ from remuda.population.members.table import Table
 from remuda.population.members.table_parts import CONFIRMED, SINCE
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.control import Control
-from remuda.scoreboard import Play, Scoreboard
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.scoreboard import Play, Scoreboard
 from remuda.types import Array
 
 # Words of a ring that its learner, or its actor, writes, in the order of visibility.

@@ -15,10 +15,10 @@ import numpy as np
 
 from remuda.cluster.link import Frame, Kind
 from remuda.cluster.words import Words
-from remuda.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.population.members.follower_views import TAKEN, WRITTEN, Shard
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import MATCHES, MOVES, ORDERED, REVISION
+from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.types import Array, Integers
 
 RESULTS = ("records", "places", "returns", "metrics")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from remuda.errors import RemudaError
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_release, load_all, store
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_release, load_all, store
 from remuda.types import Array, Integers
 
 

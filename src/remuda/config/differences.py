@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from remuda.algorithms import AlgorithmEntry, find_algorithm
+from remuda.config.algorithm_registry import AlgorithmEntry, find_algorithm
 from remuda.config.policy import PolicyConfig, defaults_of, with_module
 from remuda.config.sections import Section, by_leaf, overlay
 from remuda.errors import ConfigError

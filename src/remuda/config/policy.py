@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PositiveFloat, model_validator
 
-from remuda.algorithms import AlgorithmEntry, find_algorithm
+from remuda.config.algorithm_registry import AlgorithmEntry, find_algorithm
 from remuda.config.faults import fields_of, unknown_key
 from remuda.config.plain import Options
 from remuda.config.policy_sections import (

@@ -14,7 +14,7 @@ from remuda.config.plain import RefusedYAMLError, read_yaml, write_yaml
 from remuda.config.sections import fault_of_path
 from remuda.config.tree import Config
 from remuda.errors import ConfigError
-from remuda.loading import read_beside
+from remuda.system.loading import read_beside
 
 # A truncated file may still be valid YAML: 400 turns become 4, or the default.
 # They are comments, so that keys can be added below the last line by hand.
@@ -46,7 +46,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     """Read the tree in a YAML file without validating it or registering code."""
     import yaml
 
-    from remuda.checkpoint.opening import read_file
+    from remuda.system.checkpoint.opening import read_file
 
     fault = fault_of_path(str(path))
     if fault:
@@ -84,7 +84,7 @@ def _cut_off(text: str) -> bool:
 
 def write_config(config: Config, path: Path) -> None:
     """Write the whole tree as YAML, atomically."""
-    from remuda.checkpoint.state import write_whole
+    from remuda.system.checkpoint.state import write_whole
 
     write_whole(path, config_text(config).encode())
 

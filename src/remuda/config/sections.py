@@ -25,9 +25,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from remuda.algorithms import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
-from remuda.algorithms import Section as AlgorithmSection
-from remuda.loading import add_pickles, pickles_in
+from remuda.config.algorithm_registry import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
+from remuda.config.algorithm_registry import Section as AlgorithmSection
+from remuda.system.loading import add_pickles, pickles_in
 
 
 def at_most(most: int, why: str) -> AfterValidator:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, NonNegativeInt, ValidationError, model_validator
 
-from remuda.algorithms import BUILT_IN, find_algorithm
+from remuda.config.algorithm_registry import BUILT_IN, find_algorithm
 from remuda.config.differences import beyond, with_own_defaults
 from remuda.config.faults import explain
 from remuda.config.plain import plain_data

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from remuda.config import AnalysisConfig, Config
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.process import Process
-from remuda.memory.atomic import fence_acquire
 from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import NO_POLICY, POLICY, VERSION
 from remuda.population.roster import Roster
 from remuda.runs.metrics import AnalysisNumbers
+from remuda.system.memory.atomic import fence_acquire
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.process import Process
 from remuda.types import AgentSpec, Integers
 
 log = logging.getLogger(__name__)

@@ -26,10 +26,10 @@ from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.structure.diversity import response_diversity
 from remuda.analysis.structure.transitivity import split_intervals
-from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, MATCH
 from remuda.runs.metrics import AnalysisNumbers
+from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Array, Bools, Integers, Numbers
 
 MET = 10  # meetings of two members needed for their payoffs

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from remuda.config import Config
+from remuda.config.hyperparameters import LiveHyperparameters, checked_values, values_of
 from remuda.errors import UsageError
-from remuda.hyperparameters import LiveHyperparameters, checked_values, values_of
 
 if TYPE_CHECKING:
     from remuda.population.members.table import Table

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from remuda.checkpoint.store import Checkpoints, Manifest
 from remuda.config import CheckpointConfig
 from remuda.publish.snapshot import Snapshot
+from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.types import State
 
 log = logging.getLogger(__name__)

@@ -23,11 +23,11 @@ from remuda.coordinator.run_notes import EnvironmentNotes, ShortEpisodes
 from remuda.coordinator.scoreboard_reader import Reading, ScoreboardReader
 from remuda.coordinator.status import StatusFile
 from remuda.errors import RoleDiedError
-from remuda.forkserver.child import STOPPING_SIGNALS
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import Record, View
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.runtime import Runtime
+from remuda.system.processes.child import STOPPING_SIGNALS
 from remuda.types import RoleStatus
 
 TICK = 0.25  # seconds between two polls of the run

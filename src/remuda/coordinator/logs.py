@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from remuda.checkpoint.opening import APPEND, open_file
-from remuda.forkserver.logs import LOG_FORMAT, level_of_children
+from remuda.system.checkpoint.opening import APPEND, open_file
+from remuda.system.processes.logs import LOG_FORMAT, level_of_children
 
 
 class _LogFile(logging.FileHandler):

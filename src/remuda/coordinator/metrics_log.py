@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.opening import APPEND, open_file
 from remuda.coordinator.bounded_work import ROWS, Pieces, Work, encode, joined
 from remuda.coordinator.frozen_json import FrozenTexts
-from remuda.kernels import njit
 from remuda.runs.metrics import Record, groups
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.opening import APPEND, open_file
+from remuda.system.kernels import njit
 from remuda.types import Array
 
 CHEAPER = 4  # a number here costs 1 / CHEAPER of a value in JSON

@@ -27,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.opening import open_stream, read_json
-from remuda.checkpoint.state import write_whole
 from remuda.coordinator.callback import ActiveRun
 from remuda.errors import RemudaError, UsageError
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.opening import open_stream, read_json
+from remuda.system.checkpoint.state import write_whole
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remuda.experience.store import ExperienceStore, HeldSteps
-from remuda.scoreboard import Scoreboard
+from remuda.system.scoreboard import Scoreboard
 
 
 class EnvironmentNotes:

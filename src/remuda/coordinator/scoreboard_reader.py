@@ -24,7 +24,7 @@ from remuda.runs.metrics import (
     Record,
     population_record,
 )
-from remuda.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboard, added_up
+from remuda.system.scoreboard import EpisodeTotals, Learn, Play, Policy, Row, Scoreboard, added_up
 
 Numbers = list[float | None]
 

@@ -12,12 +12,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.opening import NUMBER, Kinds, checked, checked_all, kinds_of, read_checked
-from remuda.checkpoint.state import write_whole
 from remuda.coordinator.bounded_work import Pieces, Work, encode, joined
 from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.publish.weight_store import WeightStore
 from remuda.runs.metrics import MemberRecord, PolicyRecord, Record
+from remuda.system.checkpoint.opening import (
+    NUMBER,
+    Kinds,
+    checked,
+    checked_all,
+    kinds_of,
+    read_checked,
+)
+from remuda.system.checkpoint.state import write_whole
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0

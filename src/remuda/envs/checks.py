@@ -18,7 +18,7 @@ import numpy as np
 from remuda.envs.scripted import choice_sizes
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, TurnResult
 
 NONE = -1  # no row was found

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from remuda.user_code import where_raised
+from remuda.system.user_errors import where_raised
 
 LIMIT = 5.0  # seconds in total for environments that are closed together
 log = logging.getLogger(__name__)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from remuda.checkpoint.state import pack, unpack
 from remuda.envs.adapters.detect import CHECKERS, kind_of
 from remuda.envs.scripted import turns
 from remuda.envs.traces import (
@@ -36,6 +35,7 @@ from remuda.envs.traces import (
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError, UsageError
+from remuda.system.checkpoint.state import pack, unpack
 from remuda.types import Bools
 
 POISONS = (0x5A, 0xA5)

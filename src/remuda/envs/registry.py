@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from remuda import loading
 from remuda.envs.adapters import user_envs
 from remuda.envs.adapters.libraries import LIBRARIES
 from remuda.envs.adapters.wrappers import METRICS, NOTHING, WRAPPERS, Wrapping
 from remuda.envs.games import data
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
+from remuda.system import loading
+from remuda.system.user_errors import naming_user_code
 from remuda.types import AgentSpec
-from remuda.user_code import naming_user_code
 
 if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy

@@ -30,8 +30,8 @@ from remuda.evaluation.tournaments.until import MATCHES, Look, play_until
 from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
 from remuda.publish.snapshot import Snapshot
+from remuda.system.user_errors import naming_user_code
 from remuda.types import Integers
-from remuda.user_code import naming_user_code
 
 Numbers = npt.NDArray[np.float64]
 

@@ -26,11 +26,11 @@ from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker
 from remuda.publish.snapshot import Snapshot
-from remuda.rng import libraries_kept, make_rng, seed_libraries
 from remuda.runtime.host import threads
-from remuda.scoreboard import Scoreboard
+from remuda.system.rng import libraries_kept, make_rng, seed_libraries
+from remuda.system.scoreboard import Scoreboard
+from remuda.system.user_errors import naming_user_code
 from remuda.types import Array, Floats
-from remuda.user_code import naming_user_code
 
 COPIES = 100  # maximum copies that play at once
 MAKING = 0.25  # share of the allowed time for making copies

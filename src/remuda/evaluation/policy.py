@@ -17,7 +17,6 @@ import torch
 from gymnasium import Space
 
 from remuda.actor.frames import FrameStack
-from remuda.checkpoint.state import write_whole
 from remuda.envs.adapters.env_spaces import EnvSpaces
 from remuda.envs.scripted import allows_something
 from remuda.errors import UsageError
@@ -34,6 +33,7 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.networks.module import PolicyModule
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
+from remuda.system.checkpoint.state import write_whole
 from remuda.types import AgentSpec, Array, Bools, Floats
 
 KEPT_ROOMS = 16

@@ -27,10 +27,10 @@ from remuda.experience.ring import (
     total,
     untaken,
 )
-from remuda.forkserver.activity import Activity, ProcessId, started
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_full, load, store
-from remuda.memory.waiting import Wakeup
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_full, load, store
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes.activity import Activity, ProcessId, started
 from remuda.types import Integers
 
 LEAST = 0.2  # minimum seconds to wait, unless the user's limit is lower

@@ -12,16 +12,16 @@ import os
 import time
 from collections.abc import Sequence
 
-from remuda.checkpoint.fitting import branch
 from remuda.config import ExperienceConfig
 from remuda.errors import CheckpointError
 from remuda.experience import ring as word
 from remuda.experience.ring import ExperienceRing, StreamShape, has_steps, total, untaken
 from remuda.experience.ring_block import Block
 from remuda.experience.store import HeldSteps
-from remuda.memory.atomic import exchange, fence_full, load, store
-from remuda.memory.shared import Arena
-from remuda.memory.waiting import Wakeup
+from remuda.system.checkpoint.fitting import branch
+from remuda.system.memory.atomic import exchange, fence_full, load, store
+from remuda.system.memory.shared import Arena
+from remuda.system.memory.waiting import Wakeup
 from remuda.types import Integers, State
 
 NEVER = 2**62  # a number of segments or steps that no run reaches

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.checkpoint.fitting import COUNT, FINITE_64, Range, fitting_all, real, require
 from remuda.experience.experience import Experience
 from remuda.experience.replay import B, Batch, Replay, TransitionReplay
 from remuda.experience.ring import LOST
 from remuda.experience.sequence_replay import SequenceBatch, SequenceReplay
-from remuda.kernels import njit
-from remuda.memory.atomic import load
+from remuda.system.checkpoint.fitting import COUNT, FINITE_64, Range, fitting_all, real, require
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import load
 from remuda.types import Bools, Floats, Integers, State
 
 LEAST = 1e-6  # added to each absolute error, so every step can be drawn again (section 3.3)

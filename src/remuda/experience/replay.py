@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from remuda.checkpoint.fitting import whole
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import OTHERS, ExperienceRing
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, load
+from remuda.system.checkpoint.fitting import whole
+from remuda.system.checkpoint.state import restore_rng, rng_state
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
 

@@ -37,11 +37,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.fitting import COUNT, MOST, Range, Table, fitting_all, require, whole
 from remuda.config import ExperienceConfig
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, fence_full, load, store
-from remuda.memory.shared import Fields
+from remuda.system.checkpoint.fitting import COUNT, MOST, Range, Table, fitting_all, require, whole
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_acquire, fence_full, load, store
+from remuda.system.memory.shared import Fields
 from remuda.types import Array, Integers, State
 
 # Words of `counters`; each has its own cache line, to avoid false sharing.

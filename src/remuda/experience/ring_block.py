@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from remuda.experience.ring import COUNTERS, StreamShape, fields_of
-from remuda.memory.shared import Arena, SharedArrays
+from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Array, Bools, Floats, Integers
 
 

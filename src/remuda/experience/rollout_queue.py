@@ -16,8 +16,8 @@ from remuda.experience.segments import (
     row_of,
     steps_of,
 )
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, load
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Integers
 
 

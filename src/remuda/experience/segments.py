@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.experience.experience import Experience
 from remuda.experience.ring import CLOSED, OTHERS, ExperienceRing
 from remuda.experience.ring_block import Segments
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, load
+from remuda.system.checkpoint.state import restore_rng, rng_state
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
 AFTER = -1  # stream of a row that holds only a segment's final observation

@@ -9,8 +9,8 @@ import numpy as np
 from remuda.experience.experience import Experience
 from remuda.experience.replay import Replay, SurveyedRing, allow, n_step_return, write_action
 from remuda.experience.ring import OTHERS
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, load
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
 

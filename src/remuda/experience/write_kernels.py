@@ -32,8 +32,8 @@ from remuda.experience.ring_block import (
     StreamPlan,
     TurnOutcomes,
 )
-from remuda.kernels import njit
-from remuda.memory.atomic import exchange, fence_full, fence_release, load, store
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import exchange, fence_full, fence_release, load, store
 from remuda.types import Array, Bools, Floats, Integers
 
 NOWHERE = -1  # the slot of a stream without an open segment

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from remuda.checkpoint.fitting import Range, branch, fitting, fitting_all, require
 from remuda.experience import write_kernels as kernels
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.experience import Experience
@@ -27,6 +26,7 @@ from remuda.experience.ring_block import (
     TurnOutcomes,
 )
 from remuda.experience.write_kernels import NOWHERE
+from remuda.system.checkpoint.fitting import Range, branch, fitting, fitting_all, require
 from remuda.types import Array, Bools, Floats, Integers, State
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from remuda.experience.replay import Batch, Replay
 from remuda.experience.sequence_replay import SequenceBatch, SequenceReplay
-from remuda.memory.shared import copied
 from remuda.policies.algorithms.transition_algorithm import Transitions, TransitionSequences
+from remuda.system.memory.shared import copied
 from remuda.types import Floats, Integers
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from remuda.checkpoint.fitting import whole
-from remuda.checkpoint.names import file_name
-from remuda.hyperparameters import LiveHyperparameters
+from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.learner.learner import Learner
-from remuda.memory.waiting import Wakeup
 from remuda.population.births.inheritance import LearnerBirths
+from remuda.system.checkpoint.fitting import whole
+from remuda.system.checkpoint.names import file_name
+from remuda.system.memory.waiting import Wakeup
 from remuda.types import State
 
 log = logging.getLogger(__name__)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, whole
 from remuda.config import PolicyConfig
-from remuda.hyperparameters import with_values
+from remuda.config.hyperparameters import with_values
 from remuda.policies.algorithms.algorithm import Algorithm
 from remuda.population.members.births import Newborn
 from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
-from remuda.scoreboard import Learn, Row, count_on, fitting_learned
-from remuda.timeline import Timeline
+from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, whole
+from remuda.system.scoreboard import Learn, Row, count_on, fitting_learned
+from remuda.system.timeline import Timeline
 from remuda.types import State
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from remuda.checkpoint.fitting import MOST, Range, branch, whole
 from remuda.experience.experience import NEVER
 from remuda.experience.replay import Replay
 from remuda.experience.ring import OTHERS
@@ -19,8 +18,9 @@ from remuda.learner.learner import Learner, PolicyTrainer, runs
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm
 from remuda.population.members.births import Newborn
 from remuda.publish.training_state import BEGUN, EXPLORED
-from remuda.scoreboard import Learn
-from remuda.timeline import Span, Timeline
+from remuda.system.checkpoint.fitting import MOST, Range, branch, whole
+from remuda.system.scoreboard import Learn
+from remuda.system.timeline import Span, Timeline
 from remuda.types import State
 
 FIRST_BETA = 0.4  # importance exponent when training starts (Schaul et al. 2016)

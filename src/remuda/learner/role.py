@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from remuda.checkpoint.names import file_name
+from remuda.config.hyperparameters import LiveHyperparameters, with_values
 from remuda.experience.experience import Experience
-from remuda.hyperparameters import LiveHyperparameters, with_values
-from remuda.memory.waiting import Wakeup
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import BEGUN
 from remuda.publish.weight_store import WeightStore
-from remuda.rng import make_rng, torch_rng
-from remuda.scoreboard import Scoreboard
-from remuda.timeline import Timeline
+from remuda.system.checkpoint.names import file_name
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import make_rng, torch_rng
+from remuda.system.scoreboard import Scoreboard
+from remuda.system.timeline import Timeline
 
 if TYPE_CHECKING:
     from remuda.experience.replay import Replay

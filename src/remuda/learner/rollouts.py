@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.fitting import branch, whole
 from remuda.experience.ring import OTHERS
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout, rows_for
@@ -16,8 +15,9 @@ from remuda.learner.learner import Learner, PolicyTrainer
 from remuda.policies.algorithms.kernels.objective import RolloutMetrics
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm
 from remuda.population.members.births import Newborn
-from remuda.scoreboard import Learn
-from remuda.timeline import Span, Timeline
+from remuda.system.checkpoint.fitting import branch, whole
+from remuda.system.scoreboard import Learn
+from remuda.system.timeline import Span, Timeline
 from remuda.types import State
 
 SUMS = {

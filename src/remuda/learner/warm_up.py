@@ -14,13 +14,13 @@ from remuda.experience.experience import Experience
 from remuda.experience.ring_block import Block, Choices, StreamPlan, TurnOutcomes
 from remuda.experience.writer import BlockWriter
 from remuda.learner.rollouts import RolloutLearner
-from remuda.memory.waiting import Wakeup
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.publish.snapshot import PublishedWeights
-from remuda.rng import torch_rng
-from remuda.scoreboard import Learn, Scoreboard
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.rng import torch_rng
+from remuda.system.scoreboard import Learn, Scoreboard
 from remuda.types import Floats
 
 if TYPE_CHECKING:

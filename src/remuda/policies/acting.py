@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from remuda.checkpoint.fitting import branch, fitting
-from remuda.checkpoint.state import restore_torch
-from remuda.memory.shared import aligned_zeros, copied
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.network import Network
 from remuda.policies.stack import ParameterStack
+from remuda.system.checkpoint.fitting import branch, fitting
+from remuda.system.checkpoint.state import restore_torch
+from remuda.system.memory.shared import aligned_zeros, copied
 from remuda.types import Bools, Floats, State
 
 CACHED_PASSES = 1024  # compiled passes of different shapes that are cached

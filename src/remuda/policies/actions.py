@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from remuda.errors import ContractError
-from remuda.kernels import njit
 from remuda.policies.losses import LEAST_LOG, entropy, log_probabilities
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 Rng = np.random.Generator

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remuda.checkpoint.fitting import FINITE_64, fitting, require
 from remuda.config import PolicyConfig
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER, Rollout
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import FINITE_64, fitting, require
+from remuda.system.kernels import njit
 from remuda.types import Bools, Floats, Integers, State
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.fitting import fitting
-from remuda.checkpoint.names import file_name
-from remuda.checkpoint.opening import ANY_SIZE, checked_all, read_checked, read_file
-from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
+from remuda.system.checkpoint.fitting import fitting
+from remuda.system.checkpoint.names import file_name
+from remuda.system.checkpoint.opening import ANY_SIZE, checked_all, read_checked, read_file
+from remuda.system.checkpoint.state import pack, unpack, write_whole
 from remuda.types import Floats, State
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from remuda.errors import ContractError
-from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions, Rngs
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 MOST_COMBINATIONS = 1024  # maximum combinations with one network output each

@@ -21,8 +21,8 @@ from remuda.policies.actions import Actions
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.module import place
 from remuda.policies.networks.network import Network
+from remuda.system.version import __version__
 from remuda.types import AgentSpec, Array
-from remuda.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto

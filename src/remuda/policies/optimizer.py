@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.checkpoint.fitting import COUNT, FINITE, SQUARES, fitting, real
-from remuda.kernels import njit
 from remuda.policies.stack import whole_rows
+from remuda.system.checkpoint.fitting import COUNT, FINITE, SQUARES, fitting, real
+from remuda.system.kernels import njit
 from remuda.types import Array, Floats, Integers, State
 
 BETA_1, BETA_2 = 0.9, 0.999

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from remuda.kernels import njit
 from remuda.policies.actions import Actions, DiscreteActions, Rng
 from remuda.policies.joint_actions import (
     BranchingActions,
@@ -18,6 +17,7 @@ from remuda.policies.joint_actions import (
     take_best_choices,
     take_best_joint,
 )
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.checkpoint.fitting import fitting
+from remuda.system.checkpoint.fitting import fitting
 from remuda.types import Floats, State
 
 LINE = 16  # numbers in a cache line

@@ -11,7 +11,6 @@ from numpy.random import Generator
 
 from remuda.config import Config, PopulationConfig
 from remuda.errors import ConfigError
-from remuda.loading import load
 from remuda.population.directors.director import (
     Director,
     Directors,
@@ -33,6 +32,7 @@ from remuda.population.matchmaking.mixed import Mixed, check_shares
 from remuda.population.matchmaking.reserved_seats import ReservedSeats
 from remuda.population.matchmaking.seating import check_seating
 from remuda.population.roster import Roster, check_name
+from remuda.system.loading import load
 
 _DIRECTOR = "remuda.population.directors.director"
 

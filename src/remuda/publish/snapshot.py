@@ -29,12 +29,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.checkpoint.fitting import MOST, SHARE, Range, fitting, real, whole
 from remuda.config import PublishConfig
 from remuda.errors import RemudaError
-from remuda.memory.atomic import fence_acquire, fence_release, first_difference, load, store
-from remuda.memory.shared import Arena, SharedArrays
 from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
+from remuda.system.checkpoint.fitting import MOST, SHARE, Range, fitting, real, whole
+from remuda.system.memory.atomic import fence_acquire, fence_release, first_difference, load, store
+from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Floats, Integers, State
 
 ROWS = 2  # copies of each policy's weights: at least one is whole at any instant

@@ -10,8 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.checkpoint.fitting import COUNT, FINITE, MOST, SQUARES, Range, branch, fitting, real
-from remuda.memory.shared import Fields, SharedArrays
+from remuda.system.checkpoint.fitting import (
+    COUNT,
+    FINITE,
+    MOST,
+    SQUARES,
+    Range,
+    branch,
+    fitting,
+    real,
+)
+from remuda.system.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Floats, State
 
 # an optimizer's moments of the gradients; any other vector is a copy of weights

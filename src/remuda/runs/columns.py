@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from remuda.checkpoint.opening import read_file
-from remuda.scoreboard import Learn
+from remuda.system.checkpoint.opening import read_file
+from remuda.system.scoreboard import Learn
 
 
 @dataclass(frozen=True)

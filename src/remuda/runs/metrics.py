@@ -3,7 +3,7 @@
 The JSON lines are authoritative; TensorBoard, the live view and the report use the same records.
 Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` has a line in the
 table `columns.md`, or contains other records. `scoreboard_reader.py` computes them. To add a number
-of a learner, add an entry to `remuda.scoreboard.Learn`, a field here, and a line to `columns.md`.
+of a learner, add an entry to `scoreboard.Learn`, a field here, and a line to `columns.md`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from remuda.checkpoint.opening import Kinds, checked, checked_all, kinds_of, open_stream
 from remuda.runs.columns import COLUMNS
-from remuda.scoreboard import Play
+from remuda.system.checkpoint.opening import Kinds, checked, checked_all, kinds_of, open_stream
+from remuda.system.scoreboard import Play
 
 R = TypeVar("R")
 UNSET: Any = None  # the default of a required number; a line without it is refused

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 
-from remuda.checkpoint.opening import read_file
 from remuda.runs.columns import COLUMNS, Column
 from remuda.runs.metrics import SHARES
+from remuda.system.checkpoint.opening import read_file
 
 GAME = "The mean over episodes of an episode metric of the environment; see docs/games.md."
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from remuda.config import Config
 from remuda.evaluation.results import WAYS, Evaluation, way_of
 from remuda.runs.metrics import Record
-from remuda.version import __version__
+from remuda.system.version import __version__
 
 COUNTED = ("turns", "agent_steps", "agent_steps_per_second", "waits")
 PLAYED = (

@@ -13,9 +13,15 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from remuda import loading
-from remuda.checkpoint.names import file_name, new_directory
-from remuda.checkpoint.opening import (
+from remuda.config import Config, load_config, read_config, write_config
+from remuda.coordinator.reserve import Reserve
+from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
+from remuda.policies.initial import InitialWeights
+from remuda.population.members.imported import ImportedMembers
+from remuda.runs.metrics import Record, read_metrics
+from remuda.system import loading
+from remuda.system.checkpoint.names import file_name, new_directory
+from remuda.system.checkpoint.opening import (
     ANY_SIZE,
     NUMBER,
     Kinds,
@@ -25,14 +31,8 @@ from remuda.checkpoint.opening import (
     read_checked,
     read_file,
 )
-from remuda.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
-from remuda.checkpoint.store import Checkpoints
-from remuda.config import Config, load_config, read_config, write_config
-from remuda.coordinator.reserve import Reserve
-from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
-from remuda.policies.initial import InitialWeights
-from remuda.population.members.imported import ImportedMembers
-from remuda.runs.metrics import Record, read_metrics
+from remuda.system.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
+from remuda.system.checkpoint.store import Checkpoints
 from remuda.types import Floats
 
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from remuda.checkpoint.fitting import fitting
-from remuda.checkpoint.names import file_name
 from remuda.config import Config
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import agents_of
@@ -19,8 +17,10 @@ from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.roster import copies_of, unborn
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.fitting import fitting
+from remuda.system.checkpoint.names import file_name
+from remuda.system.version import __version__
 from remuda.types import Floats, State
-from remuda.version import __version__
 
 
 def save_weights(

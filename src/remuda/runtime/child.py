@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from remuda.checkpoint.opening import open_stream
 from remuda.envs.workers.process import WorkerStatus
-from remuda.forkserver.activity import Activity, ProcessId
-from remuda.forkserver.process import Process
-from remuda.memory.waiting import Wakeup
 from remuda.runtime.control import Control
 from remuda.runtime.role_loop import RoleLoop
-from remuda.timeline import Timeline
+from remuda.system.checkpoint.opening import open_stream
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes.activity import Activity, ProcessId
+from remuda.system.processes.process import Process
+from remuda.system.timeline import Timeline
 from remuda.types import Role
 
 MOST = 1.0  # maximum seconds that count between two checks: the watcher caused any longer gap

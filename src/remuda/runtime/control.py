@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from remuda.memory.atomic import fence_full, load, store
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.memory.atomic import fence_full, load, store
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
 
 STARTING, RUNNING, DONE, FAILED = range(4)  # states; FAILED: about to end by an exception
 T = TypeVar("T")

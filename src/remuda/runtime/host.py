@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from remuda.checkpoint.store import Checkpoints
-from remuda.compiling import tell_compiling
 from remuda.errors import CommandError, RemudaError
-from remuda.forkserver.child import EXCEPTION, REFUSED, ignore_held_signals
 from remuda.policies import parallel_parts
-from remuda.rng import seed_libraries
 from remuda.runtime.control import DONE, FAILED, RUNNING, Control
 from remuda.runtime.role_loop import RoleContext, RoleLoop, restore
-from remuda.timeline import Timeline
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.compiling import tell_compiling
+from remuda.system.processes.child import EXCEPTION, REFUSED, ignore_held_signals
+from remuda.system.rng import seed_libraries
+from remuda.system.timeline import Timeline
+from remuda.system.user_errors import where_raised
 from remuda.types import Role
-from remuda.user_code import where_raised
 
 
 @dataclass(frozen=True)

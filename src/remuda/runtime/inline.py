@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
 from remuda.runtime.host import threads
 from remuda.runtime.role_loop import restore
-from remuda.timeline import Span, Timeline
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.timeline import Span, Timeline
+from remuda.system.user_errors import naming_user_code, where_raised
 from remuda.types import Role, RoleStatus, Worker
-from remuda.user_code import naming_user_code, where_raised
 
 log = logging.getLogger(__name__)
 

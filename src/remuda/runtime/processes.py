@@ -9,17 +9,17 @@ from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from remuda.checkpoint.store import Checkpoints
-from remuda.compiling import Progress
 from remuda.config import SupervisionConfig
 from remuda.errors import CannotStartError, RemudaError, RoleDiedError, UnguardedScriptError
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import EXCEPTION, REFUSED, UNGUARDED, script_name
-from remuda.forkserver.process import UNKNOWN, Process
-from remuda.memory.lifeline import Lifeline
 from remuda.runtime.child import AwakeClock, Child, Place, Silence, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.compiling import Progress
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.child import EXCEPTION, REFUSED, UNGUARDED, script_name
+from remuda.system.processes.process import UNKNOWN, Process
 from remuda.types import Role, RoleStatus
 
 log = logging.getLogger(__name__)

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from remuda.checkpoint.store import Checkpoints
 from remuda.errors import RemudaError
 from remuda.runtime.control import DONE, Control
-from remuda.timeline import Span, Timeline
+from remuda.system.checkpoint.store import Checkpoints
+from remuda.system.timeline import Span, Timeline
 from remuda.types import State, Worker
 
 log = logging.getLogger(__name__)

@@ -21,16 +21,16 @@ from remuda.envs.registry import GAMES
 from remuda.evaluation.crossplay import margin
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Evaluation, Limits
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import ignore_held_signals
-from remuda.forkserver.process import Process
-from remuda.loading import add_pickles, pickles_in
 from remuda.policies.spec import PolicySpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
-from remuda.user_code import where_raised
+from remuda.system.loading import add_pickles, pickles_in
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.child import ignore_held_signals
+from remuda.system.processes.process import Process
+from remuda.system.user_errors import where_raised
 
 log = logging.getLogger(__name__)
 

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from remuda.assembly.assembly import Assembly
-from remuda.checkpoint.store import Manifest
 from remuda.config import Config
 from remuda.coordinator.callback import ActiveRun, Callback, EpisodeSummary
 from remuda.coordinator.loggers import make_logger
 from remuda.coordinator.requests import Requests
 from remuda.coordinator.scoreboard_reader import Reading
 from remuda.errors import CallbackError, ConfigError, RemudaError, UsageError
-from remuda.loading import load
 from remuda.runs.metrics import Record, row_of
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory, can_continue, way_on
-from remuda.scoreboard import Play, Policy, Row
-from remuda.user_code import where_raised
+from remuda.system.checkpoint.store import Manifest
+from remuda.system.loading import load
+from remuda.system.scoreboard import Play, Policy, Row
+from remuda.system.user_errors import where_raised
 
 log = logging.getLogger(__name__)
 

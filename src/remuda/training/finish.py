@@ -21,9 +21,9 @@ from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result, cut_words, failed_words, is_reported, played_words, summarise
 from remuda.runs.run_directory import RunDirectory, way_on
 from remuda.runs.saved_weights import save_weights
+from remuda.system.user_errors import where_raised
 from remuda.training.best_checkpoint import CheckpointPlay, compare_last
 from remuda.training.callback_dispatch import Events
-from remuda.user_code import where_raised
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ import numpy as np
 from remuda.actor.scripted_seats import load_scripted, reserved_members
 from remuda.assembly.memory_plan import check_memory, copy_size, size_of_arrays
 from remuda.config import Config
+from remuda.config.unused_settings import unused_settings
 from remuda.envs.adapters.lasting_state import lasting_state
 from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
@@ -22,7 +23,6 @@ from remuda.population.roster import Roster
 from remuda.population.setup import check_population
 from remuda.runtime.layout import Layout, make_layout
 from remuda.types import AgentSpec
-from remuda.unused_settings import unused_settings
 
 
 @dataclass(frozen=True)

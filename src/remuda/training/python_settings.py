@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from remuda.algorithms import BUILT_IN
 from remuda.config import Config, Section, by_leaf, load_config, over_presets, overlay, read_config
+from remuda.config.algorithm_registry import BUILT_IN
 from remuda.errors import UsageError
 from remuda.evaluation.policy import Policy
-from remuda.loading import name_object
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.loading import name_object
 
 Settings = Path | str | Mapping[str, Any] | Config | None
 """A whole configuration, as `train` takes it."""

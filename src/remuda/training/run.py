@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 
 from remuda.assembly.assembly import Assembly
 from remuda.assembly.calibration import choose_layout
-from remuda.checkpoint.store import Manifest
 from remuda.cluster.cluster import check_ray, gathered
-from remuda.compiling import reporting_compiling
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
@@ -25,19 +23,22 @@ from remuda.errors import (
     UnguardedScriptError,
     UserCodeError,
 )
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import check_guard
-from remuda.output import unfailing
 from remuda.policies.compatibility import space_notes
 from remuda.policies.initial import InitialState
 from remuda.population.members.imported import Imported
-from remuda.rng import libraries_kept
 from remuda.runs.metrics import Goal, View
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory, can_continue, way_on
 from remuda.runs.saved_weights import final_weights
 from remuda.runtime.layout import Layout, make_layout
 from remuda.runtime.runtime import Runtime
+from remuda.system.checkpoint.store import Manifest
+from remuda.system.compiling import reporting_compiling
+from remuda.system.output import unfailing
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.child import check_guard
+from remuda.system.rng import libraries_kept
+from remuda.system.user_errors import naming_user_code
 from remuda.training.callback_dispatch import Events
 from remuda.training.finish import Finish, FinishHooks
 from remuda.training.prepare import Prepared, prepare, with_fixed_trace
@@ -50,7 +51,6 @@ from remuda.training.resume import (
     report_damage,
 )
 from remuda.training.warm_start import describe, describe_imported, find_beginnings, find_imported
-from remuda.user_code import naming_user_code
 
 log = logging.getLogger(__name__)
 

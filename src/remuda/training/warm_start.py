@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.names import file_name
 from remuda.config import Config, NetworkConfig
 from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.requests import LIVE
 from remuda.errors import ConfigError, RemudaError, UsageError
-from remuda.loading import without_digest, without_digests
 from remuda.policies.initial import InitialState, WeightSource
 from remuda.policies.spec import PolicySpec
 from remuda.population.members.imported import Imported, Origin
@@ -22,6 +20,8 @@ from remuda.population.members.table_parts import ORDERED
 from remuda.population.roster import LONGEST, unborn
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.saved_weights import published
+from remuda.system.checkpoint.names import file_name
+from remuda.system.loading import without_digest, without_digests
 from remuda.training.saved.policies import Reference, Saved, SavedPolicies
 
 GREEDY = "+greedy"  # suffix of a member from another run that always takes its best action

@@ -14,6 +14,6 @@ for name in ("memfd_create", "eventfd", "pidfd_open", "sched_getaffinity", "sche
     delattr(os, name)
 sys.platform = "darwin"
 
-from remuda.forkserver import activity  # noqa: E402
+from remuda.system.processes import activity  # noqa: E402
 
 activity.PROC = Path("/there is none")

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
 Labels = npt.NDArray[np.uint64]

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
 DONE: Final = 0  # the path reached an equilibrium

@@ -12,8 +12,8 @@ import numpy as np
 
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.payoffs.sums import add_up
-from remuda.checkpoint import opening
 from remuda.errors import UsageError
+from remuda.system.checkpoint import opening
 from remuda.types import Array, Numbers
 
 LARGEST = 1e100  # largest payoff accepted: squares of larger ones overflow

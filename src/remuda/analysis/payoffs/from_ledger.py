@@ -12,10 +12,10 @@ import numpy as np
 
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
-from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.population.ledger.ledger import BIRTH, LONGEST_HEADER, MATCH, parse_header, record_type
 from remuda.population.ledger.records import PolicyRef
+from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Array, Integers
 
 PIECE = 1 << 18  # records read at a time: some tens of megabytes

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Bools, Integers, Numbers
 
 ROWS = 8  # number of sums in `add_up`

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from remuda.analysis.as_json import Summary
 from remuda.analysis.equilibria.regret import marginals
 from remuda.errors import UsageError
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Numbers
 
 POPULATION = 50  # individuals of a population: m

@@ -22,9 +22,9 @@ from remuda.analysis.as_json import Summary
 from remuda.analysis.payoffs.from_ledger import LedgerReader, check_sides, keys_of, parents_of
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs, check_level
 from remuda.errors import UsageError
-from remuda.kernels import njit
 from remuda.population.ledger.ratings import TAU, rate_all, sides_there
 from remuda.population.ledger.records import FRESH, GAMES, RATING, UNCERTAINTY
+from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
 POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds

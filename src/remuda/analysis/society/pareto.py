@@ -17,7 +17,7 @@ import numpy.typing as npt
 from remuda.analysis.as_json import Summary
 from remuda.analysis.payoffs.bias import check_draws
 from remuda.errors import UsageError
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Bools, Integers, Numbers
 
 Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Bools, Integers, Numbers
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from remuda.checkpoint.opening import read_json
 from remuda.errors import ConfigError
 from remuda.evaluation.results import way_of
 from remuda.runs.result import Result
 from remuda.runs.run_directory import write_file
+from remuda.system.checkpoint.opening import read_json
 
 IDS = "loggers.json"  # file in the run directory: each logger's run id, for resumed runs
 

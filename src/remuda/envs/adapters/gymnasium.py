@@ -34,7 +34,7 @@ from remuda.envs.checks import BadValueError, UntakeableError, flag, number
 from remuda.envs.closing import close
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, ContractError
-from remuda.loading import import_module
+from remuda.system.loading import import_module
 from remuda.types import Array, Integers
 
 AGENT = "agent_0"

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.checkpoint.fitting import branch, fitting, require
 from remuda.envs.games.array_game import TurnArrays
 from remuda.envs.games.rendering import picture_of_text
 from remuda.errors import ConfigError
+from remuda.system.checkpoint.fitting import branch, fitting, require
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 INFORMATION, OBSERVATION = "information_state", "observation"

@@ -15,7 +15,7 @@ from remuda.envs.adapters.spaces import with_pictures
 from remuda.envs.adapters.step_results import making
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.errors import ConfigError
-from remuda.loading import import_module
+from remuda.system.loading import import_module
 
 
 def make_pettingzoo(

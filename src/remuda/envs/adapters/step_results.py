@@ -14,7 +14,7 @@ from remuda.envs.adapters.lasting_state import refuse_statistics
 from remuda.envs.checks import UntakeableError, numbers_in, short
 from remuda.envs.closing import close
 from remuda.errors import ConfigError, ContractError
-from remuda.user_code import where_raised
+from remuda.system.user_errors import where_raised
 
 STEP = "observation, reward, terminated, truncated, info"
 RESET = "observation, info"  # with `STEP`: the results in Gymnasium; PettingZoo's are by agent

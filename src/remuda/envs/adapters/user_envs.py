@@ -21,8 +21,8 @@ from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.closing import close
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError, UnknownGameError
-from remuda.loading import import_module
-from remuda.user_code import naming_user_code
+from remuda.system.loading import import_module
+from remuda.system.user_errors import naming_user_code
 
 Factory = Callable[..., Any]  # makes environments: a class or a function
 

@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from remuda import loading
 from remuda.envs.adapters.detect import SINGLE, article, kind_of
 from remuda.envs.checks import BadValueError, number, short
 from remuda.errors import ConfigError, RemudaError
-from remuda.loading import load
+from remuda.system import loading
+from remuda.system.loading import load
+from remuda.system.user_errors import naming_user_code
 from remuda.types import Array, Bools
-from remuda.user_code import naming_user_code
 
 HOW: dict[str, Callable[[float, float], float]] = {
     "last": lambda _, value: value,

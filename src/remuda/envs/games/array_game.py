@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete, Space
 
-from remuda.checkpoint.fitting import Range, Table, fitting_all, require
 from remuda.envs.games.options import require_whole
 from remuda.envs.games.randomness import below, seed_stream
 from remuda.envs.scripted import possibilities, room_for
 from remuda.envs.vector_env import VectorEnv
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import Range, Table, fitting_all, require
+from remuda.system.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 UP, DOWN, LEFT, RIGHT = range(4)

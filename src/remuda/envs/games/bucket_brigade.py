@@ -37,14 +37,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
-from remuda.checkpoint.fitting import COUNT, FINITE_64, SHARE, Range, Table, require
 from remuda.envs.games import data
 from remuda.envs.games.array_game import ArrayGame
 from remuda.envs.games.options import require_number, require_one_of, require_whole, whole_numbers
 from remuda.envs.games.randomness import seed_stream, uniform
 from remuda.envs.games.rendering import agent_colour, agent_sprite, paste, sprites
 from remuda.envs.vector_env import VectorEnv
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import COUNT, FINITE_64, SHARE, Range, Table, require
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 SAFE, BURNING, RUINED = range(3)

@@ -29,13 +29,13 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box
 
-from remuda.checkpoint.fitting import COUNT, FINITE_64, MOST, Range, Table
 from remuda.envs.games.array_game import DOWN, LEFT, RIGHT, STEPS, UP, GridGame
 from remuda.envs.games.options import numbers, whole_numbers
 from remuda.envs.games.randomness import below, log_miss, misses, seed_stream
 from remuda.envs.games.rendering import agent_colour, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import COUNT, FINITE_64, MOST, Range, Table
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
 HEIGHT, WIDTH = 21, 31

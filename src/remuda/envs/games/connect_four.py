@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.checkpoint.fitting import Range, Table, require
 from remuda.envs.games.array_game import ArrayGame
 from remuda.envs.games.options import whole_numbers
 from remuda.envs.games.rendering import draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import Range, Table, require
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State
 
 EMPTY, DISC = 0, 1  # a cell is empty, or DISC + the number of the agent whose disc it holds

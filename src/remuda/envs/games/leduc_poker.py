@@ -21,10 +21,10 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.checkpoint.fitting import Range, Table, require
 from remuda.envs.games.array_game import TableGame
 from remuda.envs.games.randomness import below, seed_stream
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import Range, Table, require
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3  # actions

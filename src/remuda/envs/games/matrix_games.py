@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from remuda.checkpoint.fitting import COUNT, Range, Table, require
 from remuda.envs.games.array_game import TableGame
 from remuda.envs.games.options import require_whole
+from remuda.system.checkpoint.fitting import COUNT, Range, Table, require
 from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 NONE = -1  # the choice before the first round

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Array
 
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio

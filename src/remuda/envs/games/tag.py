@@ -20,13 +20,13 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box
 
-from remuda.checkpoint.fitting import COUNT, Range, Table
 from remuda.envs.games.array_game import STEPS, GridGame, place_agents
 from remuda.envs.games.options import numbers, whole_numbers
 from remuda.envs.games.randomness import below
 from remuda.envs.games.rendering import agent_colour, agent_sprite, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
-from remuda.kernels import njit
+from remuda.system.checkpoint.fitting import COUNT, Range, Table
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 EMPTY, WALL, AGENT = 0, -1, 1  # a tile is empty, wall, or AGENT + the number of the agent on it

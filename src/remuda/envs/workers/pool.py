@@ -36,14 +36,14 @@ from remuda.envs.workers.process import (
     work,
 )
 from remuda.errors import RemudaError, UnguardedScriptError, UserCodeError
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import UNGUARDED, script_name
-from remuda.forkserver.process import Process
-from remuda.loading import pickles_in
-from remuda.memory.atomic import load, store
-from remuda.memory.lifeline import Lifeline
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
+from remuda.system.loading import pickles_in
+from remuda.system.memory.atomic import load, store
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.child import UNGUARDED, script_name
+from remuda.system.processes.process import Process
 from remuda.types import Array, Bools, Integers, TurnResult
 
 GLANCE = 1.0  # seconds between checks of a worker that does not answer

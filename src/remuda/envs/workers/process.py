@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from remuda.compiling import tell_compiling
 from remuda.envs.registry import Game
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UserCodeError
-from remuda.forkserver.activity import ProcessId, started
-from remuda.forkserver.child import ignore_held_signals
-from remuda.loading import add_pickles
-from remuda.memory.atomic import load, store
-from remuda.memory.shared import SharedArrays
-from remuda.memory.waiting import Wakeup
-from remuda.rng import seed_libraries
+from remuda.system.compiling import tell_compiling
+from remuda.system.loading import add_pickles
+from remuda.system.memory.atomic import load, store
+from remuda.system.memory.shared import SharedArrays
+from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes.activity import ProcessId, started
+from remuda.system.processes.child import ignore_held_signals
+from remuda.system.rng import seed_libraries
+from remuda.system.user_errors import where_raised
 from remuda.types import Integers
-from remuda.user_code import where_raised
 
 REQUESTED, DONE, FAILED = range(3)
 """Words of a worker. The parent counts requests in the first. The worker copies that count to the

@@ -23,8 +23,8 @@ from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSe
 from remuda.evaluation.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.evaluation.tournaments.workers import Workers, play_here, useful_processes
-from remuda.rng import libraries_kept, seed_libraries
 from remuda.runtime.host import threads
+from remuda.system.rng import libraries_kept, seed_libraries
 from remuda.types import AgentSpec, Integers, Numbers
 
 COPIES = 1024  # most copies of one of Remuda's own games, whose states are arrays

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Bools, Integers
 
 TRIES = 20_000  # most member choices tried for one match

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Integers
 
 Keys = npt.NDArray[np.uint64]

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from remuda.checkpoint.opening import open_file, open_stream, read_json
-from remuda.checkpoint.state import sweep, write_whole
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.entrants import weights_digest
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.population.ledger.ledger import MATCH, LedgerFile, header_of, read_records, record_type
 from remuda.population.ledger.records import SCRIPTED
 from remuda.publish.snapshot import Snapshot
+from remuda.system.checkpoint.opening import open_file, open_stream, read_json
+from remuda.system.checkpoint.state import sweep, write_whole
 from remuda.types import Array, Bools, Floats, Integers, Numbers
 
 DESCRIPTION, LEDGER = "tournament.json", "ledger.bin"

@@ -26,7 +26,7 @@ from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.policies.acting import ActingStack
 from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import kinds_of
-from remuda.rng import make_rng
+from remuda.system.rng import make_rng
 from remuda.types import Bools, Floats, Integers, TurnResult
 
 KEPT_PASSES = 64  # cached passes of different shapes; each holds its layers' outputs

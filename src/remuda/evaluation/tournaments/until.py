@@ -24,7 +24,6 @@ import numpy as np
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.ranking.next_matches import Question, allocate, parse_until
-from remuda.checkpoint.opening import open_to_append, read_file
 from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.results import Limits
@@ -34,7 +33,8 @@ from remuda.evaluation.tournaments.record import LEDGER
 from remuda.evaluation.tournaments.sequential_test import answer_at_look
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.ratings import sides_of
-from remuda.rng import make_rng
+from remuda.system.checkpoint.opening import open_to_append, read_file
+from remuda.system.rng import make_rng
 from remuda.types import AgentSpec, Integers
 
 ROUNDS = "rounds.jsonl"

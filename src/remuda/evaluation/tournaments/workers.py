@@ -27,16 +27,16 @@ from remuda.evaluation.tournaments.entrants import TournamentSetup, with_rates
 from remuda.evaluation.tournaments.record import MatchResults
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.evaluation.tournaments.seats import TournamentSeats
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.child import UNGUARDED, ignore_held_signals, script_name
-from remuda.forkserver.process import Process
-from remuda.loading import add_pickles, pickles_in
-from remuda.memory.lifeline import Lifeline
-from remuda.rng import seed_libraries
 from remuda.runtime.host import threads
-from remuda.scoreboard import Scoreboard
+from remuda.system.loading import add_pickles, pickles_in
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.child import UNGUARDED, ignore_held_signals, script_name
+from remuda.system.processes.process import Process
+from remuda.system.rng import seed_libraries
+from remuda.system.scoreboard import Scoreboard
+from remuda.system.user_errors import naming_user_code
 from remuda.types import Bools, Floats, Integers
-from remuda.user_code import naming_user_code
 
 GLANCE = 0.1  # seconds: longest between limit checks, shortest between a process's messages
 ENDING = 10.0  # seconds that a process may take to end

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.algorithms import Section, Takes
-from remuda.checkpoint.fitting import branch, fitting, whole
 from remuda.config import PolicyConfig
-from remuda.kernels import njit
+from remuda.config.algorithm_registry import Section, Takes
 from remuda.policies.networks.kernels.activations import FAST
 from remuda.policies.networks.network import Network
 from remuda.policies.optimizer import Adam
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.publish.training_state import MOMENTS, STEPS, TrainingLayout, TrainingState
+from remuda.system.checkpoint.fitting import branch, fitting, whole
+from remuda.system.kernels import njit
 from remuda.types import Floats, State
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def has_flag(kind: type, flag: str, method: str) -> bool:
 class Algorithm(ABC):
     """An algorithm for K private networks of one layout; row k depends only on policy k's data.
 
-    A user's class declares here what the registry (`remuda.algorithms`) declares for built-in ones.
+    A user's class declares here what `remuda.config.algorithm_registry` declares for built-in ones.
     """
 
     takes: ClassVar[Takes]  # the kind of experience it learns from

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from remuda.algorithms import Section
+from remuda.config.algorithm_registry import Section
 from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.kernels.dqn import StepMetrics
 from remuda.policies.algorithms.kernels.iqn import FusedIQN

@@ -13,10 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from remuda.algorithms import Section
-from remuda.checkpoint.fitting import branch, whole
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.config import PolicyConfig, PPOConfig
+from remuda.config.algorithm_registry import Section
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import Credit, RunningReturns, credit_of, others_in, steps_of
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
@@ -36,6 +34,8 @@ from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.value_normalisation import ValueNormalisation
 from remuda.policies.stack import ParameterStack, Side
 from remuda.publish.training_state import TrainingLayout, TrainingState
+from remuda.system.checkpoint.fitting import branch, whole
+from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.types import Floats, Integers, State
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from remuda.experience.segments import AFTER, Rollout
-from remuda.memory.shared import copied
+from remuda.system.memory.shared import copied
 from remuda.types import Bools, Integers
 
 MOST_PADDING = 0.25  # share of a pass's rows that may be padding

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from remuda.algorithms import Section
-from remuda.checkpoint.state import restore_torch
 from remuda.config import PolicyConfig
+from remuda.config.algorithm_registry import Section
 from remuda.errors import ConfigError
 from remuda.policies.algorithms.algorithm import Algorithm, has_flag
 from remuda.policies.algorithms.own_losses import check_loss
@@ -24,6 +23,7 @@ from remuda.policies.networks.network import Network
 from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.stack import ParameterStack
 from remuda.publish.training_state import BEGUN, EXPLORED, TrainingLayout, TrainingState
+from remuda.system.checkpoint.state import restore_torch
 from remuda.types import State
 
 # weight of the largest error in a sequence's priority, relative to the mean (Kapturowski et al.

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from remuda.errors import ConfigError, ContractError
-from remuda.loading import load
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.vmap_rules import with_own_parts
 from remuda.policies.stack import Parameters
+from remuda.system.loading import load
 
 FEW = 16  # maximum policies for which calling module after module is faster in acting
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remuda.kernels import njit
 from remuda.policies.stack import Parameters, ParameterStack
+from remuda.system.kernels import njit
 from remuda.types import Bools, Floats
 
 # buffers [1, 1]: moments of targets, and the number of updates

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from remuda.config import PolicyConfig
+from remuda.config.hyperparameters import checked_numbers, names_of
 from remuda.errors import RemudaError, UsageError
-from remuda.hyperparameters import checked_numbers, names_of
 from remuda.population.births.inheritance import ActingPolicies, newborn_data
 from remuda.population.directors.director import Birth, Command, Freeze, Vacate
 from remuda.population.ledger.ledger import (

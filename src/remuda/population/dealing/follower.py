@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.random import Generator
 
-from remuda.memory.atomic import fence_acquire, load
 from remuda.population.births.inheritance import ActingPolicies
 from remuda.population.dealing.lead import Dealer
 from remuda.population.ledger.ledger import Ledger
@@ -18,6 +17,7 @@ from remuda.population.members.follower_views import FINISHED, PROPOSED, SEEN
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import MATCHES, NO_POLICY, REVISION, SINCE
 from remuda.population.roster import Roster
+from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers
 
 GLANCE = 0.001

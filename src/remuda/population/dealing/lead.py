@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.random import Generator
 
-from remuda.checkpoint.fitting import COUNT, Range, branch, fitting, require
-from remuda.checkpoint.state import restore_rng, rng_state
 from remuda.errors import CommandError, RemudaError
 from remuda.population.births.inheritance import ActingPolicies
 from remuda.population.births.lifecycle import Lifecycle
@@ -36,6 +34,8 @@ from remuda.population.members.table_parts import (
     VERSION,
 )
 from remuda.population.roster import Roster
+from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, require
+from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.types import Array, Bools, Floats, Integers, State
 
 MOST_SEATINGS = 256  # limit of cached seatings; with many policies few recur

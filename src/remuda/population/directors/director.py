@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
-from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import BirthsConfig, SnapshotsConfig
 from remuda.errors import CommandError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.ratings import probability_of_order
 from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.system.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.types import State
 
 
@@ -41,7 +41,7 @@ class Birth:
     policy: str  # the slot, one of `Population.empty`
     parent: PolicyRef | None = None  # the source of its initial weights; None: random weights
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
-    """Hyperparameters (names of `remuda.hyperparameters`) that differ from its parent's, or from
+    """Hyperparameters (see `remuda.config.hyperparameters`) that differ from its parent's, or from
     its specification."""
     mutation: float = 0.0
     """Noise on its parent's weights, in standard deviations of each tensor's weights."""

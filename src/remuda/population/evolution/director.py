@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from numpy.random import Generator
 
-from remuda.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.config import EvolutionConfig
 from remuda.population.directors.director import Birth, Command, Vacate
 from remuda.population.evolution.explore import Explorer
 from remuda.population.evolution.fitness import FitnessEstimates, estimate_fitness, unjudged
 from remuda.population.ledger.ledger import MET, Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
+from remuda.system.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.types import State
 
 Select = Callable[[Mapping[str, FitnessEstimates], Generator], list[tuple[str, str]]]

@@ -12,11 +12,11 @@ from typing import Any
 
 from numpy.random import Generator
 
-from remuda.checkpoint.fitting import real_number, where_is
 from remuda.config import EvolutionConfig
 from remuda.population.evolution.bandit import MOST, Trial, suggest
 from remuda.population.evolution.numbers import Evolvable, value_of
 from remuda.population.evolution.weights import cross_hyperparameters
+from remuda.system.checkpoint.fitting import real_number, where_is
 from remuda.types import State
 
 Values = Mapping[str, float]  # named hyperparameters

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from numpy.random import Generator
 
 from remuda.config import PolicyConfig
+from remuda.config.hyperparameters import checked_values, values_of
 from remuda.errors import ConfigError, UsageError
-from remuda.hyperparameters import checked_values, values_of
 from remuda.types import Numbers
 
 
@@ -23,7 +23,7 @@ class Evolvable:
     New values are drawn uniformly between the bounds, on a logarithmic scale if `log` is set.
     """
 
-    name: str  # one of `remuda.hyperparameters`
+    name: str  # one of `remuda.config.hyperparameters`
     low: float
     high: float
     log: bool = False

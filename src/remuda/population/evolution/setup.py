@@ -9,8 +9,8 @@ from numpy.random import Generator
 
 from remuda.config import Config, EvolutionConfig, PopulationConfig
 from remuda.config.evolution import OBJECTIVES
+from remuda.config.hyperparameters import with_values
 from remuda.errors import ConfigError
-from remuda.hyperparameters import with_values
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec
 from remuda.population.evolution.director import Evolution, Select
@@ -30,7 +30,7 @@ from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.matchmaker import can_do_without, can_stand_in
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker, sits_once
-from remuda.rng import make_rng
+from remuda.system.rng import make_rng
 
 
 def make_evolution(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> Evolution | None:

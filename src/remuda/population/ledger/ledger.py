@@ -16,9 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from remuda.checkpoint.opening import ANY_SIZE, checked, open_stream, open_to_append, read_file
 from remuda.errors import RunDirectoryError
-from remuda.kernels import njit
 from remuda.population.ledger.records import (
     GAMES,
     MEETINGS,
@@ -30,6 +28,14 @@ from remuda.population.ledger.records import (
     PolicyRef,
     Population,
 )
+from remuda.system.checkpoint.opening import (
+    ANY_SIZE,
+    checked,
+    open_stream,
+    open_to_append,
+    read_file,
+)
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Integers
 
 UNKNOWN = 1 << 32  # the index of a name that is not in the file

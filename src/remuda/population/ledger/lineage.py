@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.checkpoint.opening import open_stream
 from remuda.population.ledger.ledger import (
     BIRTH,
     BORN_WITH,
@@ -23,6 +22,7 @@ from remuda.population.ledger.ledger import (
     read_records,
     value_of,
 )
+from remuda.system.checkpoint.opening import open_stream
 
 
 @dataclass(frozen=True)

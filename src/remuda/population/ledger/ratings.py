@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from remuda.kernels import njit
 from remuda.population.ledger.records import (
     RATING,
     TEAM,
@@ -22,6 +21,7 @@ from remuda.population.ledger.records import (
     Member,
     Numbers,
 )
+from remuda.system.kernels import njit
 from remuda.types import Bools, Floats, Integers
 
 BETA = 25.0 / 6.0  # standard deviation of the performance in one match around the skill

@@ -10,12 +10,12 @@ from itertools import accumulate
 
 from numpy.random import Generator
 
-from remuda.checkpoint.fitting import MOST, Range, where_is, whole_number
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
 from remuda.population.matchmaking.seating import Seating, draw_different
+from remuda.system.checkpoint.fitting import MOST, Range, where_is, whole_number
 from remuda.types import State
 
 

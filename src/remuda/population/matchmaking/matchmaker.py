@@ -17,11 +17,11 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.random import Generator
 
-from remuda.checkpoint.fitting import whole
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Match, Member, PolicyRef, Population
 from remuda.population.matchmaking.seating import Group, Seating, draw_apart, groups_of
+from remuda.system.checkpoint.fitting import whole
 from remuda.types import State
 
 By = list[tuple[Member, ...]]

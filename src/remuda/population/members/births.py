@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from remuda.checkpoint.fitting import branch, fitting
-from remuda.memory.atomic import load, store
-from remuda.memory.shared import SharedArrays
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import ADMITTED, CONFIRMED, ORDERED, SINCE
 from remuda.publish.training_state import TrainingLayout, TrainingRows, TrainingState
+from remuda.system.checkpoint.fitting import branch, fitting
+from remuda.system.memory.atomic import load, store
+from remuda.system.memory.shared import SharedArrays
 from remuda.types import Array, Floats, State
 
 

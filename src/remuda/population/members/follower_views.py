@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import Arena, Fields, SharedArrays
 from remuda.population.ledger.ledger import record_type
 from remuda.population.members.births import BirthOrders
 from remuda.population.members.table_parts import MATCHES, REVISION, Occupants, RecordBuffer
+from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.system.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Floats, Integers
 
 STRIDE = 8

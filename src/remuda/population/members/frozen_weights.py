@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.fitting import COUNT, SHARE, fitting_all
-from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.members.imported import Imported
 from remuda.population.members.table_parts import POLICY, VERSION, Places
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
+from remuda.system.checkpoint.fitting import COUNT, SHARE, fitting_all
+from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Array, Floats, State
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from remuda.checkpoint.opening import ANY_SIZE, read_file
-from remuda.checkpoint.state import pack, unpack, write_whole
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.publish.snapshot import Snapshot
+from remuda.system.checkpoint.opening import ANY_SIZE, read_file
+from remuda.system.checkpoint.state import pack, unpack, write_whole
 from remuda.types import Floats
 
 

@@ -23,22 +23,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.fitting import (
-    COUNT,
-    FINITE_64,
-    MOST,
-    Range,
-    branch,
-    fitting,
-    fitting_all,
-    require,
-    where_is,
-    whole_number,
-)
+from remuda.config.hyperparameters import names_of
 from remuda.errors import CheckpointError
-from remuda.hyperparameters import names_of
-from remuda.memory.atomic import fence_acquire, load, store
-from remuda.memory.shared import Arena, SharedArrays
 from remuda.population.ledger.ledger import forget
 from remuda.population.ledger.records import (
     FRESH,
@@ -72,6 +58,20 @@ from remuda.population.members.table_parts import (
 )
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import TrainingLayout
+from remuda.system.checkpoint.fitting import (
+    COUNT,
+    FINITE_64,
+    MOST,
+    Range,
+    branch,
+    fitting,
+    fitting_all,
+    require,
+    where_is,
+    whole_number,
+)
+from remuda.system.memory.atomic import fence_acquire, load, store
+from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Array, Floats, Integers, State
 
 Row = list[float]  # a member's numbers, by `GAMES` and so on

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from remuda.checkpoint.fitting import fitting
-from remuda.hyperparameters import HYPERPARAMETERS
-from remuda.kernels import njit
-from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import Fields, SharedArrays
+from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.ledger.ledger import record_type
 from remuda.population.ledger.records import FRESH, RATING, SCRIPTED, Member, Numbers, PolicyRef
 from remuda.population.members.imported import Origin
+from remuda.system.checkpoint.fitting import fitting
+from remuda.system.kernels import njit
+from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.system.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Bools, Floats, Integers, State
 
 POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
@@ -295,7 +295,7 @@ class MemberNumbers:
 
 
 class PlaceHyperparameters:
-    """Hyperparameters (see `remuda.hyperparameters`) of the policy in each slot."""
+    """Hyperparameters (see `remuda.config.hyperparameters`) of the policy in each slot."""
 
     def __init__(self, shared: SharedArrays, names: Sequence[str]) -> None:
         self._shared, self.names = shared, tuple(names)

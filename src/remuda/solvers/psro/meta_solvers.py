@@ -20,7 +20,7 @@ from remuda.analysis.equilibria import general_sum, zero_sum
 from remuda.analysis.equilibria.regret import as_payoffs, to_distribution
 from remuda.analysis.ranking.alpha_rank import alpha_rank
 from remuda.errors import UsageError
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
 Mixtures = tuple[Numbers, ...]  # the probabilities [n_r] of each player's policies

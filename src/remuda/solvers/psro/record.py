@@ -16,9 +16,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.opening import APPEND, open_file, read_file
-from remuda.checkpoint.state import sweep
 from remuda.errors import RunDirectoryError
+from remuda.system.checkpoint.opening import APPEND, open_file, read_file
+from remuda.system.checkpoint.state import sweep
 
 LINES, LOCK = "psro.jsonl", "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line

@@ -23,7 +23,6 @@ from remuda.analysis.trees.trees import mixture
 from remuda.envs.registry import RANDOM
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant
-from remuda.rng import make_rng
 from remuda.runs.metrics import View
 from remuda.solvers.exploit.bounds import policy_of
 from remuda.solvers.exploit.target import Target
@@ -53,6 +52,7 @@ from remuda.solvers.psro.oracles import (
 )
 from remuda.solvers.psro.record import Record, open_record
 from remuda.solvers.psro.trained_setup import TOLERANCE, TrainedSetup, check_setup
+from remuda.system.rng import make_rng
 from remuda.types import Numbers
 
 

@@ -14,12 +14,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from remuda.checkpoint.names import claimed_directory
 from remuda.config import PolicyConfig
 from remuda.coordinator.coordinator import Signals
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
-from remuda.forkserver.child import check_guard
 from remuda.runs.metrics import View
 from remuda.solvers.psro.exact import ExactSetup, run_exact
 from remuda.solvers.psro.iterations import INTERRUPTED, ORACLE, DoubleOracle, Iteration
@@ -28,10 +26,12 @@ from remuda.solvers.psro.oracles import TRIALS, OracleSettings
 from remuda.solvers.psro.record import LINES, description_of
 from remuda.solvers.psro.trained import run_trained
 from remuda.solvers.psro.trained_setup import MATCHES, TrainedSetup
+from remuda.system.checkpoint.names import claimed_directory
+from remuda.system.processes.child import check_guard
+from remuda.system.user_errors import naming_user_code
 from remuda.ui.analysis.exploiting import policy_tree
 from remuda.ui.terminal.live import make_view
 from remuda.ui.terminal.tables import table_of
-from remuda.user_code import naming_user_code
 
 PSRO_DIRECTORY = Path("runs/psro")  # the parent of default directories
 SHOWN = 8  # policies of a mixture in the final table

@@ -14,7 +14,6 @@ import numpy as np
 from remuda.analysis.payoffs.from_files import read_file
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.checkpoint.opening import read_json
 from remuda.config import Config
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
@@ -25,6 +24,7 @@ from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.opening import read_json
 from remuda.ui.reports.summary import find_runs
 
 MOST = 64  # maximum number of policies unless the user names them

@@ -13,13 +13,13 @@ from typing import Any
 
 from remuda.config import Config, Section, all_presets
 from remuda.errors import ConfigError, RemudaError
-from remuda.output import OutputError, unfailing
+from remuda.system.output import OutputError, unfailing
+from remuda.system.user_errors import naming_user_code
+from remuda.system.version import __version__
 from remuda.ui.cli.arguments import help_of, read_options, wrapped
 from remuda.ui.cli.commands import games, one_run, options, several_runs, solvers
 from remuda.ui.cli.commands import train as training
 from remuda.ui.cli.program import INTERRUPTED, exit_message, set_exit_hints
-from remuda.user_code import naming_user_code
-from remuda.version import __version__
 
 
 @dataclass(frozen=True)

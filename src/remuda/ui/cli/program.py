@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-from remuda import output
-from remuda.forkserver.child import STOPPING_SIGNALS
+from remuda.system import output
+from remuda.system.processes.child import STOPPING_SIGNALS
 
 
 def leave(code: str | int | None) -> NoReturn:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.names import new_directory
-from remuda.checkpoint.opening import checked, read_json
-from remuda.checkpoint.state import sweep, write_whole
 from remuda.config import Config, load_config, overlay
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError
 from remuda.evaluation.results import WAYS, way_of
 from remuda.runs.run_directory import RunDirectory, continues
+from remuda.system.checkpoint.names import new_directory
+from remuda.system.checkpoint.opening import checked, read_json
+from remuda.system.checkpoint.state import sweep, write_whole
 from remuda.ui.cli.commands.several_runs import ONE_OF_SEEDS, SEEDS
 from remuda.ui.cli.program import HALTED, set_exit_hints
 from remuda.ui.cli.resuming import without_directory

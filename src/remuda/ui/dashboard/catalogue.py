@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from remuda.algorithms import BUILT_IN
 from remuda.config import by_leaf, load_config, read_tree
+from remuda.config.algorithm_registry import BUILT_IN
 from remuda.errors import RemudaError
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.reports.comparison import ASIDE

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.opening import open_stream, read_json
 from remuda.errors import RunDirectoryError
 from remuda.runs.metrics import AXES, SHOWN_OF_MEMBER, SHOWN_OF_RUN
+from remuda.system.checkpoint.opening import open_stream, read_json
 
 Numbers = npt.NDArray[np.float64]
 

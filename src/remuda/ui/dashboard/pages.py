@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from remuda.checkpoint.opening import open_stream
 from remuda.coordinator.requests import ask
 from remuda.coordinator.status import read_status
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
 from remuda.runs.metrics import AXES
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.opening import open_stream
 from remuda.ui.dashboard.catalogue import Catalogue, CataloguedRun
 from remuda.ui.dashboard.curves import MEAN_RETURN, Curves, RunCurves, SpanCache, band, thinned
 from remuda.ui.dashboard.population import PopulationPages

@@ -13,11 +13,11 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from remuda.analysis.payoffs.from_ledger import LedgerReader
 from remuda.analysis.ranking.ratings import RatingHistory, ledger_history
-from remuda.checkpoint.opening import open_stream
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import FREEZE
 from remuda.population.ledger.lineage import Born
 from remuda.population.ledger.records import PolicyRef
+from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Integers
 from remuda.ui.plots.drawing import (
     INK,

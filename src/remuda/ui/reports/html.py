@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from remuda.checkpoint.opening import read_file
+from remuda.system.checkpoint.opening import read_file
 from remuda.ui.terminal.numbers import clock, rate, restarted, waited
 
 KINDS = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}

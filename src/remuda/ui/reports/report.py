@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.opening import read_file
 from remuda.runs.metrics import with_all_members
 from remuda.runs.run_directory import write_file
+from remuda.system.checkpoint.opening import read_file
 from remuda.ui.plots.charts import MOST, colours_of, draw_charts, title_of
 from remuda.ui.plots.drawing import write_pictures
 from remuda.ui.reports.html import render, with_pictures

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from remuda.coordinator.logs import log_to
 from remuda.errors import RemudaError
-from remuda.forkserver import client as forkserver
-from remuda.forkserver.process import UNKNOWN
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import last_line
+from remuda.system.processes import client as forkserver
+from remuda.system.processes.process import UNKNOWN
 
 if TYPE_CHECKING:
-    from remuda.forkserver.process import Process
+    from remuda.system.processes.process import Process
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from remuda.config.policy_sections import QLearningConfig
-from remuda.kernels import njit
 from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.networks.kernels import flat_layers as flat
 from remuda.policies.networks.kernels.activations import KINDS, STRICT
 from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
 from remuda.policies.networks.q_network import MLP, QNetwork
 from remuda.policies.stack import ParameterStack, layout_size, whole_rows
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 HEAD = "head"

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from remuda.config.policy_sections import QLearningConfig
-from remuda.kernels import njit
 from remuda.policies.algorithms.kernels.dqn import (
     BatchArrays,
     Head,
@@ -29,6 +28,7 @@ from remuda.policies.networks.kernels.activations import KINDS, RELU, STRICT, ac
 from remuda.policies.networks.kernels.compiled_pass import average, combine
 from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
 from remuda.policies.stack import ParameterStack, whole_rows
+from remuda.system.kernels import njit
 from remuda.types import Array, Floats, Integers
 
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remuda.kernels import njit
 from remuda.policies.actions import HALF_LOG_TWO_PI
 from remuda.policies.networks.kernels.activations import STRICT
 from remuda.policies.networks.kernels.vector_math import exp, log
+from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 BLOCK = 128  # rows that are processed together

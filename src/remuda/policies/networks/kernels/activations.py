@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Floats
 
 FAST: dict[str, Any] = {

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from torch import Tensor
 
-from remuda.kernels import njit
-from remuda.memory.shared import aligned_zeros
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.kernels.activations import KINDS, STRICT, activate_in_place
 from remuda.policies.networks.kernels.flat_layers import CHUNK, linear_at, part
+from remuda.system.kernels import njit
+from remuda.system.memory.shared import aligned_zeros
 from remuda.types import Array, Floats, Integers
 
 # columns of a layer table: addresses of the first policy's weight and bias, the byte distance from

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from remuda.kernels import njit
 from remuda.policies.networks.kernels.activations import KINDS, activate_in_place, derive
 from remuda.policies.networks.kernels.gemm import vectors_of
 from remuda.policies.networks.kernels.llvm_tiles import LANES, ROWS, tile
 from remuda.policies.networks.kernels.perceptron import gradients_of
+from remuda.system.kernels import njit
 from remuda.types import Integers
 
 

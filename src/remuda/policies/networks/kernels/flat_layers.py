@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from remuda.kernels import njit
 from remuda.policies.networks.kernels.activations import FAST, RELU, STRICT, activate_in_place
 from remuda.policies.networks.kernels.gemm import gemm
 from remuda.policies.stack import LINE, Shapes
+from remuda.system.kernels import njit
 from remuda.types import Floats, Integers
 
 INPUTS, OUTPUTS = 0, 1  # columns of a table: the sizes of a layer,

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from remuda.kernels import njit
 from remuda.policies.networks.kernels.llvm_tiles import LANES, ROWS, most_vectors, tile
+from remuda.system.kernels import njit
 from remuda.types import Integers
 
 # terms of a sum added together, so that factors reused by each tile stay in the cache

@@ -75,7 +75,7 @@ def psro(words: Sequence[str]) -> int:
     tree = parse_flags(words, PsroOptions, positional="game")
     options = validate(tree, PsroOptions)
 
-    from remuda.checkpoint.names import claimed_directory
+    from remuda.system.checkpoint.names import claimed_directory
     from remuda.ui.analysis.exploiting import ErrorView
     from remuda.ui.analysis.psro import PSRO_DIRECTORY, check_used, print_double_oracle, print_line
     from remuda.ui.analysis.psro import psro as solve

@@ -122,7 +122,7 @@ def _train_run(
 
 def _begin_processes(config: Config) -> None:
     if config.schedule != "sequential" or config.env.workers > 1:
-        from remuda.forkserver.server import load_and_begin
+        from remuda.system.processes.server import load_and_begin
 
         load_and_begin(print)
 

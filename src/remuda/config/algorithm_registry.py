@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Literal
 
 from remuda.errors import ConfigError
-from remuda.loading import load
+from remuda.system.loading import load
 
 Takes = Literal["rollouts", "transitions"]
 """`rollouts`: whole segments, and an update for each rollout. `transitions`: single steps sampled

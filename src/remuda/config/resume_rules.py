@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.config import Config, by_leaf
-from remuda.loading import without_digests
+from remuda.system.loading import without_digests
 
 OF_POLICY = (
     *("learning_rate", "adam_epsilon", "max_grad_norm", "discount", "reward_scale"),

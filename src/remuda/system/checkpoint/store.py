@@ -32,8 +32,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from remuda.checkpoint.fitting import refusing
-from remuda.checkpoint.opening import (
+from remuda.errors import CheckpointError
+from remuda.system.checkpoint.fitting import refusing
+from remuda.system.checkpoint.opening import (
     ANY_SIZE,
     NUMBER,
     checked,
@@ -42,8 +43,7 @@ from remuda.checkpoint.opening import (
     read_file,
     read_json,
 )
-from remuda.checkpoint.state import pieces, unpack, write_whole
-from remuda.errors import CheckpointError
+from remuda.system.checkpoint.state import pieces, unpack, write_whole
 from remuda.types import State
 
 # Version of the file format; a program reads only its own. Raise it whenever a part of a checkpoint

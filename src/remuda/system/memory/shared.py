@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import RemudaError
-from remuda.memory.descriptors import explained, nameless_file
+from remuda.system.memory.descriptors import explained, nameless_file
 from remuda.types import Array
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from multiprocessing import context, reduction, spawn
 from typing import Any
 
-from remuda.forkserver.logs import level_of_child
-from remuda.memory.descriptors import nameless_file
+from remuda.system.memory.descriptors import nameless_file
+from remuda.system.processes.logs import level_of_child
 
 # Messages on a child's socket, each with a number. HELLO, by the child: its pid, with its pidfd.
 # EXITED, by the server: the exit code. FAILED, by either: the errno that prevented its start.

@@ -27,11 +27,11 @@ from collections.abc import Callable, Sequence
 from multiprocessing import util
 from typing import NoReturn
 
-from remuda.forkserver import child
-from remuda.forkserver.client import MODULES, ProcessState, begin, inherit
-from remuda.forkserver.process import OwnFork
-from remuda.forkserver.recipe import EXITED, FAILED, HELLO, NUMBER, receive_descriptors, tell
-from remuda.memory.lifeline import die_with_parent
+from remuda.system.memory.lifeline import die_with_parent
+from remuda.system.processes import child
+from remuda.system.processes.client import MODULES, ProcessState, begin, inherit
+from remuda.system.processes.process import OwnFork
+from remuda.system.processes.recipe import EXITED, FAILED, HELLO, NUMBER, receive_descriptors, tell
 
 # descriptors in a request: socket of the process, recipe, stdout, stderr, maybe a lifeline
 PARTS = 5
@@ -50,7 +50,7 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
 
 def load(modules: Sequence[str]) -> None:
     """Import modules for children, and exclude them from garbage collection."""
-    from remuda.memory.atomic import warm_up
+    from remuda.system.memory.atomic import warm_up
 
     was_enabled = gc.isenabled()
     gc.disable()  # libraries create little garbage, and collecting costs a tenth of the time
@@ -116,7 +116,7 @@ def _keep_open(wanted: set[int]) -> None:
 
 
 def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
-    from remuda.memory.descriptors import raise_limit
+    from remuda.system.memory.descriptors import raise_limit
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, `waitpid` reports no exit code
     raise_limit()  # each child needs three descriptors; its limit comes with its recipe
@@ -281,7 +281,7 @@ def load_and_begin(say: Callable[[str], None]) -> None:
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
     if state.is_program and fresh and sys.platform == "linux" and state.server is None:
-        from remuda.compiling import reporting_compiling
+        from remuda.system.compiling import reporting_compiling
 
         with reporting_compiling(say):  # only in this process, so fork afterwards
             load(MODULES)

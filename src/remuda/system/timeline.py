@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.memory.shared import SharedArrays
+from remuda.system.memory.shared import SharedArrays
 
 CAPACITY = 2**18  # number of spans kept for each role; older ones are overwritten
 _SPAN = struct.Struct("=qdd")

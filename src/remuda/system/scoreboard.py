@@ -14,9 +14,9 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from remuda.checkpoint.fitting import COUNT, FINITE_64, fitting
-from remuda.memory.atomic import fence_acquire, fence_release
-from remuda.memory.shared import SharedArrays
+from remuda.system.checkpoint.fitting import COUNT, FINITE_64, fitting
+from remuda.system.memory.atomic import fence_acquire, fence_release
+from remuda.system.memory.shared import SharedArrays
 from remuda.types import Integers, State
 
 Row = npt.NDArray[np.float64]

@@ -14,11 +14,17 @@ from collections.abc import Callable, Iterator
 from multiprocessing import util
 from typing import Any
 
-from remuda.forkserver.child import STOPPING_SIGNALS
-from remuda.forkserver.process import ForkedProcess, OwnFork, Process, ServerProcess, SpawnedProcess
-from remuda.forkserver.recipe import Recipe
-from remuda.memory.descriptors import nameless_file
-from remuda.memory.lifeline import Lifeline
+from remuda.system.memory.descriptors import nameless_file
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.processes.child import STOPPING_SIGNALS
+from remuda.system.processes.process import (
+    ForkedProcess,
+    OwnFork,
+    Process,
+    ServerProcess,
+    SpawnedProcess,
+)
+from remuda.system.processes.recipe import Recipe
 
 # all modules that a role needs, except user code and the environment
 MODULES = (
@@ -150,7 +156,7 @@ def _execute(requests: int, lifeline: int, output: int) -> ServerProcess:
     """Start a server as a fresh process that imports the libraries."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
-        "from remuda.forkserver.server import main; "
+        "from remuda.system.processes.server import main; "
         f"main({requests}, {lifeline}, {MODULES!r})"
     )
     return subprocess.Popen(

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from remuda.algorithms import BUILT_IN
-from remuda.checkpoint.fitting import branch, real_number, where_is
 from remuda.config import PolicyConfig, explain
+from remuda.config.algorithm_registry import BUILT_IN
 from remuda.errors import CheckpointError, UsageError
-from remuda.memory.atomic import fence_acquire, fence_release, load, store
-from remuda.memory.shared import Arena, SharedArrays
+from remuda.system.checkpoint.fitting import branch, real_number, where_is
+from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
+from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import State
 
 OF_POLICY = ("learning_rate", "discount", "reward_scale", "share_rewards")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from typing import Any
 
-from remuda.memory.descriptors import explained
+from remuda.system.memory.descriptors import explained
 
 ONE = (1).to_bytes(8, sys.byteorder)
 

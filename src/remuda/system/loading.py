@@ -32,9 +32,9 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from remuda.checkpoint.opening import checked, read_file, read_json
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
-from remuda.user_code import where_raised
+from remuda.system.checkpoint.opening import checked, read_file, read_json
+from remuda.system.user_errors import where_raised
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

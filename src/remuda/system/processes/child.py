@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from multiprocessing import process, spawn
 from typing import Any
 
-from remuda import output
 from remuda.errors import UnguardedScriptError
-from remuda.forkserver.logs import log_to_stderr
-from remuda.forkserver.recipe import FAILED, receive, tell
-from remuda.memory.lifeline import die_with_parent
+from remuda.system import output
+from remuda.system.memory.lifeline import die_with_parent
+from remuda.system.processes.logs import log_to_stderr
+from remuda.system.processes.recipe import FAILED, receive, tell
 
 # The coordinator handles these signals and its children ignore them: the terminal sends Ctrl-C, and
 # SIGHUP when it closes, to every process at once. They are blocked while a child starts, until it
@@ -65,7 +65,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
             finally:
                 del process.current_process()._inheriting  # type: ignore[attr-defined]
         if "numpy" in sys.modules:  # else all children would draw the same random numbers
-            importlib.import_module("remuda.rng").scatter_libraries()
+            importlib.import_module("remuda.system.rng").scatter_libraries()
         target(*args)
         code = 0
     except SystemExit as ending:

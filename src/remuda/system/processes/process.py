@@ -14,8 +14,15 @@ import time
 from multiprocessing import util
 from typing import Protocol
 
-from remuda.forkserver.recipe import EXITED, FAILED, HELLO, NUMBER, Recipe, receive_descriptors
-from remuda.memory.lifeline import Lifeline
+from remuda.system.memory.lifeline import Lifeline
+from remuda.system.processes.recipe import (
+    EXITED,
+    FAILED,
+    HELLO,
+    NUMBER,
+    Recipe,
+    receive_descriptors,
+)
 
 UNKNOWN = 255  # exit code if neither the server nor `waitpid` reported one
 AT_ONCE = 3600.0  # the longest single wait in seconds: `poll` counts milliseconds in 32 bits
@@ -191,7 +198,7 @@ class SpawnedProcess:
             always.callback(os.close, theirs)
             own = [file, theirs] if alive is None else [file, theirs, alive]
             code = f"import sys; sys.path[:] = {sys.path!r}; "
-            code += "from remuda.forkserver.child import main_of_spawned; "
+            code += "from remuda.system.processes.child import main_of_spawned; "
             code += f"main_of_spawned({file}, {alive}, {own})"
             self._process = subprocess.Popen(
                 [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]

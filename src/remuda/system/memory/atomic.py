@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from remuda.kernels import njit
+from remuda.system.kernels import njit
 from remuda.types import Integers
 
 

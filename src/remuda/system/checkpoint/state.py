@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from remuda.checkpoint.fitting import fitting, rooted, where_is
-from remuda.checkpoint.opening import checked
 from remuda.errors import CheckpointError
+from remuda.system.checkpoint.fitting import fitting, rooted, where_is
+from remuda.system.checkpoint.opening import checked
 from remuda.types import Array, State
 
 if TYPE_CHECKING:

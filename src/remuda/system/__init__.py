@@ -1,0 +1,1 @@
+"""What every room uses: shared memory, processes, checkpoints, random numbers, kernels, output."""
