@@ -21,7 +21,7 @@ from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.envs.checks import TurnChecks
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.system.rng import make_rng
 from remuda.system.scoreboard import Scoreboard
 

@@ -29,16 +29,16 @@ from rich.table import Table
 
 from remuda.analysis.trees.kuhn import Strategy, average, strategies, summary
 from remuda.config import load_config, overlay, read_config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
 from remuda.evaluation.evaluate import evaluate
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.members.table_parts import POLICY, VERSION
+from remuda.population.specs import policy_specs
 from remuda.runs.metrics import Goal, Record
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.training.run import train
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -31,7 +31,8 @@ from remuda.config import Config, load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
-from remuda.policies.spec import make_algorithm, policy_specs
+from remuda.policies.spec import make_algorithm
+from remuda.population.specs import policy_specs
 from remuda.runs.metrics import Goal, Record
 from remuda.runtime.layout import make_layout
 from remuda.system.rng import make_rng

@@ -32,7 +32,7 @@ from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import standard_error
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads
 from remuda.runtime.layout import make_layout

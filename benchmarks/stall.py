@@ -41,7 +41,7 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.learner.group import LearnerGroup
 from remuda.learner.role import LearnerRole
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints

@@ -23,7 +23,7 @@ from recording import Results, options_of
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config, load_config
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints

@@ -24,7 +24,7 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runs.metrics import Record
 from remuda.runtime.layout import Layout, make_layout
 from remuda.system.checkpoint.store import Checkpoints

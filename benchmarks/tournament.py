@@ -25,7 +25,8 @@ from remuda.envs.registry import make_env
 from remuda.evaluation.crossplay import play_setup, setup_of_entrants
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Player
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.rng import torch_rng
 

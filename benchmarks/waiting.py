@@ -27,7 +27,7 @@ from remuda.experience.ring import StreamShape
 from remuda.experience.ring_block import Choices, StreamPlan
 from remuda.experience.ring_block import TurnOutcomes as Outcomes
 from remuda.experience.writer import BlockWriter
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.control import DONE
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime

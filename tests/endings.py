@@ -58,7 +58,7 @@ class Duel(Tape):
     def __init__(self, num_envs=1, fault=""):
         super().__init__(num_envs)
         self._fault, self._turns = "", 0
-        if called_from("remuda.training.best_checkpoint"):
+        if called_from("remuda.coordinator.best_checkpoint"):
             self._fault = fault
 
     def end_turn(self):

@@ -12,7 +12,7 @@ from remuda.config import load_config
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.system.rng import make_rng
 from remuda.system.scoreboard import Scoreboard
 

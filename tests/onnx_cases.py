@@ -7,8 +7,8 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from remuda.config import load_config
 from remuda.evaluation.policy import Policy
 from remuda.policies.networks.module import PolicyModule
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
 

@@ -13,7 +13,7 @@ from remuda.actor.fixed_seats import FixedSeats
 from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import ContractError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.system.scoreboard import Scoreboard
 from remuda.types import TurnResult
 

@@ -13,6 +13,7 @@ from played_tournaments import play_across
 from remuda.analysis.payoffs.returns import balanced
 from remuda.analysis.society.society import society
 from remuda.analysis.society.welfare import efficiency, equality, long_run_equality
+from remuda.coordinator.best_checkpoint import measurement
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 from remuda.errors import UsageError
@@ -25,7 +26,6 @@ from remuda.solvers.exploit.bounds import error_of_sum, mean_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import make_target
 from remuda.solvers.psro.matches import play_pairs
-from remuda.training.best_checkpoint import measurement
 from remuda.ui.cli.main import run
 from remuda.ui.play.playing import episode
 from remuda.ui.plots.recording import write_histories

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from remuda.config import load_config
+from remuda.coordinator import best_checkpoint
+from remuda.coordinator.best_checkpoint import CheckpointPlay
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.evaluation.results import Evaluation, Limits
-from remuda.training import best_checkpoint
-from remuda.training.best_checkpoint import CheckpointPlay
 
 CONFIG = load_config(
     {

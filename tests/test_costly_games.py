@@ -16,15 +16,15 @@ from pettingzoo import ParallelEnv
 
 import remuda
 from remuda.config import load_config
+from remuda.coordinator import best_checkpoint
 from remuda.envs import closing
 from remuda.envs.registry import make_env, name_game
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Limits
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
-from remuda.training import best_checkpoint
 from test_rng import QUICK
 
 ALIVE: set[int] = set()

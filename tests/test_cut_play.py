@@ -8,7 +8,8 @@ import pytest
 from remuda.config import load_config
 from remuda.evaluation.evaluate import actor_for_play, play_episodes
 from remuda.evaluation.results import Limits
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.rng import torch_rng
 from support import Tape

@@ -12,6 +12,7 @@ from rich.console import Console
 import remuda
 from remuda.config import load_config
 from remuda.config.unused_settings import unused_settings
+from remuda.coordinator.best_checkpoint import measurement
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.loggers.common import evaluated
 from remuda.evaluation import crossplay
@@ -19,7 +20,6 @@ from remuda.evaluation import evaluate as evaluate_module
 from remuda.evaluation.results import Evaluation, Limits
 from remuda.runs.result import is_reported
 from remuda.runs.run_directory import RunDirectory
-from remuda.training.best_checkpoint import measurement
 from remuda.ui.cli.main import run as command
 from remuda.ui.cli.seeds import Seeds
 from remuda.ui.reports.comparison import compare, page_of, print_comparison

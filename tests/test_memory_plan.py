@@ -28,18 +28,18 @@ from remuda.assembly.memory_plan import (
     size_of_arrays,
 )
 from remuda.config import load_config, write_config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
 from remuda.experience.sequence_replay import SequenceReplay
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import RECORDS, newest_of
 from remuda.population.roster import SPARE
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Manifest
 from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.system.memory.waiting import Wakeup

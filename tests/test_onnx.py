@@ -32,8 +32,9 @@ from remuda.errors import UsageError
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import apply
 from remuda.policies.networks.q_network import MLP, QNetwork
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack
+from remuda.population.specs import policy_specs
 from remuda.types import AgentSpec
 from remuda.ui.terminal.live import PlainView
 

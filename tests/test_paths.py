@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from remuda.config import load_config
 from remuda.envs.contract import check_env
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 
 BENCHMARKS = str(Path(__file__).resolve().parents[1] / "benchmarks")
 

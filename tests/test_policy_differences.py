@@ -15,7 +15,7 @@ from remuda.config import (
 )
 from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.types import AgentSpec
 
 RECURRENT = {"network": {"recurrent": 8}}

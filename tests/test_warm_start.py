@@ -13,8 +13,8 @@ from remuda.config import load_config, overlay
 from remuda.config.unused_settings import unused_settings
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
 from remuda.training.python_settings import name_objects

@@ -14,7 +14,7 @@ import torch
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

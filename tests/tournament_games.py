@@ -7,7 +7,8 @@ from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation.tournaments.entrants import Player
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.rng import torch_rng
 from remuda.types import AgentSpec, TurnResult

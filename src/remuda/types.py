@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 State = dict[str, Any]
-"""The state from which a successor continues: nested plain data, see `system/checkpoint/state.py`."""
+"""State from which a successor continues: nested plain data, see `system/checkpoint/state.py`."""
 
 
 @dataclass(frozen=True)

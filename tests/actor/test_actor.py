@@ -11,8 +11,8 @@ from remuda.config import load_config
 from remuda.errors import CheckpointError
 from remuda.experience.replay import TransitionReplay
 from remuda.policies.joint_actions import explore_allowed
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_checksum, layout_size
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.rng import make_rng

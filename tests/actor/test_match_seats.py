@@ -15,7 +15,6 @@ from remuda.envs.registry import make_env
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 from remuda.population.dealing.lead import League
 from remuda.population.ledger.records import PolicyRef
@@ -23,6 +22,7 @@ from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.members.table import Table
 from remuda.population.roster import Roster, copies_of
 from remuda.population.setup import make_director, make_matchmaker
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import PublishedWeights, Publisher, Snapshot, SnapshotReader
 from remuda.system.checkpoint.state import pack, unpack
 from remuda.system.memory.waiting import Wakeup

@@ -7,7 +7,7 @@ from remuda.actor.batch_plan import make_plan
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 
 

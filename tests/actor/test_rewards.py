@@ -17,8 +17,8 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.pettingzoo_export import AECGame
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
 from remuda.population.roster import policy_names
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import Layout
 
 

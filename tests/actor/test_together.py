@@ -15,7 +15,8 @@ from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.tournaments.entrants import Player
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.kernels.compiled_pass import GatheredPass
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.layout import Layout
 from remuda.solvers.exploit.matches import Lineup, play_lineups

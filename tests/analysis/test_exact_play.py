@@ -14,7 +14,8 @@ from remuda.envs.games.kuhn_poker import KuhnPoker
 from remuda.envs.games.leduc_poker import LeducPoker
 from remuda.envs.games.matrix_games import rock_paper_scissors
 from remuda.envs.registry import make_env
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 
 
 def player_of(game, weights=None, algorithm="ppo", **policy):

@@ -6,8 +6,8 @@ import pytest
 from remuda.analysis.trees.kuhn import VALUE, average, exploitability, strategies, value
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import layout_size
+from remuda.population.specs import policy_specs
 
 
 def equilibrium(alpha):

@@ -6,13 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from remuda.analysis.society.pareto import (
-    crowding_distance,
-    fronts,
-    hypervolume,
-    uncertain_front,
-)
+from remuda.analysis.society.pareto import hypervolume, uncertain_front
 from remuda.errors import UsageError
+from remuda.population.evolution.fronts import crowding_distance, fronts
 
 BOOK = [[5.0, 5.0], [4.0, 6.0], [2.0, 7.0], [7.0, 4.0]]
 needs_moocore = pytest.mark.skipif(

@@ -16,7 +16,8 @@ from remuda.envs.games.leduc_poker import CALL, SIZE, WAIT
 from remuda.envs.games.leduc_poker import LeducPoker as LeducEnv
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 
 
 def spec_of(game, algorithm="ppo", **policy):

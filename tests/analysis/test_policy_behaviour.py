@@ -14,7 +14,8 @@ from remuda.config import load_config
 from remuda.envs.recorded import ObservedStates
 from remuda.envs.registry import make_env
 from remuda.errors import UsageError
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 from remuda.types import AgentSpec
 
 

@@ -9,12 +9,11 @@ import pytest
 
 from remuda.actor.role import ActorRole
 from remuda.config import load_config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.system.checkpoint.names import file_name
+from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.checkpoint.state import pack, unpack
 from remuda.training.run import train
 from remuda.ui.cli.main import run

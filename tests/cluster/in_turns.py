@@ -6,9 +6,9 @@ from cluster.two_nodes import TwoNodes
 from equivalence.runs import BASE, PPO
 from remuda.cluster.nodes import Placement
 from remuda.config import overlay
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.ring import CONTENTS
 from remuda.runtime.role_loop import restore
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.state import pack
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.system.scoreboard import Learn, Play

@@ -5,8 +5,8 @@ from remuda.assembly.assembly import Assembly
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
 from remuda.config import load_config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.runtime.layout import Layout
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.training.prepare import prepare
 

@@ -20,9 +20,9 @@ from remuda.cluster.agent import sweep_homes
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
 from remuda.config import overlay
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.errors import RemudaError
 from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn, Play
 from remuda.training.run import train

@@ -13,7 +13,7 @@ from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.coordinator.status import StatusFile, read_status
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.scoreboard import Learn, Policy, Scoreboard
 from remuda.ui.terminal.status import print_status

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from remuda.config import CheckpointConfig
+from remuda.coordinator.best_checkpoint import measurement
 from remuda.coordinator.checkpointing import BestKeeper, Checkpointer, Contents
 from remuda.evaluation.results import Evaluation
 from remuda.system.checkpoint.store import Checkpoints
-from remuda.training.best_checkpoint import measurement
 
 
 class Roles:

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-import remuda.training.best_checkpoint
+import remuda.coordinator.best_checkpoint
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.training.run import train
@@ -39,7 +39,7 @@ def test_in_one_process_a_signal_ends_the_judging_of_a_checkpoint(
     config = config.model_copy(
         update={"run": config.run.model_copy(update={"turns": None, "evaluate_seconds": 10.0})}
     )
-    play, found = getattr(remuda.training.best_checkpoint, what), []
+    play, found = getattr(remuda.coordinator.best_checkpoint, what), []
 
     def interrupted(config, *words, limits=None, **how):
         *words, limits = (*words, limits) if limits is not None else words
@@ -48,7 +48,7 @@ def test_in_one_process_a_signal_ends_the_judging_of_a_checkpoint(
         found.append(limits.interrupted())  # once the run has ended, all is interrupted
         return play(config, *words, limits=limits, **how)
 
-    monkeypatch.setattr(remuda.training.best_checkpoint, what, interrupted)
+    monkeypatch.setattr(remuda.coordinator.best_checkpoint, what, interrupted)
     result = train(config, PlainView())
     assert result.ended == "stopped by SIGTERM"
     assert not result.finished

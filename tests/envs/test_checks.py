@@ -31,7 +31,7 @@ from remuda.envs.contract import check_env
 from remuda.envs.registry import make_env
 from remuda.envs.workers.pool import WorkerEnvs
 from remuda.errors import ContractError, RemudaError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import Layout
 from remuda.system.scoreboard import Scoreboard
 from remuda.training.run import train

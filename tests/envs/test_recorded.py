@@ -11,7 +11,8 @@ from remuda.envs.recorded import Recorded
 from remuda.envs.registry import make_env
 from remuda.evaluation.evaluate import evaluate, play_recorded
 from remuda.evaluation.results import Limits
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.rng import torch_rng
 from support import Tape

@@ -5,9 +5,9 @@ import zlib
 import numpy as np
 
 from remuda.config import load_config, overlay
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.scoreboard import Learn, Play, Policy
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView

@@ -6,9 +6,9 @@ import pytest
 from equivalence.runs import PPO, configure
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
-from remuda.coordinator.checkpointing import COORDINATOR
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn
 from remuda.training.run import train

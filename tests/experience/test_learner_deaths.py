@@ -23,7 +23,7 @@ from remuda.experience.ring import (
 from remuda.learner import learner as learner_module
 from remuda.learner import replay as replay_learner_module
 from remuda.learner import rollouts as rollout_learner_module
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.host import threads
 from remuda.runtime.layout import make_layout
 from remuda.system.memory.waiting import Wakeup

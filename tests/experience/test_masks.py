@@ -11,7 +11,7 @@ from remuda.experience.experience import Experience
 from remuda.experience.replay import TransitionReplay
 from remuda.experience.ring import StreamShape, fields_of
 from remuda.policies.compatibility import stream_shape
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter

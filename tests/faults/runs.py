@@ -18,7 +18,7 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.learner import role as learner_role
 from remuda.learner.role import LearnerRole
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints, Manifest

@@ -5,7 +5,7 @@ import pytest
 from faults.runs import checkpoint, fail, restarts, run_until, small_config, start
 from remuda.assembly.assembly import Assembly
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.scoreboard import Learn, Play, Policy
 from support import Tape

@@ -11,9 +11,9 @@ import pytest
 from faults.runs import PPO, run_until, small_config
 from remuda.assembly.assembly import Assembly
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.records import PolicyRef
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn

@@ -12,11 +12,11 @@ from faults.runs import PPO, run_until, small_config
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import LOST, MATCH, read_records
 from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import MATCHES
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.store import Checkpoints

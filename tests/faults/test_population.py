@@ -20,11 +20,11 @@ from faults.runs import (
 from remuda.assembly.assembly import Assembly
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
-from remuda.policies.spec import policy_specs
 from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import MATCHES, PROPOSED
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.system.scoreboard import Learn

@@ -6,10 +6,10 @@ from faults.runs import SMALL, SabotagedActor, SabotagedLearner, fail, run_until
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.ledger.records import SCRIPTED, PolicyRef
 from remuda.population.members.table_parts import MATCHES
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.store import Checkpoints
 from support import Tape

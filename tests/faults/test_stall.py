@@ -9,7 +9,7 @@ import pytest
 from faults.runs import ALGORITHMS, is_stopped, run_until, small_config
 from remuda.assembly.assembly import Assembly
 from remuda.config import overlay
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn, Play

@@ -10,7 +10,7 @@ from equivalence.runs import assert_same, outcome, run
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView

@@ -4,9 +4,9 @@ import numpy as np
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.matchmaking.matchmaker import Matchmaker
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.scoreboard import Learn, Play
 from support import Tape

@@ -14,7 +14,7 @@ from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.scoreboard import Learn
 from support import Tape

@@ -10,7 +10,7 @@ from remuda.errors import ConfigError
 from remuda.experience.ring import OTHERS
 from remuda.experience.segments import AFTER
 from remuda.policies.compatibility import shares_of
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.scoreboard import Learn
 from support import Tape

@@ -10,7 +10,7 @@ from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner import rollouts
 from remuda.policies.algorithms.kernels.objective import RolloutMetrics
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.scoreboard import Learn
 from support import Tape

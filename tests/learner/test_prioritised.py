@@ -13,7 +13,8 @@ from remuda.experience.priorities import Priorities
 from remuda.learner.replay import FIRST_BETA
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.algorithms.transition_algorithm import Transitions
-from remuda.policies.spec import PolicySpec, make_algorithm, policy_specs
+from remuda.policies.spec import PolicySpec, make_algorithm
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.rng import torch_rng
 from remuda.system.scoreboard import Learn

@@ -8,7 +8,7 @@ import pytest
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.scoreboard import Learn
 from support import Tape

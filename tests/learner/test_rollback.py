@@ -10,7 +10,7 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner.role import LearnerRole
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.state import pack, unpack
 from remuda.system.memory.atomic import fence_acquire

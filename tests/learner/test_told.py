@@ -10,7 +10,7 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.policies.algorithms.kernels.objective import RolloutMetrics
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runs.metrics import POLICY_COLUMNS
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.state import pack, unpack

@@ -14,7 +14,7 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.learner.role import LearnerRole
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.system.memory.shared import SharedArrays
 from remuda.system.processes import client as forkserver

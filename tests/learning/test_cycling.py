@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from remuda.config import load_config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
 from remuda.population.members.table_parts import POLICY, VERSION
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 

@@ -13,7 +13,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.errors import RemudaError
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from support import Tape
 actors = int(sys.argv[3])

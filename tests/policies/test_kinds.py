@@ -8,7 +8,8 @@ from gymnasium.spaces import Box, Discrete
 
 from remuda.config import load_config
 from remuda.errors import ConfigError
-from remuda.policies.spec import kinds_of, policy_specs
+from remuda.policies.spec import kinds_of
+from remuda.population.specs import policy_specs
 from support import Tape
 
 SMALL, LARGE = (Box(0.0, 1.0, (size,), np.float32) for size in (3, 4))

@@ -16,7 +16,8 @@ from remuda.policies.joint_actions import JointActions, valued
 from remuda.policies.losses import among_allowed
 from remuda.policies.networks.q_network import MLP
 from remuda.policies.selectors import EpsilonGreedy
-from remuda.policies.spec import make_algorithm, policy_specs
+from remuda.policies.spec import make_algorithm
+from remuda.population.specs import policy_specs
 from remuda.system.rng import torch_rng
 from remuda.types import AgentSpec
 

@@ -13,8 +13,8 @@ from remuda.errors import ConfigError, ContractError
 from remuda.policies.compatibility import space_notes
 from remuda.policies.networks.images import guess_layout
 from remuda.policies.networks.layers import scaled
-from remuda.policies.spec import policy_specs
 from remuda.policies.stack import ParameterStack
+from remuda.population.specs import policy_specs
 from remuda.types import AgentSpec
 from remuda.ui.terminal.live import PlainView
 

@@ -9,8 +9,9 @@ from remuda.assembly.experience_layout import dealt_rings
 from remuda.config import load_config
 from remuda.policies.acting import ActingStack
 from remuda.policies.compatibility import network_layout, stream_shape
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
 from remuda.policies.stack import ParameterStack
+from remuda.population.specs import policy_specs
 from remuda.system.rng import torch_rng
 from remuda.types import AgentSpec
 

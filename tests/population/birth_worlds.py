@@ -3,8 +3,8 @@
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
-from remuda.policies.spec import policy_specs
 from remuda.population.members.table_parts import MATCHES
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from support import Script
 

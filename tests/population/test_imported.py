@@ -11,11 +11,11 @@ import remuda
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
 from remuda.population.directors.director import Retire
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.records import FRESH, Member, PolicyRef, Population
 from remuda.population.matchmaking.by_turn import SelfPlay
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.run import train
 from remuda.training.warm_start import find_imported

@@ -10,7 +10,6 @@ from equivalence.runs import PPO, assert_same, outcome, run
 from population import test_deaths as deaths
 from population.birth_worlds import World
 from remuda.config import LeagueConfig, SnapshotsConfig, overlay
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.population.dealing.lead import League
 from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
 from remuda.population.directors.exploiter_league import LeagueDirector, league_matchmaker
@@ -25,6 +24,7 @@ from remuda.population.ledger.ledger import (
 )
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.members.table_parts import MATCHES
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.state import pack, unpack
 from remuda.system.checkpoint.store import Checkpoints
 

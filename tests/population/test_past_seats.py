@@ -10,7 +10,6 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.by_strength import Prioritized, SimilarRatings
@@ -18,6 +17,7 @@ from remuda.population.matchmaking.by_turn import Random, RoundRobin, SelfPlay, 
 from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 
 NAMES = [f"p{i}" for i in range(8)]

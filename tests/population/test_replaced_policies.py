@@ -9,17 +9,18 @@ import pytest
 from population.birth_worlds import FIRST, TREE, World
 from remuda.assembly.assembly import Assembly
 from remuda.config import BirthsConfig, load_config, overlay
-from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer
+from remuda.coordinator.best_checkpoint import CheckpointPlay
+from remuda.coordinator.checkpointing import Checkpointer
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.compatibility import check_births
-from remuda.policies.spec import policy_specs
 from remuda.population.directors.director import Birth, Replacement, Retire
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.members.table_parts import MATCHES
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Manifest
-from remuda.training.best_checkpoint import CheckpointPlay
 from remuda.training.run import train
 from remuda.ui.cli.main import run as cli
 from remuda.ui.terminal.live import PlainView
@@ -96,7 +97,7 @@ def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypat
     assert lived == {1: FIRST, 2: {*FIRST, "born_0"}, 3: {*FIRST, "born_0"} - {"policy_1"}}
     found = []
     monkeypatch.setattr(
-        "remuda.training.best_checkpoint.margin",
+        "remuda.coordinator.best_checkpoint.margin",
         lambda _, one, other, *__: found.append(set(other)) or 0.0,
     )
     judge = CheckpointPlay(world.config, world.specs, run)

@@ -13,7 +13,6 @@ from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
 from remuda.experience.replay import TransitionReplay
-from remuda.policies.spec import policy_specs
 from remuda.population.directors.director import Birth, Freeze, Retire
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.records import FRESH, SCRIPTED, PolicyRef
@@ -21,6 +20,7 @@ from remuda.population.members.imported import Origin
 from remuda.population.members.table_parts import Places
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 from remuda.training.run import train
 from remuda.ui.analysis.tournament_setup import set_up

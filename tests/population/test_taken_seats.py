@@ -12,12 +12,12 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
 from remuda.coordinator.analysing import chosen
+from remuda.coordinator.best_checkpoint import measurement
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, RemudaError
 from remuda.evaluation.crossplay import margin
 from remuda.evaluation.results import Limits
 from remuda.experience.replay import TransitionReplay
-from remuda.policies.spec import policy_specs
 from remuda.population.directors.director import Retire
 from remuda.population.ledger.ledger import Ledger, read_records
 from remuda.population.ledger.records import SCRIPTED, Member, PolicyRef, Population
@@ -25,11 +25,11 @@ from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, make_matchmaker
+from remuda.population.specs import policy_specs
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
 from remuda.runtime.layout import make_layout
 from remuda.solvers.exploit.parse_target import of_run
-from remuda.training.best_checkpoint import measurement
 from remuda.training.run import train
 from remuda.ui.analysis.sources import open_sources
 from remuda.ui.dashboard.population import population_of as population_page

@@ -7,12 +7,12 @@ import pytest
 from population.birth_worlds import TREE, World
 from remuda.config import load_config, overlay
 from remuda.config.resume_rules import lasting
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.experience.backpressure import Backpressure
 from remuda.experience.ring import UPDATE_TIME
 from remuda.population.directors.director import Birth, Retire
 from remuda.population.ledger.records import PolicyRef
 from remuda.runs.run_directory import RunDirectory
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Manifest
 from remuda.system.scoreboard import Learn
 from remuda.training.run import train

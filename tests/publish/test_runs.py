@@ -5,7 +5,7 @@ import pytest
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
-from remuda.policies.spec import policy_specs
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Publisher
 from remuda.runtime.layout import make_layout
 from remuda.system.checkpoint.state import pack, unpack

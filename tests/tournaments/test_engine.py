@@ -12,8 +12,9 @@ from remuda.evaluation.crossplay import setup_of_entrants, setup_of_snapshots
 from remuda.evaluation.evaluate import play_episodes, seated_actor
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import play
-from remuda.policies.spec import first_weights, policy_specs
+from remuda.policies.spec import first_weights
 from remuda.population.ledger.ledger import read_records
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.rng import torch_rng
 from tournament_games import always, untrained

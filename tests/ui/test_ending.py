@@ -252,7 +252,7 @@ def test_results_come_before_judging(tmp_path, monkeypatch, capsys):
         seen.append(summary_of(tmp_path / "run")["evaluation"]["episodes"])
         return 1.0
 
-    monkeypatch.setattr("remuda.training.best_checkpoint.margin", late)
+    monkeypatch.setattr("remuda.coordinator.best_checkpoint.margin", late)
     assert duel(tmp_path / "run", "") == 0
     assert "greedy return" in seen[0].split("resumes from checkpoint")[1]
     assert seen[1] == 7

@@ -17,8 +17,8 @@ from played_tournaments import play_tournament
 from remuda.config import load_config
 from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.evaluation.crossplay import Tournament
-from remuda.policies.spec import policy_specs
 from remuda.population.ledger.ledger import read_records
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.training.run import train
 from remuda.ui.analysis.tournament import MatchProgress, print_tournament

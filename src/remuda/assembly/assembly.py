@@ -16,7 +16,8 @@ from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters, values_of
 from remuda.config.resume_rules import lasting
 from remuda.coordinator.analysing import analyser_of
-from remuda.coordinator.checkpointing import COORDINATOR, Checkpointer, Contents
+from remuda.coordinator.best_checkpoint import best_keeper
+from remuda.coordinator.checkpointing import Checkpointer, Contents
 from remuda.coordinator.coordinator import Coordinator, RunEvents
 from remuda.coordinator.frozen_json import FrozenTexts
 from remuda.coordinator.ledger_writer import LedgerWriter
@@ -51,7 +52,7 @@ from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
 from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.fitting import Range, branch, whole
-from remuda.system.checkpoint.names import file_name
+from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.system.memory.descriptors import check_limit
 from remuda.system.memory.shared import Arena
@@ -59,7 +60,6 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.system.rng import torch_rng
 from remuda.system.scoreboard import Scoreboard
 from remuda.system.timeline import Span, Spans, Timeline, write_trace
-from remuda.training.best_checkpoint import best_keeper
 from remuda.types import AgentSpec, State
 
 PATIENCE = 0.005  # seconds that a stack waits for its policies whose steps arrive last in a turn

@@ -20,7 +20,8 @@ import torch
 from remuda.assembly.assembly import Assembly
 from remuda.config import ClusterConfig, Config, PolicyConfig, load_config, overlay
 from remuda.coordinator.garbage import is_laid_aside_by_others
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
+from remuda.population.specs import policy_specs
 from remuda.runtime.host import threads
 from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
 from remuda.system.scoreboard import Learn, Play, Scoreboard

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from remuda.config import CheckpointConfig
 from remuda.publish.snapshot import Snapshot
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.types import State
 
 log = logging.getLogger(__name__)
 
-COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 OUT_OF_TIME = (
     ": run.evaluate_seconds have passed; increase it, or reduce checkpoint.evaluate_episodes"
 )

@@ -27,8 +27,8 @@ from remuda.evaluation.tournaments.entrants import (
     of_snapshots,
 )
 from remuda.evaluation.tournaments.until import MATCHES, Look, play_until
-from remuda.policies.spec import policy_specs
 from remuda.population.roster import Roster
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.system.user_errors import naming_user_code
 from remuda.types import Integers

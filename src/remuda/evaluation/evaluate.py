@@ -20,11 +20,12 @@ from remuda.envs.registry import GAMES, find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation.results import Evaluation, Limits
 from remuda.evaluation.tournaments.entrants import stand_in
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
 from remuda.population.dealing.lead import League
 from remuda.population.members.table import Table
 from remuda.population.roster import Roster
 from remuda.population.setup import make_matchmaker
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.system.rng import libraries_kept, make_rng, seed_libraries

@@ -14,11 +14,11 @@ from types import NoneType
 from typing import Any
 
 from remuda.config import Config, load_config, read_config, write_config
-from remuda.coordinator.reserve import Reserve
 from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
 from remuda.policies.initial import InitialWeights
 from remuda.population.members.imported import ImportedMembers
 from remuda.runs.metrics import Record, read_metrics
+from remuda.runs.reserve import Reserve
 from remuda.system import loading
 from remuda.system.checkpoint.names import file_name, new_directory
 from remuda.system.checkpoint.opening import (

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 
 from remuda.config import Config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.envs.registry import agents_of
 from remuda.errors import CheckpointError, RunDirectoryError
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_size
 from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.roster import copies_of, unborn
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.fitting import fitting
-from remuda.system.checkpoint.names import file_name
+from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.version import __version__
 from remuda.types import Floats, State
 

@@ -94,7 +94,7 @@ class Silence:
         return min(passed, max(had, 0.0))
 
 
-# prefix of a log line (`LOG_FORMAT` in forkserver/logs.py)
+# prefix of a log line (`LOG_FORMAT` in system/processes/logs.py)
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
 AT_THE_END = 2**16  # bytes at the end of a log that `last_line` reads
 EVERY = 1.0  # seconds between two measurements of a role's processor time

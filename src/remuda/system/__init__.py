@@ -1,1 +1,1 @@
-"""What every room uses: shared memory, processes, checkpoints, random numbers, kernels, output."""
+"""The foundation of every room: shared memory, processes, checkpoints, random numbers, output."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config
+from remuda.coordinator.best_checkpoint import CheckpointPlay, compare_last
 from remuda.coordinator.coordinator import Coordinator, Signals
 from remuda.coordinator.guarded_view import GuardedView
 from remuda.envs.closing import faults
@@ -22,7 +23,6 @@ from remuda.runs.result import Result, cut_words, failed_words, is_reported, pla
 from remuda.runs.run_directory import RunDirectory, way_on
 from remuda.runs.saved_weights import save_weights
 from remuda.system.user_errors import where_raised
-from remuda.training.best_checkpoint import CheckpointPlay, compare_last
 from remuda.training.callback_dispatch import Events
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,11 @@ from remuda.envs.closing import note
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.policies.compatibility import check_births, shares_of, space_notes
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
 from remuda.population.evolution.setup import check_evolution, with_first_numbers
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population
+from remuda.population.specs import policy_specs
 from remuda.runtime.layout import Layout, make_layout
 from remuda.types import AgentSpec
 

@@ -13,13 +13,13 @@ import numpy as np
 from remuda.config import Config, load_config
 from remuda.config.hyperparameters import values_of
 from remuda.config.resume_rules import Change, allowed_words, changes, lasting
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import View
 from remuda.runs.run_directory import RunDirectory, begin_anew
 from remuda.system.checkpoint.fitting import branch
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.opening import read_file
 from remuda.system.checkpoint.state import write_whole
 from remuda.system.checkpoint.store import Manifest, differences

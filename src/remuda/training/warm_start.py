@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from remuda.config import Config, NetworkConfig
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.requests import LIVE
 from remuda.errors import ConfigError, RemudaError, UsageError
 from remuda.policies.initial import InitialState, WeightSource
@@ -20,7 +19,7 @@ from remuda.population.members.table_parts import ORDERED
 from remuda.population.roster import LONGEST, unborn
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.saved_weights import published
-from remuda.system.checkpoint.names import file_name
+from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.loading import without_digest, without_digests
 from remuda.training.saved.policies import Reference, Saved, SavedPolicies
 

@@ -7,7 +7,6 @@ equal points do not dominate each other, and are on the same front.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,53 +16,14 @@ import numpy.typing as npt
 from remuda.analysis.as_json import Summary
 from remuda.analysis.payoffs.bias import check_draws
 from remuda.errors import UsageError
-from remuda.system.kernels import njit
-from remuda.types import Bools, Integers, Numbers
-
-Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each
-
-
-def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
-    """Sort points by domination: [P], 0 for undominated points.
-
-    Points of front 1 are dominated only by points of front 0, and so on. Sequential search of the
-    efficient non-dominated sort (Zhang et al. 2015, "An efficient approach to nondominated sorting
-    for evolutionary multiobjective optimization").
-
-    `points`: [P, D].
-    """
-    ranks: Integers = _sort(minimised(points, maximise))
-    return ranks
-
-
-def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
-    """Return the crowding distance of each point on its front, [P]; infinite at the ends.
-
-    Deb et al. 2002, "A fast and elitist multiobjective genetic algorithm: NSGA-II", section III-B:
-    the sum over objectives of the distance between the two neighbours, relative to the front's
-    extent. Equal points count as one and share their distance, so the order of points does not
-    matter.
-    """
-    p = check_finite(minimised(points, maximise))
-    ranks = _sort(p)
-    found = np.zeros(len(p))
-    for rank in range(int(ranks.max(initial=-1)) + 1):
-        places = np.flatnonzero(ranks == rank)
-        unique, inverse = np.unique(p[places], axis=0, return_inverse=True)
-        sums = np.zeros(len(unique))
-        for objective in range(p.shape[1]):
-            order = np.argsort(unique[:, objective], kind="stable")
-            values = unique[order, objective]
-            extent = values[-1] - values[0]
-            if extent > 0.0:
-                sums[order[1:-1]] += (values[2:] - values[:-2]) / extent
-                sums[(unique[:, objective] == values[0]) | (unique[:, objective] == values[-1])] = (
-                    np.inf
-                )
-        if len(unique) == 1:
-            sums[:] = np.inf
-        found[places] = sums[inverse.reshape(-1)]
-    return found
+from remuda.population.evolution.fronts import (
+    Maximise,
+    check_finite,
+    minimised,
+    signs,
+    sort_into_fronts,
+)
+from remuda.types import Integers, Numbers
 
 
 def hypervolume(
@@ -114,54 +74,16 @@ def uncertain_front(
     check_draws(draws)
     p = minimised(means, maximise)
     on_front, ranks = np.zeros(len(p)), np.zeros(len(p))
-    signs = _signs(maximise, p.shape[1])
+    factors = signs(maximise, p.shape[1])
     noise = _noise(errors, p.shape)
     for _ in range(draws):
-        drawn: Integers = _sort(p + noise(rng) * signs)
+        drawn: Integers = sort_into_fronts(p + noise(rng) * factors)
         on_front += drawn == 0
         ranks += drawn
     share = on_front / draws
     return UncertainFront(
-        share, np.sqrt(share * (1.0 - share) / draws), _sort(p), ranks / draws, draws
+        share, np.sqrt(share * (1.0 - share) / draws), sort_into_fronts(p), ranks / draws, draws
     )
-
-
-def minimised(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
-    """Return the points [P, D] with the signs of maximised objectives flipped."""
-    p = np.asarray(points, np.float64)
-    if p.ndim != 2 or p.shape[1] < 1:
-        raise UsageError(f"points are {p.shape}; they must be [points, objectives]")
-    missing: Bools = np.isnan(p)
-    if missing.any():
-        point, objective = np.argwhere(missing)[0]
-        raise UsageError(
-            f"objective {objective} of point {point} is not a number; leave out the "
-            f"{missing.any(1).sum()} points with such objectives"
-        )
-    # Adding 0 turns -0.0 into 0.0 for code that compares bytes.
-    return p * _signs(maximise, p.shape[1]) + 0.0
-
-
-def check_finite(points: Numbers) -> Numbers:
-    """Check that no objective of points [P, D] is infinite."""
-    infinite = np.argwhere(np.isinf(points))
-    if len(infinite):
-        point, objective = infinite[0]
-        raise UsageError(
-            f"objective {objective} of point {point} is infinite, and distances to it would be "
-            "too; leave the point out"
-        )
-    return points
-
-
-def _signs(maximise: Maximise, objectives: int) -> Numbers:
-    flags = np.asarray(maximise)
-    if flags.dtype != np.bool_ or flags.shape not in ((), (objectives,)):
-        raise UsageError(
-            f"maximise is {maximise!r}; it must be True or False, or one of them for each of "
-            f"{objectives} objectives"
-        )
-    return np.where(np.broadcast_to(flags, (objectives,)), -1.0, 1.0)
 
 
 def _reference(reference: npt.ArrayLike, points: Numbers, maximise: Maximise) -> Numbers:
@@ -171,7 +93,7 @@ def _reference(reference: npt.ArrayLike, points: Numbers, maximise: Maximise) ->
             f"reference is {found.tolist()}; it must be {points.shape[1]} numbers, one for each "
             "objective"
         )
-    return found * _signs(maximise, points.shape[1])
+    return found * signs(maximise, points.shape[1])
 
 
 def _noise(errors: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
@@ -204,43 +126,3 @@ def _hypervolume(points: Numbers, reference: Numbers) -> float:
     if not len(better):
         return 0.0
     return float(moocore.hypervolume(better, ref=reference))
-
-
-@njit(cache=True)
-def _insert(points: Numbers, order: Integers) -> Integers:
-    """Return the ranks [P] of points; in `order` no point is dominated by a later one."""
-    count, objectives = points.shape
-    ranks = np.full(count, -1, np.int64)
-    # The points of each front as a list, newest first: these most often dominate later points.
-    newest = np.full(count, -1, np.int64)
-    before = np.full(count, -1, np.int64)
-    for index in range(count):
-        point = order[index]
-        rank = 0
-        while True:
-            other = newest[rank]
-            dominated = False
-            while other >= 0 and not dominated:
-                nowhere_worse = True
-                somewhere_better = False
-                for d in range(objectives):
-                    if points[other, d] > points[point, d]:
-                        nowhere_worse = False
-                        break
-                    if points[other, d] < points[point, d]:
-                        somewhere_better = True
-                dominated = nowhere_worse and somewhere_better
-                other = before[other]
-            if not dominated:
-                break
-            rank += 1
-        ranks[point] = rank
-        before[point] = newest[rank]
-        newest[rank] = point
-    return ranks
-
-
-def _sort(points: Numbers) -> Integers:
-    order = np.lexsort(points.T[::-1]).astype(np.int64)
-    found: Integers = _insert(np.ascontiguousarray(points), order)
-    return found

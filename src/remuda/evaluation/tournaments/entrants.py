@@ -11,8 +11,9 @@ from typing import Any
 from remuda.config import Config, load_config
 from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
 from remuda.population.roster import Roster
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
 

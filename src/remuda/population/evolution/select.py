@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from remuda.analysis.society.pareto import crowding_distance, fronts
 from remuda.population.evolution.fitness import Fitness
+from remuda.population.evolution.fronts import crowding_distance, fronts
 from remuda.types import Integers, Numbers
 
 

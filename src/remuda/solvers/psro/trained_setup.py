@@ -11,7 +11,8 @@ from remuda.analysis.trees.exact_play import WalkedGame, walked_game
 from remuda.analysis.trees.trees import OVER
 from remuda.envs.registry import RANDOM, agents_of, make_env
 from remuda.errors import ConfigError, UsageError
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
+from remuda.population.specs import policy_specs
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.exploit.training import check_whole

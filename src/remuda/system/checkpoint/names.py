@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from remuda.errors import RunDirectoryError
 
+COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 LONGEST = 80  # characters of a file name, beyond which a checksum replaces the rest
 ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that belong to roles
 

@@ -8,20 +8,21 @@ from functools import cached_property
 from pathlib import Path
 
 from remuda.config import Config
-from remuda.coordinator.checkpointing import COORDINATOR
 from remuda.coordinator.requests import LIVE, ask_weights
 from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.entrants import Entrant, Player
-from remuda.policies.spec import PolicySpec, policy_specs
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import layout_size
 from remuda.population.members.frozen_weights import frozen_copies
 from remuda.population.members.imported import Imported
 from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.roster import Roster
+from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published
+from remuda.system.checkpoint.names import COORDINATOR
 from remuda.types import AgentSpec
 
 ALL, FROZEN = "all", "frozen"
