@@ -1,0 +1,1 @@
+"""Train policies against fixed opponents: PSRO and exploiters."""
