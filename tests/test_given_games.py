@@ -257,7 +257,7 @@ def test_a_script_without_a_guard_is_told_so(tree, tmp_path):
     assert ended.returncode == 1
     *before, line = ended.stderr.strip().splitlines()
     assert "open_script.py trains without a guard" in line
-    assert 'put what it does under `if __name__ == "__main__":`' in line
+    assert 'put its code under `if __name__ == "__main__":`' in line
     assert ended.stderr.count("open_script.py trains") == 1
     assert "multiprocessing" not in ended.stderr
     assert len(before) < 15  # the lines of the script, and no way through Remuda

@@ -1,7 +1,7 @@
-"""Errors that a user can cause, and can fix.
+"""Errors that a user can cause and fix.
 
-Each carries one message: what was found, what is allowed, what to do next. The command line prints
-that message without a traceback and ends with the error's exit code.
+A message states what was found, what is allowed and what to do next. The command line prints it
+without a traceback and exits with the error's `exit_code`.
 """
 
 
@@ -22,7 +22,7 @@ class UnknownGameError(ConfigError):
 
 
 class MissingCodeError(ConfigError):
-    """Code of a script or a notebook that is missing, or cannot be read here."""
+    """A class or function of a script or notebook that this process cannot load."""
 
 
 class UsageError(RemudaError, ValueError):
@@ -42,7 +42,7 @@ class UserCodeError(RemudaError):
 
 
 class UnguardedScriptError(RemudaError):
-    """A script that calls `remuda.train` without a `__main__` guard: children would call it too."""
+    """A script without a `__main__` guard, which every new process would run again."""
 
     def __init__(
         self, script: str, does: str = "trains", instead: str = 'schedule="sequential"'
@@ -50,7 +50,7 @@ class UnguardedScriptError(RemudaError):
         child = "process of a run" if does == "trains" else "other process"
         super().__init__(
             f"{script} {does} without a guard, and every {child} runs the script again: "
-            f'put what it does under `if __name__ == "__main__":`, or take {instead}'
+            f'put its code under `if __name__ == "__main__":`, or set {instead}'
         )
 
 
@@ -75,11 +75,11 @@ class CannotStartError(RoleDiedError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}; --schedule sequential needs no further process, and --run.fallback true "
+            f"{what}; --schedule sequential starts no other process, and --run.fallback true "
             "switches to it automatically"
         )
         self.what = what
-        """The reason of the refusal."""
+        """The system's reason for refusing."""
 
 
 class NodeLostError(RemudaError):

@@ -1,19 +1,19 @@
-"""The vocabulary of Remuda as code. Every other module uses these words.
+"""Types and terms that all other modules use.
 
 Data flows in a cycle:
 
     while turns are left:                                   # the actor
-        take every policy's snapshot that is newer than mine    (publish)
+        load the snapshots that policies published since        (publish)
         env.begin_turn()                                        (envs)
         for group in env.turn_groups:
-            observe, act with the newest weights, take effect at once
+            observe, choose actions, apply them at once
         result = env.end_turn()
         write observations, actions and rewards                 (experience)
 
-    until the run ends:                                     # a learner, by policy
+    until the run ends:                                     # a learner, for each policy
         sleep until there is enough to train on                 (experience)
         batch = replay.sample(); algorithm.update(batch)        (policies)
-        every few updates: publish weights, epsilon, version    (publish)
+        publish weights and epsilon every few updates           (publish)
 
 An *agent* is a seat in the environment; a *policy* is a network with its algorithm, optimizer and
 version. A *turn* is one round in which every active agent acts once; a *step* is one agent's
@@ -40,12 +40,12 @@ Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 State = dict[str, Any]
-"""State from which a successor continues: nested plain data, see `system/checkpoint/state.py`."""
+"""State from which a restarted worker continues, as plain data (`system/checkpoint/state.py`)."""
 
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """The declaration of one of an environment's agents."""
+    """An agent, as its environment declares it."""
 
     name: str
     observation_space: Space[Any]
@@ -53,43 +53,43 @@ class AgentSpec:
     team: str = ""
     """The agent's team; an empty name is a team of one."""
     masked: bool = False
-    """`VectorEnv.mask` returns the allowed actions."""
+    """True if `VectorEnv.mask` writes the agent's allowed actions."""
     layout: str = ""
-    """`hwc` or `chw`: the axes of observed images; empty: they are guessed."""
+    """The axes of observed images, `hwc` or `chw`; empty: Remuda guesses them."""
     env_observation_space: Space[Any] | None = None
-    """As the library's environment declares it, if an adapter flattens it."""
+    """The observation space of the library's environment, if an adapter flattens it."""
     env_action_space: Space[Any] | None = None
-    """As the library's environment declares it, if an adapter converts it."""
+    """The action space of the library's environment, if an adapter converts it."""
 
     @property
     def in_arrays(self) -> AgentSpec:
-        """The agent as a `VectorEnv` plays it, without the spaces of the library."""
+        """This agent without the spaces of the library's environment."""
         return replace(self, env_observation_space=None, env_action_space=None)
 
 
 @dataclass(frozen=True)
 class TurnResult:
-    """The outcome of a turn, for all copies and agents, in the environment's own arrays.
+    """The outcome of a turn, for all copies and agents.
 
-    They are valid until the environment is used again; copy what must last longer.
+    The arrays belong to the environment, which may overwrite them at its next call.
     """
 
     rewards: Floats
-    """[num_envs, num_agents]: each agent's reward in this turn, caused by any agent's action."""
+    """[num_envs, num_agents]: each agent's reward in this turn, from the actions of all agents."""
     terminated: Bools
     """[num_envs, num_agents]: the rules ended this agent's episode; the remaining return is 0."""
     truncated: Bools
     """[num_envs, num_agents]: the episode was cut off; bootstrap from the final observation."""
     info: Mapping[str, Array] = field(default_factory=dict)
-    """Episode metrics named by `VectorEnv.episode_metrics`, each [num_envs]: those of the whole
-    episode in copies whose episode ended now; other entries are meaningless.
+    """Metrics of whole episodes, named by `VectorEnv.episode_metrics`, each [num_envs]. Only the
+    entries of copies whose episode ended in this turn are valid.
     """
 
 
 class Worker(Protocol):
     """An actor or a learner as a runtime sees it.
 
-    Runtimes know nothing else of a role, and roles know nothing of runtimes (invariant 9).
+    Runtimes use only this interface, and workers know no runtime (ARCHITECTURE.md, invariant 9).
     """
 
     def work(self) -> bool:
@@ -100,24 +100,24 @@ class Worker(Protocol):
         """True once the worker has done everything."""
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep in the kernel until there may be work, `interrupted()`, or `timeout` seconds."""
+        """Sleep until there may be work, `interrupted()` is true, or `timeout` seconds pass."""
 
     def finish(self) -> None:
-        """Leave everything published and complete; called once, after the last `work`."""
+        """Complete and publish everything; called once, after the last `work`."""
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of this worker's parts of a checkpoint."""
 
     def state(self, part: str) -> State:
-        """Return the state from which a successor continues; called between two calls of `work`."""
+        """Return the state for a restarted worker; called between two calls of `work`."""
 
     def restore(self, part: str, state: State) -> None:
         """Continue from what `state` returned; called before the first `work`."""
 
 
 class Role(Protocol):
-    """The recipe of a worker: plain picklable data that crosses to the process that hosts it."""
+    """Picklable data from which a process builds its worker."""
 
     @property
     def name(self) -> str:
@@ -125,13 +125,13 @@ class Role(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of a checkpoint that its worker will save."""
+        """The names of the parts of a checkpoint that its worker will save."""
 
     def build(self) -> Worker:
         """Make the worker, in the process that will run it."""
 
     def on_process_death(self) -> None:
-        """Release other roles that wait for it, after its process died and before a successor."""
+        """Release roles that wait for this one; called after its process died, before a restart."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ class RoleStatus:
     """The status of a role, as its runtime knows it."""
 
     name: str
-    pid: int | None  # none without a process
+    pid: int | None  # None: it has no process
     state: str  # `starting`, `running`, `done`, or `waiting to restart`
-    heartbeat_age: float  # seconds since its last sign of life
+    heartbeat_age: float  # seconds since its last heartbeat
     restarts: int
     problem: str = ""  # reason of the last restart
     log: str = ""  # the path of its log, if any
     processor: float | None = None
-    """Mean number of CPU cores it used while it ran, with an actor's workers; None if unknown."""
+    """Mean number of CPU cores in use, including an actor's environment workers; None: unknown."""
     node: str = ""  # its node; empty if the run has one node

@@ -1,1 +1,1 @@
-"""The learner role, which trains policies."""
+"""Learners, which train policies."""

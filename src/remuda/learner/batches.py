@@ -19,7 +19,7 @@ from remuda.types import Floats, Integers
 def batches_for(
     replays: Sequence[Replay[Any]], size: int, weighed: bool
 ) -> StepBatches | SequenceBatches:
-    """Allocate the batches of these replays, with weights if some are prioritised."""
+    """Allocate the batches of these replays; with importance weights if `weighed`."""
     sequences = isinstance(replays[0], SequenceReplay)
     return (SequenceBatches if sequences else StepBatches)(replays, size, weighed)
 
@@ -61,7 +61,7 @@ class StepBatches:
 
 
 class SequenceBatches:
-    """Batches of at least one whole segment and about `size` steps, cut to the longest segment."""
+    """Batches of whole segments: as many as fit in `size` steps, but at least one."""
 
     def __init__(self, replays: Sequence[Replay[SequenceBatch]], size: int, weighed: bool) -> None:
         self._replays = replays
@@ -95,7 +95,7 @@ class SequenceBatches:
         weights = valid
         if batch.weights.shape[1]:
             weights = valid * batch.weights[members, :count, None]
-        # The mean over all rows then equals the mean over valid rows.
+        # With this factor the mean over all rows equals the mean over valid rows.
         weights = weights * (valid[0].size / valid.sum((1, 2), keepdims=True))
         after = batch.after[members, :count, :longest]
         allowed = np.take_along_axis(batch.allowed[members, :count], after[..., None], 2)

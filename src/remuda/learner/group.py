@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 class LearnerGroup:
     """Several learners in one process, which share only its CPU time and one wake-up.
 
-    The ready learner with the fewest updates relative to its priority is served next. Idle time
-    gives no credit.
+    The ready learner with the fewest updates relative to its priority is served next. A learner
+    that was idle gets no extra updates for that time.
     """
 
     def __init__(
@@ -31,17 +31,17 @@ class LearnerGroup:
         births: LearnerBirths | None = None,
         changes: LiveHyperparameters | None = None,
     ) -> None:
-        """Take learners; a stack waits `patience` seconds for the rest of its ready policies."""
+        """Set up learners; a ready stack waits up to `patience` seconds for its other policies."""
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
-        # by checkpoint part
+        # names by checkpoint part
         self._policies = {file_name(policy): policy for policy in policies}
         self._births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
         # by learner: updates, each counted as 1 / priority
         self._served = [0.0] * len(self.learners)
-        self._now = 0.0  # the entry of the learner served last
+        self._now = 0.0  # the largest entry of a learner when it was served
 
     @property
     def done(self) -> bool:
@@ -93,13 +93,13 @@ class LearnerGroup:
 
     def finish(self) -> None:
         for learner in self.learners:
-            while learner.unfinished:  # train on the rollouts that were already taken
+            while learner.unfinished:  # train on rollouts that were already taken from the queue
                 learner.update()
             learner.publish()
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the checkpoint parts: one for each policy, in any process."""
+        """Return the checkpoint parts, one per policy; their names do not depend on the process."""
         return tuple(self._policies)
 
     def state(self, part: str) -> State:
@@ -108,7 +108,7 @@ class LearnerGroup:
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
-        """Restore one policy's learner, unless the state belongs to another policy of its slot."""
+        """Restore one policy's learner, unless the state is of another policy in its slot."""
         policy = self._policies[part]
         if whole(state, "generation") == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)
@@ -119,5 +119,5 @@ class LearnerGroup:
     def _any_ready(self) -> bool:
         if self._births.pending() is not None:
             return True
-        ready = [learner.ready() for learner in self.learners]  # each must request its wake-up
+        ready = [learner.ready() for learner in self.learners]  # all, as each requests a wake-up
         return any(ready)

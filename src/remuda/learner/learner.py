@@ -23,14 +23,14 @@ from remuda.types import State
 
 log = logging.getLogger(__name__)
 
-COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # samples of a policy's weights, reset with them
+COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # counters that are restored when an update is undone
 
 
 class Learner(ABC):
     """A trainer of one policy, or of a stack of policies with one specification.
 
-    1. It touches only its policies' experience, weights and optimizers. A policy's updates do not
-       depend on another's data.
+    1. A policy's updates depend on no other policy's weights, nor on its experience, unless they
+       share an `experience.group`.
     2. It publishes copies of weights, buffers, exploration rate and version as one snapshot.
     3. An update that makes a policy's loss or weights non-finite is undone and never published.
        After too many in a row the policy stops learning.
@@ -50,11 +50,11 @@ class Learner(ABC):
         self._plays = plays  # whether a policy is alive
 
     def ready(self) -> bool:
-        """Return whether any policy can be trained; the others wake this process once they can."""
+        """Return whether any policy can be trained; the others request a wake-up."""
         return bool(self._ready().any())
 
     def all_ready(self) -> bool:
-        """Return whether all learning policies can be trained; the others wake this process."""
+        """Return whether all policies that still learn can be trained; others request a wake-up."""
         return self.unfinished or not (~self._away() & ~self._ready()).any()
 
     def _away(self) -> np.ndarray:
@@ -62,7 +62,7 @@ class Learner(ABC):
         return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
 
     def _ready(self) -> np.ndarray:
-        """Return readiness [K]; each policy that is not ready has requested its wake-up."""
+        """Return which policies can be trained, [K]; the others request a wake-up."""
         return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Learner(ABC):
 
     @abstractmethod
     def update(self) -> None:
-        """Train ready policies once and publish due ones; long updates do one piece per call."""
+        """Train each ready policy once and publish due ones; a long update takes several calls."""
 
     @property
     def unfinished(self) -> bool:
@@ -84,7 +84,7 @@ class Learner(ABC):
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Train a newborn in a policy's slot, on new steps only; return its first version."""
+        """Start a newborn in a policy's slot; return its first version. It trains on new steps."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         self.trainers[self.policies.index(policy)].change(values)
@@ -95,11 +95,11 @@ class Learner(ABC):
 
     @abstractmethod
     def restore(self, policy: str, state: State) -> None:
-        """Restore what `state` returned, without the ring; raise CheckpointError if it differs."""
+        """Restore what `state` returned, except experience; raise CheckpointError if unsuitable."""
 
 
 class PolicyTrainer:
-    """One policy in training, with its publications and failed updates in a row."""
+    """One policy in training; publishes its weights and undoes non-finite updates."""
 
     def __init__(
         self,
@@ -134,8 +134,8 @@ class PolicyTrainer:
     def accept(self, loss: float) -> bool:
         """Return whether an update was finite; if not, undo it.
 
-        Undoing restores the weights and optimizer of the last publication; samples since then do
-        not count. Random states continue, so that the next batch differs.
+        Undoing restores weights, optimizer and sample counters of the last publication. Random
+        states are not restored, so that the next batch differs.
         """
         self.row[Learn.UPDATES] = self.updates
         self._count_hyperparameters()
@@ -172,7 +172,7 @@ class PolicyTrainer:
         self.row[Learn.ENTROPY_COST] = self.config.ppo.entropy_cost
 
     def count_staleness(self, versions: np.ndarray) -> None:
-        """Count the minimum, mean and maximum version lag of a policy's own steps."""
+        """Count the minimum, mean and maximum staleness of a batch with these `versions`."""
         if not len(versions):
             return
         lag, row = self.version - versions, self.row
@@ -198,7 +198,7 @@ class PolicyTrainer:
         return self.updates - self._published_at >= self.config.publish.every
 
     def publish(self, epsilon: float, numbers: Mapping[str, float] | None = None) -> None:
-        """Publish the network, with the learner's numbers for the training state."""
+        """Publish the network; `numbers` are further entries of the training state."""
         self._published_at = self.updates
         self._remember()
         training: TrainingState | None = None
@@ -210,7 +210,7 @@ class PolicyTrainer:
         )
 
     def state(self) -> State:
-        # The state to undo updates to; right after a publication it is the current one.
+        # Undone updates return to `good`; right after a publication it is the current state.
         just_published = self._published_at == self.updates
         good = None if just_published else {"learned": self._good, "counts": self._good_counts}
         return {
@@ -231,7 +231,7 @@ class PolicyTrainer:
         good = state.get("good")
         if good is None:
             self._remember()
-        else:  # the last publication is older than this state
+        else:  # there were updates after the last publication
             current = self._algorithm.learned(self.index)
             good = branch(state, "good")
             self._algorithm.restore_learned(self.index, branch(good, "learned"))

@@ -29,8 +29,8 @@ FIRST_BETA = 0.4  # importance exponent when training starts (Schaul et al. 2016
 class ReplayLearner(Learner):
     """A trainer of K policies of one specification as one batched computation.
 
-    Each policy's updates stay within its replay ratio for the collected steps. Due policies are
-    trained, together if they are neighbours in the stack.
+    A policy's updates never exceed its replay ratio. Due policies that are neighbours in the stack
+    are trained together.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ReplayLearner(Learner):
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,  # whether a policy is alive
         begun: Sequence[int] | None = None,  # steps before exploration started to decay
-        width: int | None = None,  # most policies per computation; None: as many as pay off
+        width: int | None = None,  # maximum policies per computation; None: the algorithm's
     ) -> None:
         self._width = len(trainers) if width is None else width
         super().__init__(trainers, timeline, saves_experience, plays)
@@ -53,26 +53,25 @@ class ReplayLearner(Learner):
         # whether any replay is prioritised
         self._weighed = any(s.config.experience.prioritised for s in trainers)
         self._batches = batches_for(replays, config.batch_size, self._weighed)
-        # by policy, `written` when its exploration started to decay
+        # by policy, the number of steps written when its exploration started to decay
         self._begun = list(begun or [0] * len(trainers))
-        # by policy, whether actors wait for its learner; set here because in an exact schedule
-        # actors check first
+        # by policy, whether actors wait for its learner; set here because, in an exact schedule,
+        # actors read this before the learner first runs
         self._there = [plays(trainer.name) for trainer in trainers]
         self._last = [0] * len(trainers)  # by policy, the samples of its last update
         self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)
         for k in range(len(trainers)):
-            # The previous learner may have died after training, before actors could see its
-            # progress.
+            # A previous learner may have died after an update, before actors could see it.
             self._consume(k, self._batches.largest)
 
     def steps_needed(self, policy: int) -> int:
-        """Return the collected steps at which a policy's next update is due."""
+        """Return the number of collected steps at which a policy's next update is due."""
         trainer, experience = self.trainers[policy], self.replays[policy].experience
         fresh = experience.lost + trainer.config.experience.learning_starts
         return max(_steps_paid(trainer, trainer.row[Learn.SAMPLES]), fresh)
 
     def epsilon(self, policy: int) -> float:
-        """Return the exploration rate for the steps collected so far: linear, then constant."""
+        """Return the current exploration rate: it decays linearly by collected steps."""
         config = self.trainers[policy].config
         if config.entry.samples:
             return config.last_epsilon
@@ -83,7 +82,7 @@ class ReplayLearner(Learner):
         """Return the exponent of importance weights, from 0.4 to 1 once exploration has decayed.
 
         Early in training, while targets still move, less correction is better (Schaul et al. 2016,
-        3.4).
+        section 3.4).
         """
         return FIRST_BETA + self._decayed(policy) * (1.0 - FIRST_BETA)
 
@@ -103,7 +102,7 @@ class ReplayLearner(Learner):
         size, start = self._budget.size, time.perf_counter()
         drawn = np.zeros(len(self.trainers), np.bool_)
         for k in range(first, end):
-            # A policy whose ring was cleared for a newborn does not delay the others.
+            # False if the ring was just cleared for a newborn; the other policies are trained.
             drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
@@ -135,7 +134,7 @@ class ReplayLearner(Learner):
             self._timeline.add(Span.PUBLISH, updated, published)
 
     def _judge(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
-        """Count a policy's update and publish if due, or undo it; return whether it counts."""
+        """Count a policy's update and publish if due, or undo it; return whether it was finite."""
         trainer, replay = self.trainers[policy], self.replays[policy]
         row = trainer.row
         accepted = trainer.accept(loss)
@@ -170,7 +169,7 @@ class ReplayLearner(Learner):
         # A newborn that inherits its parent's training state continues its schedule too.
         explored = newborn.training.numbers[EXPLORED] if newborn.training is not None else 0.0
         self._begun[k] = replay.experience.lost - int(explored)
-        # The newborn does not owe its predecessor's remaining updates.
+        # The newborn does not make up for updates that its predecessor missed.
         ratio = trainer.config.experience.replay_ratio
         if ratio is not None:
             row = trainer.row
@@ -199,7 +198,7 @@ class ReplayLearner(Learner):
         }
 
     def restore(self, policy: str, state: State) -> None:
-        """Restore what `state` returned; experience outlives learners and is not touched."""
+        """Restore what `state` returned, except experience, which survives a learner's death."""
         k = self.policies.index(policy)
         self.trainers[k].restore(state)
         self.replays[k].restore(branch(state, "replay"))
@@ -207,10 +206,9 @@ class ReplayLearner(Learner):
         self._consume(k, whole(state, "last", Range(0, self._batches.largest)))
 
     def _is_ready(self, k: int) -> bool:
-        """Return whether an update of one policy is due; a retired one has none.
+        """Return whether an update of one policy is due; retired policies are not trained.
 
-        Actors wait for a newborn's learner once the newborn plays: its first update is due before
-        that.
+        Actors wait for a newborn's learner only after the newborn has started to play.
         """
         trainer, experience = self.trainers[k], self.replays[k].experience
         plays = self._plays(trainer.name)
@@ -221,7 +219,7 @@ class ReplayLearner(Learner):
         return due and plays
 
     def _consume(self, policy: int, last: int) -> None:
-        """Publish a learner's progress to waiting actors; its last update had `last` samples."""
+        """Show a learner's progress to waiting actors; its last update had `last` samples."""
         self._last[policy] = last
         self._tell(policy)
 
@@ -236,22 +234,22 @@ class ReplayLearner(Learner):
 
 
 def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
-    """Return the collected steps at which an update is due after `samples` samples."""
+    """Return the number of collected steps that pays for an update after `samples` samples."""
     experience = trainer.config.experience
     per_step = experience.replay_ratio
     return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)
 
 
 LEAST = 8  # minimum samples of a batch
-ROOM = 2.2  # a batch is doubled if this times its duration fits the budget
+ROOM = 2.2  # the size is doubled if the mean time of an update, times this, is below the budget
 MEMORY = 0.8  # weight of past updates in the running mean
 
 
 class BatchBudget:
     """The size of the next batch, under a time budget.
 
-    The size is halved while the running mean of update times exceeds the budget, and doubled again
-    while there is time.
+    The size is halved while the running mean of update times exceeds the budget, and doubled when
+    there is enough time (`ROOM`).
     """
 
     def __init__(self, largest: int, seconds: float | None) -> None:

@@ -1,4 +1,4 @@
-"""The picklable recipe of a learner process."""
+"""The role of a learner process."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearnerRole:
-    """The recipe of a process's learners, each built from its policies' published weights."""
+    """Picklable data from which a process builds its learners."""
 
     seed: int
     specs: tuple[PolicySpec, ...]
     devices: tuple[str, ...]  # by policy, in the order of `specs`
-    experience: Mapping[str, Experience]  # of its policies, and of policies that share with them
+    experience: Mapping[str, Experience]  # by policy, including the others in `shares`
     published: WeightStore
     scoreboard: Scoreboard
     wakeup: Wakeup
     timeline: Timeline | None = None
     saves_experience: bool = False
-    # seconds that a stack waits for the rest of its policies once some are ready
+    # seconds that a stack with a ready policy waits for its other policies
     patience: float = 0.0
-    exact: bool = False  # whether every step must be trained on
-    table: Table | None = None  # of the population, if policies may be born during the run
+    exact: bool = False  # whether the schedule is reproducible, so that no step may be skipped
+    table: Table | None = None  # the population, if policies may be born during the run
     # by policy, the other policies whose experience it also learns from
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     initial: InitialWeights | None = None  # initial optimizer states
@@ -57,7 +57,7 @@ class LearnerRole:
 
     @property
     def name(self) -> str:
-        """Return a name made of its policies: `learner-agent_0`, or `learner-agent_0..agent_6`."""
+        """Return a name with its first and last policy, such as `learner-agent_0..agent_6`."""
         first, last = self.parts[0], self.parts[-1]
         return f"learner-{first}" if first == last else f"learner-{first}..{last}"
 
@@ -79,13 +79,13 @@ class LearnerRole:
         return LearnerGroup(learners, self.wakeup, self.patience, births, self.changes)
 
     def on_process_death(self) -> None:
-        """Let actors overwrite and never wait, until a restarted learner takes over."""
+        """Let actors overwrite steps without waiting until the learner restarts, unless `exact`."""
         if not self.exact:
             for spec in self.specs:
                 self.experience[spec.name].release()
 
     def _stacks(self, births: LearnerBirths) -> list[tuple[tuple[PolicySpec, ...], str]]:
-        """Return the policies trained together, with current hyperparameters and device."""
+        """Return each group of policies that are trained together, with their device."""
         stacks: dict[object, tuple[list[PolicySpec], str]] = {}
         for configured, device in zip(self.specs, self.devices, strict=True):
             config = with_values(configured.config, births.hyperparameters(configured.name))
@@ -115,7 +115,7 @@ class LearnerRole:
         return ReplayLearner(trainers, algorithm, replays, *options, begun, self._width)
 
     def _begun(self, spec: PolicySpec, snapshot: Snapshot, births: LearnerBirths) -> int:
-        if snapshot.training is not None:  # it may continue the schedule of its parent
+        if snapshot.training is not None:  # the policy may continue its parent's schedule
             return int(snapshot.training.numbers[BEGUN])
         # Earlier policies of a newborn's slot played the steps before its birth.
         return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
@@ -147,7 +147,7 @@ class LearnerRole:
 
     @property
     def _width(self) -> int | None:
-        """Return the most policies per computation; None: as many as pay off.
+        """Return the maximum number of policies per computation; None: no limit.
 
         Matrix products of a stack differ in the last bits from those of single policies. So exact
         schedules train each policy separately.
@@ -166,10 +166,10 @@ class LearnerRole:
         algorithm: Algorithm,
         births: LearnerBirths,
     ) -> list[PolicyTrainer]:
-        """Return the policies of a stack, each with its published weights.
+        """Return the trainers of a stack, each with its published weights.
 
-        An optimizer continues from its published state, if there is one. Else it starts from
-        `init_optimizer`, unless its policy was born later. A checkpoint replaces both.
+        An optimizer continues from its published state. If there is none, it starts from
+        `init_optimizer`, unless its policy is a newborn. A checkpoint replaces both.
         """
         import torch
 

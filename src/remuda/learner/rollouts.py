@@ -33,18 +33,18 @@ SUMS = {
     "others_weight": Learn.OTHERS_WEIGHT_SUM,
 }  # fields of `RolloutMetrics`, and the sums they are added to
 
-# most agent-steps of a piece, over all policies: requests to the process, such as a checkpoint,
-# wait for one piece only
-AT_ONCE = 65_536
-FIRST = 512  # the same before any step is timed
-PIECE_SECONDS = 0.7  # target duration of a piece of at least one policy
+# An update is split into pieces of whole policies, so that requests to the process, such as a
+# checkpoint, need not wait for the whole update.
+AT_ONCE = 65_536  # maximum agent-steps in a piece, summed over its policies
+FIRST = 512  # the same for the first piece, before updates are timed
+PIECE_SECONDS = 0.7  # target duration of a piece
 
 
 class RolloutLearner(Learner):
     """A trainer of K policies of one specification as one batched computation.
 
-    Policies with a ready rollout are trained together. Replayed segments join or replace the
-    rollout, by the learning mode. An update of very many policies is split into pieces
+    Policies with a ready rollout are trained together. Depending on `learning_mode`, replayed
+    segments are added to the rollout or replace it. An update of many policies is split into pieces
     (`unfinished`).
     """
 
@@ -56,11 +56,12 @@ class RolloutLearner(Learner):
         timeline: Timeline | None = None,
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,  # whether a policy is alive
-        width: int | None = None,  # most policies per computation; None: as many as pay off
+        width: int | None = None,  # maximum policies per computation; None: all
     ) -> None:
         self._width = width or len(trainers)
         config = trainers[0].config
-        # A time budget covers a whole update, and a piece does not fill a GPU.
+        # Do not split with a time budget, which is for whole updates, or on a GPU, which a piece
+        # would not fill.
         self._is_cut = (
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )
@@ -83,11 +84,11 @@ class RolloutLearner(Learner):
         return bool(self._left)
 
     def ready(self) -> bool:
-        """Return whether to update now; policies without a rollout wake the process later.
+        """Return whether to update now; policies without a rollout request a wake-up.
 
         If actors may play ahead, the learner waits for the whole stack, unless an actor has to wait
-        for a policy. Separately trained policies wait for no other, so that results do not depend
-        on the machine.
+        for a policy. Policies that are trained separately do not wait for each other, so that
+        results do not depend on the machine.
         """
         if self.unfinished:
             return True
@@ -123,7 +124,7 @@ class RolloutLearner(Learner):
         for k, trainer in enumerate(self.trainers):
             if ready[k]:
                 rollouts = self.rollouts[k]
-                # An actor that reached its waiting limit may have overwritten all steps.
+                # An actor that waited too long may have overwritten all steps.
                 ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
                 if ready[k] and self._is_above_ratio(k):
                     ready[k] = False
@@ -147,15 +148,15 @@ class RolloutLearner(Learner):
         return bool(samples + self._rollout.num_steps[k] * config.ppo.epochs > ratio * passed)
 
     def _piece(self) -> int:
-        """Return how many of the remaining policies make up a piece, at least one."""
-        # The faster of the two, in case the process was stopped during one.
+        """Return how many of the remaining policies make up the next piece, at least one."""
+        # Use the faster pace: the process may have been suspended during the other piece.
         pace = min(self._paces)
         most = min(PIECE_SECONDS / max(pace, 1e-9), AT_ONCE) if pace < math.inf else FIRST
         steps = np.cumsum(self._rollout.num_steps[self._left])
         return max(int(np.searchsorted(steps, most, side="right")), 1)
 
     def _give_up(self, k: int) -> None:
-        """Drop a policy's rollout taken for a later piece; its steps count as lost."""
+        """Drop a policy's rollout if it awaits a later piece; its steps count as lost."""
         if k in self._left:
             self._left.remove(k)
 
@@ -197,7 +198,7 @@ class RolloutLearner(Learner):
             trainer.add(Learn.EXPLAINED_UPDATES, 1.0)
 
     def _lost(self, policy: int) -> int:
-        """Return the number of consumed steps that no accepted update used."""
+        """Return the number of steps that left the queue but are in no accepted update."""
         passed, row = self.rollouts[policy].experience.passed, self.trainers[policy].row
         return int(row[Learn.LOST] if passed is None else max(passed - row[Learn.TRAINED], 0))
 
@@ -221,7 +222,7 @@ class RolloutLearner(Learner):
         trainer.begin(newborn)
         self.rollouts[k].experience.skip()
         ratio, row = trainer.config.experience.replay_ratio, trainer.row
-        if ratio is not None:  # the newborn does not owe its predecessor's remaining updates
+        if ratio is not None:  # the newborn does not make up for its predecessor's missed updates
             passed = self.rollouts[k].experience.passed or 0
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], passed * ratio)
         self._count_lost(k)
@@ -229,7 +230,7 @@ class RolloutLearner(Learner):
         return trainer.version
 
     def state(self, policy: str) -> State:
-        """Return the state that a restarted learner needs, except taken rollouts."""
+        """Return the state that a restarted learner needs, except rollouts of later pieces."""
         k = self.policies.index(policy)
         return self.trainers[k].state() | {
             "lost": self._lost(k),
@@ -242,7 +243,7 @@ class RolloutLearner(Learner):
         self._give_up(k)
         self.trainers[k].restore(state)
         self.trainers[k].row[Learn.LOST] = whole(state, "lost")
-        self._count_lost(k)  # including steps that the previous learner took since then
+        self._count_lost(k)  # including steps that were taken after this state was saved
         past = self.rollouts[k].past
         if past is not None:
             past.restore(branch(state, "past"))
@@ -250,12 +251,12 @@ class RolloutLearner(Learner):
             self.rollouts[k].experience.release()
 
     def _is_ready(self, k: int) -> bool:
-        """Return whether a policy has a rollout; skip the rollout of a retired one as lost."""
+        """Return whether a policy can be trained; count a retired policy's steps as lost."""
         trainer, experience = self.trainers[k], self.rollouts[k].experience
         has_rollout = self.rollouts[k].ready()
         if self._plays(trainer.name):
             return has_rollout and not trainer.halted
-        closed = experience.closed  # read before the last check, to skip no newborn's steps
+        closed = experience.closed  # read before `_plays`, so that no newborn's steps are skipped
         if experience.untaken > 0 and not self._plays(trainer.name):
             experience.skip(closed)
             self._count_lost(k)

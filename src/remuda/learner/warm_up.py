@@ -1,4 +1,4 @@
-"""Warm-up: an update on made-up steps, so that the first real update compiles nothing."""
+"""Warm-up: updates on made-up steps, so that the first real update compiles nothing."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SEGMENTS = 8  # segments written for the warm-up
-MOST_PARTS = 16  # most minibatches of an epoch
+MOST_PARTS = 16  # maximum number of minibatches in an epoch
 
 
 def warm_up(
     make_group: Callable[..., LearnerGroup],
     stacks: Sequence[tuple[tuple[PolicySpec, ...], str]],
 ) -> None:
-    """Train one or two policies of each stack on made-up steps in their own memory.
+    """Train one or two policies of each stack on made-up steps, in separate memory.
 
-    Compiled functions are specialised by dtypes, dimensions, and contiguity, not by sizes. So two
-    small updates, of both policies and of only the second, compile everything. `make_group` builds
-    the learners of a role; its keywords replace attributes of the role.
+    Compiled functions are specialised by dtype, number of dimensions and contiguity, not by size.
+    So two small updates, of both policies and of only the second, compile everything. `make_group`
+    builds a role's learners; keywords replace attributes of the role.
     """
     distinct = {
         (replace(specs[0], name="").specification, device): (specs, device)
@@ -77,7 +77,7 @@ def warm_up(
             for _ in members:
                 learners.work()
         if not all(scoreboard.learn(name)[Learn.UPDATES] for name in names):
-            log.warning("%s: the warm-up made no update; the first one may compile", names[0])
+            log.warning("%s: the warm-up made no update; the first update may be slow", names[0])
 
 
 def _experience(specs: Sequence[PolicySpec]) -> list[Experience]:
@@ -111,8 +111,8 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
             "group": "",
         }
     )
-    # Minibatches as in training, since a part of the rows of two policies is not contiguous. Only a
-    # few, since their steps are written one by one.
+    # Use minibatches if training does: those of two policies are not contiguous in memory. Use few,
+    # because `_live` writes their steps one by one.
     parts = min(config.ppo.parts(0), MOST_PARTS)
     steps = 2 * max(length, parts)
     ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1, "minibatches": parts})

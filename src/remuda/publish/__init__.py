@@ -1,1 +1,1 @@
-"""Publishing of weights from the learners to the actors."""
+"""Publication of weights from learners to actors."""

@@ -1,24 +1,24 @@
 """Published weights: one snapshot per policy, read whole or not at all.
 
-A snapshot is a flat float32 vector of all parameters and buffers. With it are its version, the
-learner's step, the exploration rate, and the training state that newborn policies inherit. The
-learner trains a private network and copies it out; actors copy newer snapshots into theirs. No
-process locks anything.
+A snapshot has a flat float32 vector of all parameters and buffers, its version, the learner's step,
+the exploration rate, and the training state that newborn policies inherit. The learner trains a
+private network and copies its weights here; actors copy newer snapshots from here. There are no
+locks.
 
-Only the learner of a policy writes here. Each policy has two rows, and a row's `sequence` is odd
-while it is written. A reader reads `sequence`, copies the row, and reads `sequence` again. `active`
-is the row that actors read; `versions[policy]`, stored last, shows which policies are new.
+Only one process writes a policy's snapshots: its learner, or on another node the process that
+receives them. Each policy has two rows, and a row's `sequence` is odd while it is written. A reader
+reads `sequence`, copies the row, and reads `sequence` again. `active` is the row that actors read;
+`versions[policy]`, stored last, shows readers that there is a new snapshot.
 
-- `double_buffer`: the learner writes the inactive row and then makes it active, so a reader meets a
-  write in progress only when it is overtaken twice.
-- `snapshot`: actors always read one row, which is overwritten in place. An actor that meets a write
-  in progress keeps its weights until its next turn. Every publication goes to the other row first,
-  for a learner's successor, checkpoints, and an actor without weights. With only one row, a learner
-  that dies while writing would leave no intact weights.
+- `double_buffer`: the learner writes the inactive row and then makes it active. So a reader's copy
+  is torn only if a second publication starts while it copies.
+- `snapshot`: actors always read the same row, which is overwritten in place. An actor that reads
+  during a write keeps its old weights until its next turn. The other row is written first; a
+  restarted learner, checkpoints, and actors without weights read it if the first row is torn.
 
-A learner that dies, at any instruction, leaves at most one row odd: it never starts to write one
-row while the other is torn, and a successor writes a torn row first. A reader that needs weights
-can therefore always get them (`SnapshotReader.newest`).
+A learner that dies, at any instruction, leaves at most one torn row: it never starts to write one
+row while the other is torn, and a restarted learner writes a torn row first. So a reader that needs
+weights can always get them (`SnapshotReader.newest`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from remuda.system.memory.atomic import fence_acquire, fence_release, first_diff
 from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Floats, Integers, State
 
-ROWS = 2  # copies of each policy's weights: at least one is whole at any instant
+ROWS = 2  # copies of each policy's weights; at least one is complete at any time
 TRIES = 1000  # attempts to copy a snapshot before `newest` gives up
 
 
@@ -96,7 +96,7 @@ class Snapshot:
 
     weights: Floats  # [size] float32
     version: int  # 1 for the first publication
-    learner_step: int  # updates behind these weights
+    learner_step: int  # number of updates of these weights
     epsilon: float  # the exploration rate to act with
     training: TrainingState | None = None  # None: not published or not requested
 
@@ -186,10 +186,11 @@ class Publisher:
 
 
 class SnapshotReader:
-    """An actor's `WeightReader`: finds new snapshots, and copies them.
+    """A `WeightReader` of shared memory: finds new snapshots, and copies them.
 
-    A copy that is overtaken is discarded, and its policy still counts as new. `newest`, and the
-    first `newer` of each policy, find published weights at whatever point the learner died.
+    If the learner writes a row while it is copied, the copy is discarded; the next `newer` tries
+    again. `newest` finds published weights even if the learner died while it wrote, as does `newer`
+    for a policy that it has not copied yet.
     """
 
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
@@ -219,8 +220,8 @@ class SnapshotReader:
     def newest(self, policy: str, training: bool = False) -> Snapshot:
         """Return a policy's newest snapshot, or the previous one while a new one is written.
 
-        It is valid until the next call of `newest` or `newer`. It waits for no process: while one
-        row is written the other is whole, and copying a row takes less time than an update.
+        The snapshot is valid until the next call of `newest` or `newer`. This never waits for a
+        process: while one row is written, the other is complete.
         """
         for attempt in range(TRIES):
             active = self._published.active(policy)
@@ -242,7 +243,7 @@ class SnapshotReader:
         self._seen[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
-        """Return a copy of a row; None if it is torn or was overtaken."""
+        """Return a copy of a row; None if the row was written meanwhile, or its write was cut."""
         slots = self._published.slots[policy]
         copy = self._copies.get(policy)
         if copy is None:

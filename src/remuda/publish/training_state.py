@@ -1,7 +1,6 @@
 """A policy's training state other than its weights: moments, target networks, schedules.
 
-It is published in the same row as its weights. Newborn policies inherit it from their parents: a
-scheduled birth holds it for the learner of the newborn.
+It is published in the same row as the weights. A newborn policy may inherit its parent's.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ from remuda.system.checkpoint.fitting import (
 from remuda.system.memory.shared import Fields, SharedArrays
 from remuda.types import Array, Floats, State
 
-# an optimizer's moments of the gradients; any other vector is a copy of weights
+# names of Adam's moments; all other vectors, such as target networks, are copies of weights
 MOMENTS = ("mean", "square")
-STEPS = "steps"  # the number of steps behind these moments
-# of an exploration schedule: steps since it started, steps written at its start (maybe negative)
+STEPS = "steps"  # the number of optimizer steps
+# agent-steps since the exploration schedule started, and agent-steps written before its start
+# (negative if it continues the parent's schedule)
 EXPLORED, BEGUN = "explored", "begun"
 
 
@@ -35,13 +35,13 @@ RANGES = {"mean": FINITE, "square": SQUARES}  # allowed ranges of the moments
 
 @dataclass(frozen=True)
 class TrainingLayout:
-    """The layout of a policy's training state."""
+    """The names of the vectors and numbers in a policy's training state."""
 
     vectors: tuple[str, ...]
     numbers: tuple[str, ...]
 
     def fields(self, rows: int, size: int) -> Fields:
-        """Return shared arrays for `rows` states of `size` weights; see `TrainingRows`."""
+        """Return shapes and dtypes of arrays for `rows` states of `size` weights."""
         return {
             "training_vectors": ((rows, len(self.vectors), size), np.float32),
             "training_numbers": ((rows, len(self.numbers)), np.float64),
@@ -61,16 +61,16 @@ class TrainingState:
 
     @classmethod
     def restored(cls, state: State, layout: TrainingLayout, like: Array) -> TrainingState:
-        """Restore what `state` returned; `like` is a vector of its policy."""
+        """Restore what `state` returned; `like` is any array [P] of the same policy."""
         saved, numbers = branch(state, "vectors"), branch(state, "numbers")
         vectors = {name: fitting(saved, name, like, RANGES.get(name)) for name in layout.vectors}
         return cls(vectors, {name: _number(numbers, name) for name in layout.numbers})
 
     def adapted(self, layout: TrainingLayout, weights: Floats, fits: bool = True) -> TrainingState:
-        """Return the state that a policy inherits with these weights [P].
+        """Return the state that a newborn with these weights [P] inherits.
 
-        Unless it `fits` the weights, moments start at zero, target networks are copied from the
-        weights, and only the numbers are inherited.
+        If the weights are not the parent's (`fits` is False), moments and optimizer steps start at
+        zero, all other vectors are copies of the weights, and the other numbers are inherited.
         """
         kept = self.vectors if fits else {}
         vectors = {
@@ -90,11 +90,11 @@ def _number(numbers: State, name: str) -> float:
 
 
 class TrainingRows:
-    """Training states of one policy in shared arrays, those of `TrainingLayout.fields`.
+    """Training states of one policy, in the shared arrays of `TrainingLayout.fields`.
 
-    It is sent to children with the whole block; single arrays would be copied. Its users state
-    which process writes a row and when others may read it: `remuda.publish.snapshot` and
-    `remuda.population.members.births`.
+    It holds the whole `SharedArrays`, because pickling single arrays would copy them.
+    `remuda.publish.snapshot` and `remuda.population.members.births` state which process writes a
+    row, and when others may read it.
     """
 
     def __init__(self, layout: TrainingLayout, shared: SharedArrays) -> None:

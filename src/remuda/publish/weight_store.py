@@ -1,6 +1,6 @@
-"""The interfaces of published weights, for learners, actors and the coordinator.
+"""The interfaces to published weights, for learners, actors and the coordinator.
 
-`PublishedWeights` implements them in the shared memory of a machine. Any other store must pass
+`PublishedWeights` implements them in shared memory. Any other store must pass
 `tests/contracts/test_weight_store.py`.
 """
 
@@ -38,7 +38,7 @@ class WeightPublisher(Protocol):
 class WeightReader(Protocol):
     """The reader's side: finds new snapshots, and copies them.
 
-    1. A snapshot is whole: weights, version, learner step, epsilon and training state belong to one
+    1. All data of a snapshot (weights, version, learner step, epsilon, training state) is from one
        publication.
     2. `newer` never waits.
     3. Versions never decrease.
@@ -64,7 +64,7 @@ class WeightReader(Protocol):
 
 
 class WeightStore(Protocol):
-    """The newest weights of all policies; it is passed to the processes of roles."""
+    """The newest weights of all policies; it is passed to actor and learner processes."""
 
     def publisher(self, policy: str, checksum: int) -> WeightPublisher:
         """Return a policy's publisher; its version continues from earlier publications."""
