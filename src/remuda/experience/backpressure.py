@@ -1,11 +1,11 @@
 """Backpressure: when, and for how long, an actor waits for learners.
 
-An actor waits only for experience with `on_full: wait`, and only for learners that make progress. A
-learner publishes its progress in words that it owns in each of its rings. All other state, such as
-since when a learner is late, is private to the actor. So the actor misses nothing while it is
-stopped or asleep, and a dead process leaves nothing to repair.
+An actor waits only for policies with `on_full: wait`, and only while their learners make progress.
+A learner publishes its progress in counters of each of its rings. All other state, such as when an
+actor began to wait, is private to that actor. So an actor misses nothing while it is stopped or
+asleep, and a dead process leaves nothing to repair.
 
-A learner's first update may take long: actors wait while threads of its process compute.
+A learner's first update may take long, so actors wait as long as its process uses CPU time.
 Supervision ends a learner that hangs then, or that waits for a child process such as a compiler.
 """
 
@@ -33,27 +33,27 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.system.processes.activity import Activity, ProcessId, started
 from remuda.types import Integers
 
-LEAST = 0.2  # minimum seconds to wait, unless the user's limit is lower
-LOOK = 0.1  # seconds between two checks whether a process in its first update computes
+LEAST = 0.2  # minimum seconds to wait, unless `wait_limit` is lower
+LOOK = 0.1  # seconds between checks that a process in its first update uses CPU time
 
-# returns the activity of the process with an id and start time; None if it has ended
+# returns the activity of the process with this id and start time; None if it has ended
 Look = Callable[[int, int], Activity | None]
 
 
 class Backpressure:
     """The check whether an actor may write another turn to a ring, with `on_full: wait`.
 
-    It may write while all actors together are within `capacity` steps of an off-policy learner. For
-    an on-policy learner it may while no whole rollout waits to be taken, or two if seats are dealt.
-    If the learner takes nothing for `limit` seconds, the actor overwrites the oldest steps until
-    the learner takes something again.
+    Off-policy: it may write while all actors together are at most `capacity` steps ahead of the
+    learner. On-policy: it may write while fewer than `ahead` rollouts wait for the learner (1, or
+    2 if a matchmaker assigns the seats). If the learner makes no progress for `limit` seconds, the
+    actor overwrites the oldest steps until the learner makes progress again.
     """
 
     def __init__(self, experience: Experience, actor: int) -> None:
-        self.wakeup = experience.actors[actor]  # rung once the actor may continue
+        self.wakeup = experience.actors[actor]  # rung when the actor may continue
         self.config, self.learner = experience.config, experience.learner
         self.process = LearnerProcess([self])
-        # when room ran out, or when the learner last took something after that
+        # when the actor had to wait, or the learner's last progress since; None: it may write
         self.late_since: float | None = None
         self.left_behind = False  # whether the actor no longer waits for this learner
         self._rollout = experience.ahead * experience.rollout
@@ -62,14 +62,15 @@ class Backpressure:
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
         self._likely = ring.likely
         self._progress = self._process_progress = 0
-        # whether to excuse steps written before it started, or without a learner; not if the order
-        # of updates and turns is fixed, because a successor must wait where its predecessor would
+        # Whether steps written before this actor started, or without a learner, do not make it
+        # wait. False if the order of turns and updates is fixed: there a restarted actor must wait
+        # exactly where its predecessor would have waited.
         self.excuses = True
         # steps written before this actor first checked; None: it has not checked yet
         self._excused: int | None = None
 
     def has_room(self) -> bool:
-        """Return whether the actor may write another turn; if not, it is rung once it may."""
+        """Return whether the actor may write another turn; if not, it is woken when it may."""
         if self.left_behind or self.process.stands_still:
             if self.progress() == self._progress:
                 return True
@@ -86,18 +87,18 @@ class Backpressure:
             self.late_since, self._progress = time.monotonic(), self.progress()
             self._process_progress = self.process.progress()
         if self._rollout:
-            self.learner.ring()  # it may wait for more steps than the ring can hold
+            self.learner.ring()  # the learner may wait for more steps than the ring can hold
         return False
 
     def progress(self) -> int:
-        """Return a number that grows whenever the learner has taken or consumed something."""
+        """Return the steps that the learner has taken (on-policy) or consumed (off-policy)."""
         if self._rollout:
             return int(total(self._all, TAKEN_STEPS))
         return load(self._counters, CONSUMED)
 
     @property
     def limit(self) -> float:
-        """Return the seconds to wait for a learner that takes nothing."""
+        """Return the seconds to wait for a learner that makes no progress."""
         usual = load(self._counters, UPDATE_TIME) / 1e6
         if usual <= 0:  # it has not made an update yet
             return self.config.wait_limit
@@ -109,7 +110,7 @@ class Backpressure:
         return max(-load(self._counters, UPDATE_TIME), 0)
 
     def leave_behind(self) -> None:
-        """Stop waiting for the learner until it takes something.
+        """Stop waiting for the learner until it makes progress.
 
         If no other policy of its process made progress either, stop waiting for all of them.
         """
@@ -122,13 +123,13 @@ class Backpressure:
         self._progress, self.late_since = self.progress(), None
 
     def _needed(self) -> int:
-        """Return the steps that the learner must have finished before there is room, or 0."""
+        """Return the progress at which the actor may write (1: any, on-policy); 0: it may now."""
         if self._rollout:
             has_room = _has_room_for_rollout(
                 self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
             )
             return 0 if has_room else 1
-        consumed = self.progress()  # before `EXCUSED`, which is stored before it
+        consumed = self.progress()  # load it before `EXCUSED`, because it is stored after it
         ahead = int(total(self._all, WRITTEN)) - self.config.capacity - consumed
         if self._excused is None:
             self._excused = max(ahead, 0)
@@ -144,16 +145,17 @@ class LearnerProcess:
 
     def __init__(self, rooms: list[Backpressure]) -> None:
         self.rooms = rooms
-        # whether it took nothing of any policy until the wait for one of them ended
+        # whether the actor no longer waits for this process, which made no progress in any policy
         self.stands_still = False
-        self.computed_at = -math.inf  # when it last computed during a first update
+        self.computed_at = -math.inf  # when it last used CPU time during a first update
         self._computed: dict[ProcessId, float] = {}  # CPU seconds at the last check, by process
 
     def look(self, look: Look) -> bool:
-        """Record whether it computes or is runnable; return whether it is in a first update.
+        """Record if the process is active; return whether a policy is in its first update.
 
-        Several process ids may be published: one that died during a first update stays until its
-        successor comes to that policy. A process id is paired with the start time first seen.
+        Several process ids may be published: the id of a process that died during a first update
+        stays until its successor updates that policy. Because the system may reuse ids, each is
+        paired with the start time first seen.
         """
         ids = {room.at_first_update for room in self.rooms} - {0}
         known = {pid: (pid, began) for pid, began in self._computed}
@@ -161,7 +163,7 @@ class LearnerProcess:
         before = self._computed
         self._computed = {process: before.get(process, 0.0) for process in processes}
         for process in processes:
-            activity = look(*process) if process[1] else None  # else it had already ended
+            activity = look(*process) if process[1] else None  # no start time: it has ended
             if activity and (activity.runnable or activity.cpu > self._computed[process]):
                 self.computed_at = time.monotonic()
                 self._computed[process] = activity.cpu
@@ -171,7 +173,7 @@ class LearnerProcess:
         return sum(room.progress() for room in self.rooms)
 
     def stand_still(self) -> None:
-        """Stop waiting for all of its policies until it takes something of one."""
+        """Stop waiting for all policies of the process until it makes progress in one of them."""
         self.stands_still = True
         for room in self.rooms:
             room.mark()
@@ -183,7 +185,7 @@ class ActorBackpressure:
     def __init__(
         self, rooms: Sequence[Backpressure], exact: bool = False, look: Look = Activity.of
     ) -> None:
-        """Group `rooms` by learner process; an `exact` run excuses nothing."""
+        """Group `rooms` by learner process; `exact`: the order of turns and updates is fixed."""
         self._rooms, self._look = tuple(rooms), look
         processes: dict[Wakeup, LearnerProcess] = {}
         for room in self._rooms:
@@ -193,7 +195,7 @@ class ActorBackpressure:
         self._processes = tuple(processes.values())
 
     def warm_up(self) -> None:
-        """Compile the kernels that are otherwise first called when room runs out."""
+        """Compile the kernels now, not when the actor first has to wait."""
         for room in self._rooms:
             room.has_room()
         for process in self._processes:
@@ -203,9 +205,9 @@ class ActorBackpressure:
         return all(room.has_room() for room in self._rooms)
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> int | None:
-        """Sleep until all rings have room, for `timeout` seconds at most.
+        """Sleep until the actor may write to all rings, for `timeout` seconds at most.
 
-        Returns the number of learners that the actor stopped waiting for; None if none was late.
+        Return for how many policies it stopped waiting; None if it did not have to wait.
         """
         late = self._late()  # checks all rings, so the wait for each starts now
         if not late:
@@ -213,7 +215,7 @@ class ActorBackpressure:
         until = time.monotonic() + timeout
         while True:
             processes = {room.process for room, _ in late}
-            looks = sum(process.look(self._look) for process in processes) > 0  # no short-circuit
+            looks = sum(process.look(self._look) for process in processes) > 0  # look at every one
             now = time.monotonic()
             ends = [until, *(_end(room, since) for room, since in late)]
             if looks:
@@ -237,7 +239,7 @@ class ActorBackpressure:
 
 
 def _end(room: Backpressure, since: float) -> float:
-    """Return the time until which to wait for a learner that has taken nothing `since`."""
+    """Return when to stop waiting for a learner without progress from the time `since` on."""
     return max(since, room.process.computed_at) + room.limit
 
 

@@ -1,8 +1,8 @@
-"""One policy's experience: a ring for each actor, and how learner and actors wait.
+"""One policy's experience: a ring for each actor, and counters by which processes wait.
 
-Each ring has one writer. Counters of all rings are in one shared array: the learner sleeps until
-all rings together hold enough, and an actor with `wait` checks all of them too. If an actor dies,
-the others make up for its share.
+Each ring has one writer. The counters of all rings are in one shared array, because the learner
+waits for the sum of their steps, and so do actors with `on_full: wait`. If an actor dies, the
+other actors still raise that sum.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEVER = 2**62  # a number of segments or steps that no run reaches
 FEWEST, FEWEST_OF_STREAM = 100, 4
 UPDATES = 2.0  # actors wait for a learner at most this many times its mean update duration
 KEPT = 0.8  # weight of past updates in the running mean of an update's duration
-# maximum steps of a stream that a turn commits: the previous one, and one that ends an episode
+# maximum steps that a turn commits per stream: the previous step, and one that ends an episode
 STEPS_PER_TURN = 2
 
 
@@ -43,15 +43,15 @@ class Experience:
         self,
         shape: StreamShape,
         config: ExperienceConfig,
-        num_streams: Sequence[int],  # copies and seats that the policy plays at once, by actor
+        num_streams: Sequence[int],  # streams (a copy's seat) that the policy may play, by actor
         learner: Wakeup,  # of the learner's process
         actors: Sequence[Wakeup],  # of each actor's process
         rollout: int = 0,  # steps that a learner takes at once; 0: it samples
-        block: Block | None = None,  # None: a new one, only for its rings
-        index: int = 0,  # of its ring in the block
-        likely: Sequence[int] | None = None,  # usual open segments by actor; None: all streams
-        ahead: int = 1,  # rollouts that an actor plays before it waits
-        keeps: bool = False,  # keep the capacity in addition to the room for rollouts
+        block: Block | None = None,  # None: allocate one for this policy's rings
+        index: int = 0,  # row of its rings in the block
+        likely: Sequence[int] | None = None,  # typical open segments by actor; None: all streams
+        ahead: int = 1,  # rollouts that actors may write before they wait
+        keeps: bool = False,  # hold `capacity` steps for replay in addition to the rollouts
         arena: Arena | None = None,
     ) -> None:
         self.shape, self.config, self.rollout = shape, config, rollout
@@ -60,14 +60,14 @@ class Experience:
         # Used only by the learner: start of the current update, mean duration of an update.
         self._began: float | None = None
         self._usual: float | None = None
-        self._excused: int | None = None  # the value in `EXCUSED`; None: not stored yet
+        self._excused: int | None = None  # last value stored in `EXCUSED`; None: not stored yet
         if block is None:
             segments = ring_segments(config, num_streams, rollout, keeps)
             block = Block(shape, 1, config.segment_length, segments, arena)
         self.block, self.index, self.ahead = block, index, ahead
         self._keeps = keeps or not rollout
-        # steps that a resumed run counts but restored in no segment; set before any role starts,
-        # and the same for all of them
+        # steps that a resumed run counts as written, but not as part of any segment; set before any
+        # process starts, so all processes have the same value
         self._unclosed = 0
         self._row = block.row(index)
         sparse, each = arena is not None and arena.sparse, likely or num_streams
@@ -102,9 +102,9 @@ class Experience:
 
     @property
     def held(self) -> HeldSteps | None:
-        """Return how many steps fit, by the mean length of segments; None if not yet known.
+        """Return how many steps fit; None until enough segments are closed to estimate it.
 
-        Short segments close first and would bias the mean, so each stream must have closed several.
+        Short segments close first and bias the mean, so several per stream must be closed.
         """
         closed = total(self.counters, word.CLOSED)
         if closed < max(FEWEST, FEWEST_OF_STREAM * self.num_streams):
@@ -120,7 +120,7 @@ class Experience:
         found = []
         if self._keeps:
             found.append(fits(segments, self.config.capacity, False))
-        if self.rollout:  # a rollout is taken before a turn may overwrite it (`is_tight`)
+        if self.rollout:  # the learner takes a rollout before a turn overwrites it (`is_tight`)
             segments -= 3 * sum(ring.likely for ring in self.rings)
             found.append(fits(segments, self.rollout, True))
         return min(found, key=lambda held: held.share)
@@ -161,10 +161,10 @@ class Experience:
         return found
 
     def has_rollout(self, early: bool = False) -> bool:
-        """Return whether a rollout can be taken; if not, the learner is rung once it can.
+        """Return whether a rollout can be taken; if not, the learner is woken when it can.
 
-        A writer without room rings too. With `early` and `on_full: overwrite`, a smaller rollout
-        is enough before actors overwrite segments (`_reachable`).
+        An actor that has to wait wakes the learner too. With `early` and `on_full: overwrite`, a
+        smaller rollout is enough if actors would overwrite segments of a whole one (`_reachable`).
         """
         self._end_update()
         wanted = total(self.counters, word.TAKEN_STEPS) + (
@@ -181,17 +181,16 @@ class Experience:
         moved = self._excuse(steps)
         for ring in self.rings:
             store(ring.counters, word.CONSUMED, steps)
-        # If the excused steps changed, so did the thresholds that sleeping actors wait for.
+        # Wake all actors if the excused steps changed: the thresholds of the actors changed too.
         self._let_in(NEVER if moved else steps)
 
     def _excuse(self, steps: int) -> bool:
-        """Before publishing `steps` consumed, excuse steps written while no actor waited.
+        """Publish how many steps actors wrote without waiting, before `steps` are consumed.
 
-        Actors that wait are never ahead by more than their last turn. If they are further ahead,
-        one did not wait: there was no learner, or it took nothing. These steps are excused until
-        the learner has caught up. The learner publishes them for all actors, because an actor may
-        have been asleep or stopped. The word of a dead learner stays; its successor stores it
-        again.
+        Actors that wait exceed the capacity by at most their last turn. If they exceed it by more,
+        an actor did not wait, because there was no learner or it made no progress. Actors ignore
+        this excess until the learner has caught up. The learner publishes it, because an actor may
+        have been asleep or stopped when it arose. Return whether it changed.
         """
         ahead = self.written - self.config.capacity - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
@@ -202,7 +201,7 @@ class Experience:
         return self._excused != before
 
     def take(self, actor: int, segments: int, steps: int) -> None:
-        """Publish to an actor that the learner has copied its first closed segments."""
+        """Publish that the learner has taken an actor's first `segments` closed segments."""
         if self.may_wait:
             self._begin_update()
         self._pass(actor, segments, steps)
@@ -224,10 +223,10 @@ class Experience:
             self._pass(ring.actor, *ring.ends_at(segments))
 
     def take_up(self) -> None:
-        """As a new learner, store again the words that a predecessor may have left half published.
+        """Correct, as a new learner, counters that a dead predecessor may have left inconsistent.
 
-        It may have died between two words that belong together, or after `release`. Actors would
-        wait forever for steps of segments that it had taken but not yet published.
+        It may have died between storing two related counters, or after `release`. Otherwise actors
+        would wait forever for segments whose steps it did not add to `TAKEN_STEPS`.
         """
         if any(load(ring.counters, word.TAKEN) == NEVER for ring in self.rings):
             self.skip()  # start with segments that close from now on
@@ -239,7 +238,7 @@ class Experience:
             if segments == taken:
                 store(ring.counters, word.TAKEN_STEPS, steps)
             elif load(ring.counters, word.TAKEN_STEPS) > steps:
-                self._pass(ring.actor, segments, steps)  # died while leaving `release`
+                self._pass(ring.actor, segments, steps)  # it died in `skip` after `release`
 
     def _begin_update(self) -> None:
         self._began = time.monotonic()
@@ -259,7 +258,7 @@ class Experience:
             store(ring.counters, word.UPDATE_TIME, max(int(self._usual * 1e6), 1))
 
     def _reachable(self) -> int:
-        """Return the steps of a rollout, or fewer if actors would overwrite segments before."""
+        """Return the steps of a rollout, or fewer if actors would overwrite part of it first."""
         return min(self.rollout, max(sum(ring.reachable for ring in self.rings), 1))
 
     def let_in(self) -> None:
@@ -282,11 +281,11 @@ class Experience:
         if state is not None and len(state) != len(self.rings):
             actors = f"{len(state)} actor" + ("s" if len(state) > 1 else "")
             raise CheckpointError(
-                f"the checkpoint holds the experience of {actors}, and actor.processes makes "
-                f"{len(self.rings)} now; resume with --schedule async --actor.processes "
-                f"{len(state)}, or start with empty rings by --checkpoint.replay false"
+                f"the checkpoint holds the experience of {actors}, but this run has "
+                f"{len(self.rings)}; resume with --schedule async --actor.processes "
+                f"{len(state)}, or without the saved experience by --checkpoint.replay false"
             )
-        # Steps written before those in the rings are counted in the first ring.
+        # The first ring's count includes the written steps that no ring holds any more.
         for actor in reversed(range(len(self.rings))):
             saved = None if state is None else branch(state, str(actor))
             ring = self.rings[actor]
@@ -295,7 +294,7 @@ class Experience:
         closed = total(self.counters, word.CLOSED_STEPS)
         closed += sum(ring.open_steps for ring in self.rings)
         self._unclosed = max(self.written - closed, 0)
-        # Until its learner publishes its progress; an actor then excuses the difference.
+        # A preliminary value: the learner publishes its progress, and actors excuse the difference.
         for ring in self.rings:
             store(ring.counters, word.CONSUMED, self.written)
 
@@ -303,10 +302,10 @@ class Experience:
 def ring_segments(
     config: ExperienceConfig, num_streams: Sequence[int], rollout: int, keeps: bool
 ) -> list[int]:
-    """Return the segments of each actor's ring for fixed seats; arguments as in `Experience`.
+    """Return each ring's number of segments if seats are fixed; arguments as in `Experience`.
 
-    Every stream keeps one segment open. At least as many more can be read, plus an actor's share of
-    rollouts. So rings grow with the number of streams, not with that of actors.
+    Each stream has one open segment. A ring has room for at least as many closed segments, plus
+    the actor's share of rollouts. So the total size depends on the streams, not on the actors.
     """
     found, total = [], sum(num_streams)
     for streams in num_streams:
@@ -318,7 +317,7 @@ def ring_segments(
 
 
 def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:
-    """Return the number of segments of a ring for these kept steps, open segments and rollouts."""
+    """Return the segments of a ring that keeps `steps` steps and holds rollouts of `rollout`."""
     kept = -(-steps // length)
     if rollout:
         return kept + most_open + 3 * likely + 3 * -(-rollout // length)

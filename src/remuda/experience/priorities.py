@@ -45,11 +45,11 @@ class Drawn:
 
 
 class Priorities:
-    """The priorities of all steps that a policy learns from, in a sum tree.
+    """The priorities of all items that a policy replays, in a sum tree.
 
-    The leaves are p^alpha, one leaf for each step of each segment; each node is the sum of its two
-    children. The tree is private to the learner. A changed `sequence` shows that a segment was
-    overwritten: the priorities of its old steps are then removed.
+    The leaves are p^alpha, `length` for each segment: one for each step, or one for a whole
+    segment. Each node is the sum of its two children. The tree is private to the learner. If the
+    `sequence` of a segment changed, it was overwritten, and its old priorities are removed.
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
@@ -69,14 +69,14 @@ class Priorities:
         return self._sums[self._half :][: math.prod(shape)].reshape(shape)
 
     def follow(self, sequences: Integers, ends: Integers) -> None:
-        """Update the tree for new and overwritten steps; `ends` [S] index the list of all steps."""
+        """Update the tree for new and overwritten items; `ends` [S] are cumulative numbers."""
         _follow(*self._arrays, sequences, ends, self._length, self._greatest)
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
-        """Draw a step for each of `todo` [B] into `out`; return their indices among all steps, [B].
+        """Draw an item for each True in `todo` [B] into `out`; return their numbers, [B].
 
-        Sampling is stratified: each step comes from an equal part of the sum, at positions
-        `uniforms` [B] from 0 to 1.
+        Sampling is stratified: the sum is divided into B equal parts, and `uniforms` [B] are the
+        positions within them, from 0 to 1.
         """
         picks: Integers = np.zeros(len(uniforms), np.int64)
         found = (out.leaves, out.sequences, out.shares, picks)
@@ -84,7 +84,7 @@ class Priorities:
         return picks
 
     def learn(self, drawn: Drawn, errors: Floats) -> None:
-        """Set the priorities of drawn steps from their errors [B], unless overwritten since."""
+        """Set the priorities of drawn items from their TD errors [B], unless overwritten since."""
         last = (drawn.leaves, drawn.sequences, errors)
         self._greatest = _learn(*self._arrays, *last, self._alpha, self._length, self._greatest)
 
@@ -118,7 +118,7 @@ class Priorities:
         )
         beyond = np.arange(self._length) >= found["committed"][:, None]
         is_known = not found["leaves"][beyond].any()
-        require(state, "leaves", is_known, "a missing step has no priority")
+        require(state, "leaves", is_known, "only committed steps have a priority")
         self.leaves[...] = found["leaves"]
         _sum_up(self._sums)
         self._sequences[:], self._committed[:] = found["sequences"], found["committed"]
@@ -246,7 +246,7 @@ class Prioritised(Replay[B]):
         items = 1 if self.draws_segments else self.experience.config.segment_length
         self._priorities = Priorities(alpha, segments, items)
         self._drawn = Drawn.empty(1)
-        # Compile the kernels by calls without work.
+        # Compile the kernels by calls that draw nothing.
         self._follow()
         self._priorities.draw(np.zeros(1), self._ends(), np.zeros(1, np.bool_), self._drawn)
         self.learn(np.full(1, np.nan, np.float32))
@@ -290,7 +290,7 @@ class Prioritised(Replay[B]):
         self._priorities.follow(np.concatenate(sequences), self._ends())
 
     def _ends(self) -> Integers:
-        """Return the end of each segment's items in the list of all items of all rings."""
+        """Return the cumulative number of items up to and including each segment of all rings."""
         ends, base = [], 0
         for held in self._held:
             ends.append(held.ends + base)

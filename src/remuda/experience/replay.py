@@ -19,7 +19,7 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class Weighed(Protocol):
-    """A batch for K policies, [K, ...] each."""
+    """A batch for K policies; every array is [K, ...]."""
 
     @property
     def weights(self) -> Floats:
@@ -36,13 +36,13 @@ class SurveyedRing:
     ring: ExperienceRing
     own: bool  # whether the policy itself played these steps
     sequences: Integers  # by segment
-    ends: Integers  # end of each segment's items in the list of the ring's items
+    ends: Integers  # cumulative number of items, up to and including each segment
 
 
 class Replay(ABC, Generic[B]):
     """Uniform replay of steps or segments from a policy's own experience and its group's.
 
-    It never waits; an item that a writer overwrites during the copy is drawn again.
+    Sampling never waits; if a writer overwrites an item during the copy, another is drawn.
     """
 
     draws_segments: ClassVar[bool] = False  # items are whole segments, not steps
@@ -58,7 +58,7 @@ class Replay(ABC, Generic[B]):
         """Draw from `sources`; the policy's own experience comes first."""
         self.experience = experience = sources[0]
         experience.warm_up()
-        self.redrawn = 0  # draws repeated because a writer overtook them
+        self.redrawn = 0  # draws repeated because a writer overwrote the item
         self._rng, self._check = rng, check_sequence
         self._n_steps, self.discount = n_steps, discount
         shape = experience.shape
@@ -74,7 +74,7 @@ class Replay(ABC, Generic[B]):
             for ring in found.rings
         )
         self._survey()
-        # Compile the kernels by a call without work.
+        # Compile the kernels by a call that draws nothing.
         nothing: Bools = np.zeros(1, np.bool_)
         self._draw(np.zeros(1, np.int64), nothing, self.empty(1, 1), 0)
 
@@ -95,7 +95,7 @@ class Replay(ABC, Generic[B]):
         return True
 
     def learn(self, errors: Floats) -> None:
-        """Use the errors [B] of the last draw; uniform replay ignores them."""
+        """Use the TD errors [B] of the last draw; uniform replay ignores them."""
 
     def forget(self) -> None:
         """Reset priorities when another policy takes over."""
@@ -111,7 +111,7 @@ class Replay(ABC, Generic[B]):
     def _copy(
         self, held: SurveyedRing, picks: Integers, todo: Bools, out: B, policy: int, base: int
     ) -> int:
-        """Copy this ring's `picks`, numbered from `base` on; return how many were overtaken."""
+        """Copy this ring's picks, which start at `base`; return how many were overwritten."""
 
     def _survey(self) -> int:
         total = 0
@@ -121,7 +121,7 @@ class Replay(ABC, Generic[B]):
         return total
 
     def _draw(self, picks: Integers, todo: Bools, out: B, policy: int) -> int:
-        """Copy the picks in `todo`, and mark them done; return how many were overtaken."""
+        """Copy the picks in `todo`; return how many were overwritten, which stay True there."""
         left = base = 0
         for held in self._held:
             left += self._copy(held, picks, todo, out, policy, base)
@@ -133,7 +133,7 @@ class Replay(ABC, Generic[B]):
 def _survey(
     sequence: Integers, committed: Integers, sequences: Integers, ends: Integers, by_segment: bool
 ) -> int:
-    """Record each segment's sequence and the end of its items, which are its steps or itself."""
+    """Record sequences and cumulative numbers of items: steps, or segments if `by_segment`."""
     total = 0
     for slot in range(sequence.size):
         sequences[slot] = load(sequence, slot)
@@ -161,9 +161,9 @@ class Batch:
     discount_t: Floats
     s_t: Floats  # [K, B, n_frames * size] stacked observation n steps later
     versions: Integers  # [K, B] version of the weights that chose a_tm1, or `OTHERS`
-    allowed_tm1: Bools  # [K, B, A] actions that s_tm1 allowed; [K, B, 0]: any, as in `allowed_t`
-    # [K, B, A] actions that s_t allows; all if the episode terminated. A choice without an allowed
-    # option counts as unmasked: the agent will not act.
+    allowed_tm1: Bools  # [K, B, A] actions allowed in s_tm1; A = 0: no masks
+    # [K, B, A] actions allowed in s_t; all if the episode terminated. A choice without an allowed
+    # option counts as unmasked, because the agent does not act in s_t.
     allowed_t: Bools
     weights: Floats  # [K, B] importance weights, or [K, 0]
 
@@ -190,7 +190,10 @@ class Batch:
 def allow(
     masks: Bools, slot: int, t: int, sizes: Integers, branching: bool, allowed: Bools, b: int
 ) -> None:
-    """Write which combinations, or choices if `branching`, a mask allows; all if it allows none."""
+    """Write the combinations that a mask allows, or each choice's options if `branching`.
+
+    A choice without an allowed option counts as unmasked.
+    """
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
     end, stride = masks.shape[2], 1
@@ -212,7 +215,7 @@ def allow(
 def n_step_return(
     rewards: Floats, discounts: Floats, slot: int, t: int, end: int, discount: float
 ) -> tuple[float, float]:
-    """Return the discounted sum of rewards of steps t to `end` - 1, and the final factor."""
+    """Return the discounted rewards of steps t to `end` - 1, and the bootstrap's factor."""
     total = 0.0
     factor = 1.0
     for i in range(t, end):
@@ -265,7 +268,10 @@ def _gather(
     own: bool,
     check: bool,
 ) -> int:
-    """Copy this ring's picks, numbered from `base` on; count the overtaken ones, left in `todo`."""
+    """Copy the picks that belong to this ring, whose first step has number `base`.
+
+    Return how many were overwritten during the copy; they stay True in `todo`.
+    """
     left = 0
     size = observations.shape[2]
     for b in range(picks.size):
@@ -296,7 +302,7 @@ def _gather(
     return left
 
 
-# Arguments of `_gather`.
+# Names of arrays that `_gather` takes.
 RING = ("observations", "actions", "masks", "rewards", "discounts", "versions", "sequence")
 STEPS = ("s_tm1", "a_tm1", "choices_tm1", "r_t", "discount_t", "s_t", "versions")
 MASKS = ("allowed_tm1", "allowed_t")

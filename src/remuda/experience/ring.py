@@ -1,4 +1,4 @@
-"""The ring of segments: one policy's experience with one actor, in shared memory.
+"""The ring of segments: one policy's experience from one actor, in shared memory.
 
 A ring has S segments of at most T steps. The stacked observation of step t is rows t to t +
 n_frames - 1, the newest last. So a segment has T + n_frames rows: the frames before its first step,
@@ -7,21 +7,20 @@ the first step are zeros; if a long episode continues in another segment, they a
 previous segment. For value-based learners, masks have a row for the final observation, too.
 
 A segment that is full, or whose episode has ended, is *closed*, and its slot is added to a queue.
-An off-policy learner samples committed steps of any segment; an on-policy learner takes closed
-segments whole, once, in the order of the queue.
+An off-policy learner samples committed steps of any segment; an on-policy learner takes each closed
+segment whole and at most once, in the order of the queue.
 
-The writer (the actor) owns everything here, except the words `WANTED`, `CONSUMED`, `EXCUSED`,
+The writer (the actor) owns everything here, except the counters `WANTED`, `CONSUMED`, `EXCUSED`,
 `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
-`remuda.experience.experience` and `backpressure` define the protocol of learner and actors by these
-words.
+`remuda.experience.experience` and `backpressure` define how learner and actors use these counters.
 
-- A segment's `sequence` is odd while the writer prepares it for other steps and even otherwise.
-- Steps below `committed` never change while `sequence` stays the same. `committed` is stored with
-  release and loaded with acquire ordering, so a reader that sees a step counted sees all of it.
+- A segment's `sequence` is odd while the writer prepares it for new steps, and even otherwise.
+- The first `committed` steps never change while `sequence` stays the same. `committed` is stored
+  with release and loaded with acquire ordering, so a reader that sees the count sees these steps.
 - A reader reads `sequence`, copies, and reads it again; if it changed, the copy is discarded.
-- A segment's `closed_as` is the value of `CLOSED` after its closing, until the slot is reused. Its
-  queue entry may be overwritten earlier: with short episodes, S more segments can close before the
-  slot is reused, because some were open when it closed.
+- A segment's `closed_as` is the value of `CLOSED` after it was closed, until the slot is reused.
+  Its queue entry may be overwritten earlier: with short episodes, S more segments can close before
+  the slot is reused, because some were already open when it was closed.
 - A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
   (`BlockWriter`) makes it even again, and continues with the next segment. It also closes open
   segments of its predecessor.
@@ -44,34 +43,35 @@ from remuda.system.memory.atomic import fence_acquire, fence_full, load, store
 from remuda.system.memory.shared import Fields
 from remuda.types import Array, Integers, State
 
-# Words of `counters`; each has its own cache line, to avoid false sharing.
+# Indices in `counters`; each counter has its own cache line, to avoid false sharing.
 STRIDE = 8
 WRITTEN = 0 * STRIDE  # steps committed since the run started
 OVERWRITTEN = 1 * STRIDE  # committed steps that newer ones replaced
-HEAD = 2 * STRIDE  # segments started since the run started; the next uses slot HEAD modulo S
-WANTED = 3 * STRIDE  # steps at which the learner wants to be woken; 0: it is awake
+# slots used or skipped since the run started; the next segment uses slot HEAD modulo S, or the
+# first later one whose segment is not open
+HEAD = 2 * STRIDE
+WANTED = 3 * STRIDE  # the ring's steps at which the learner wants to be woken; 0: it is awake
 CONSUMED = 4 * STRIDE  # steps for which the learner has done all training due by the replay ratio
-ROOM_WANTED = 5 * STRIDE  # steps consumed at which the actor wants to be woken; 0: it is awake
-# steps committed before a resumed run that were not restored, or by a previous policy of this ring
+ROOM_WANTED = 5 * STRIDE  # value of CONSUMED at which to wake the actor; 0: it is awake
+# committed steps that a resumed run did not restore, or that the ring's previous policy played
 LOST = 6 * STRIDE
 CLOSED = 7 * STRIDE  # segments closed since the run started
 CLOSED_STEPS = 8 * STRIDE  # steps in them
-# closed segments that an on-policy learner has taken, or skipped because they were lost
-TAKEN = 9 * STRIDE
+TAKEN = 9 * STRIDE  # closed segments that an on-policy learner has taken or skipped
 TAKEN_STEPS = 10 * STRIDE  # steps in them
 # mean microseconds of a learner's update; 0: none yet; during the first: minus its process id
 UPDATE_TIME = 11 * STRIDE
-# steps by which an off-policy learner may be behind beyond the capacity, because they were written
-# while no actor waited for it
+# steps beyond the capacity that do not make actors wait for an off-policy learner, because actors
+# wrote them without waiting
 EXCUSED = 12 * STRIDE
-# the next value of `OVERWRITTEN`, stored before a writer reuses a segment: its successor needs it
-# if the writer dies in between
+# the next value of `OVERWRITTEN`, stored before a segment is reused; needed if the writer dies
+# before it stores `OVERWRITTEN` itself
 NEXT_OVERWRITTEN = 13 * STRIDE
 COUNTERS = 14 * STRIDE
 
 # arrays of the steps
 CONTENTS = ("observations", "actions", "log_probs", "masks", "rewards", "discounts", "versions")
-SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays of segments, except `closed_as`
+SEGMENTS = ("recurrent_states", "numbers", "streams")  # arrays written when a segment starts
 # arrays for the order in which segments were closed
 QUEUE = ("queue", "queue_sequence", "queue_steps")
 NOTHING = -1  # sequence of a queue entry without a segment
@@ -79,8 +79,8 @@ OPEN = 0  # `closed_as` of a segment that is not closed
 
 OTHERS = -1  # in batches: version of a step whose action another policy chose
 
-# Fresh integers consist of this byte and fresh floats are NaN, so unwritten entries cannot pass for
-# data. Fresh booleans are false, because only 0 and 1 are valid.
+# Every byte of a fresh integer has this value, and fresh floats are NaN, so unwritten entries
+# cannot pass for data. Fresh booleans are false, because only 0 and 1 are valid.
 POISON = 0xA5
 
 
@@ -107,7 +107,7 @@ class StreamShape:
 
     @property
     def num_valued(self) -> int:
-        """Return the mask entries of a sample: one per action value; 0: no masks."""
+        """Return the size of a sample's mask, one entry per action value; 0: no masks."""
         combined = self.choices and self.mask_size and not self.branching
         return math.prod(self.choices) if combined else self.mask_size
 
@@ -120,7 +120,7 @@ class NamedArrays(Protocol):
     """The arrays of a ring in a block, by key (`remuda.experience.ring_block.BlockRow`)."""
 
     def __getitem__(self, name: str) -> Array:
-        """Return one of `fields_of`, or the `counters` of all rings of the policy."""
+        """Return an array of `fields_of`, or the `counters` of all rings of the policy."""
 
 
 def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
@@ -136,9 +136,9 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
         "sequence": ((segments,), np.int64),
         "committed": ((segments,), np.int64),
         "recurrent_states": ((segments, shape.memory), np.float32),  # before the first step
-        "numbers": ((segments,), np.int64),  # HEAD when it was started
+        "numbers": ((segments,), np.int64),  # value of HEAD that chose this slot
         "streams": ((segments,), np.int64),
-        "closed_as": ((segments,), np.int64),  # CLOSED after its closing, or OPEN
+        "closed_as": ((segments,), np.int64),  # CLOSED after it was closed, or OPEN
         "queue": ((segments,), np.int64),
         "queue_sequence": ((segments,), np.int64),
         "queue_steps": ((segments,), np.int64),
@@ -146,7 +146,7 @@ def fields_of(shape: StreamShape, length: int, segments: int) -> Fields:
 
 
 class ExperienceRing:
-    """One policy's experience with one actor: written by that actor, read by one learner.
+    """One policy's experience from one actor: written by that actor, read by learners.
 
     1. A step is read whole or not at all.
     2. No reader ever makes the writer wait.
@@ -160,8 +160,8 @@ class ExperienceRing:
         num_streams: int,
         shared: NamedArrays,  # its part of a block
         actor: int,  # row of its counters
-        likely: int,  # usual open segments
-        sparse: bool = False,  # do not fill fresh memory
+        likely: int,  # typical number of open segments
+        sparse: bool = False,  # do not fill fresh memory with `POISON`
     ) -> None:
         self.shape, self.config, self.shared, self.actor = shape, config, shared, actor
         self.num_streams, self.likely = num_streams, likely
@@ -177,7 +177,7 @@ class ExperienceRing:
 
     @property
     def tight(self) -> bool:
-        """Return whether a turn might overwrite untaken segments, as with short episodes."""
+        """Return whether a turn might overwrite untaken segments; short episodes cause this."""
         shared = self.shared
         return is_tight(self.counters, shared["queue"], shared["numbers"], self.likely)
 
@@ -198,10 +198,13 @@ class ExperienceRing:
         return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def ends_at(self, segments: int) -> tuple[int, int]:
-        """Return `segments`, or the oldest number still in the queue, and their total steps."""
+        """Return a number of closed segments, and the total steps of these.
+
+        It is `segments`, or the oldest number whose entry is still in the queue.
+        """
         ends = self.shared["queue_steps"]
         while True:
-            # The writer may be replacing the oldest entry by `CLOSED`.
+            # The writer may be replacing the oldest entry.
             known = max(segments, load(self.counters, CLOSED) - ends.size + 2)
             steps = int(ends[(known - 1) % ends.size]) if known else 0
             fence_acquire()
@@ -213,10 +216,10 @@ class ExperienceRing:
 
         The learner calls it, so `TAKEN` does not change during the copy. The queue is copied before
         the segments, so a queued segment has all of its steps. Segments that the writer changes
-        during the copy are left out, and counts are those of the copied entries.
+        during the copy are left out, and the counters agree with the copied queue entries.
         """
         shared, words = self.shared, self.counters
-        # Load each counter before its upper bound.
+        # Load each counter before the counter that bounds it from above.
         taken_steps, taken = load(words, TAKEN_STEPS), load(words, TAKEN)
         closed = load(words, CLOSED)
         saved: State = {name: shared[name].copy() for name in QUEUE}
@@ -241,7 +244,7 @@ class ExperienceRing:
             "lost": load(words, LOST),
         }
         _settle_queue(saved, counters, overwritten)
-        # With another sequence, no entry of the queue refers to a segment that is left out.
+        # A new sequence ensures that no entry of the queue refers to a segment that is left out.
         sequence = np.where(torn, before - before % 2 + 2, before)
         saved |= {"committed": committed, "sequence": sequence, "closed_as": closed_as}
         return saved | {"counters": counters}
@@ -278,16 +281,16 @@ class ExperienceRing:
         return {name: (shared[name], allowed) for name, allowed in ranges.items()}
 
     def _checked(self, state: State) -> tuple[dict[str, Array], dict[str, int]]:
-        """Return the arrays and counts of a state; raise CheckpointError if they do not agree."""
+        """Return the arrays and counters of a state; raise CheckpointError if they disagree."""
         arrays, words = fitting_all(state, self._table()), state["counters"]
         counts = {name: whole(words, name) for name in ("head", "closed", "lost")}
-        # After `release` these two are `NEVER`.
+        # `release` sets these two to values that no run reaches.
         counts |= {name: whole(words, name, ANY_COUNT) for name in ("taken", "taken_steps")}
         counts["closed_steps"] = whole(words, "closed_steps")
         latest = int(arrays["closed_as"].max(initial=OPEN))
-        require(words, "closed", latest <= counts["closed"], f"segment {latest} is closed")
+        require(words, "closed", latest <= counts["closed"], f"segment {latest} is already closed")
         odd = (arrays["sequence"] % 2 == 1) & (arrays["committed"] > 0)
-        require(state, "sequence", not odd.any(), "a segment that is being started has no steps")
+        require(state, "sequence", not odd.any(), "a segment with an odd sequence has no steps")
         self.check_actions(state, arrays["actions"], arrays["committed"])
         return arrays, counts
 
@@ -300,7 +303,7 @@ class ExperienceRing:
         for i, choice in enumerate(choices):
             chosen = actions[..., i][there]
             fits = not chosen.size or (chosen.min() >= 0 and chosen.max() < choice)
-            require(state, "actions", fits, f"choices are numbered from 0 to {choice - 1}")
+            require(state, "actions", fits, f"choice {i} is from 0 to {choice - 1}")
 
 
 ANY_COUNT = Range(0, 2**62)
@@ -315,7 +318,7 @@ SAVED_COUNTERS = {
 
 
 def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> None:
-    """Make a copied queue and its counts consistent.
+    """Make a copied queue and its counters consistent.
 
     In `counters`, `closed` was read before the copy, `taken` and `taken_steps` before `closed`.
     `overwritten` is the last entry that may have changed during the copy.
@@ -340,7 +343,7 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
 def is_tight(counters: Integers, queue: Integers, numbers: Integers, likely: int) -> bool:
     """Return whether a turn might overwrite an untaken segment.
 
-    A turn starts up to `likely` segments and skips as many open ones.
+    A turn usually starts at most `likely` segments and skips at most as many open ones.
     """
     segments = queue.size
     head, closed = load(counters, HEAD), load(counters, CLOSED)
@@ -374,12 +377,13 @@ def untaken(counters: Integers) -> int:
 
 @njit(cache=True)
 def has_steps(counters: Integers, word: int, steps: int) -> bool:
-    """Return whether the rings hold `steps` steps in total; if not, a writer will ring.
+    """Return whether counter `word` of all rings adds up to `steps`; if not, request a wake-up.
 
-    Each writer rings once its ring has grown by an equal share of the missing steps: at least one
-    must do so before there are enough. The request is stored before the check, and a writer commits
-    before it looks for a request, so one always sees the other. If a ring passed its share before
-    its writer could see the request, the requests are stored again.
+    A writer wakes the learner when its ring has grown by an equal share of the missing steps; at
+    least one ring must do so before the sum is reached. The learner stores the request before it
+    checks the counters, and a writer commits before it checks for a request, so one of them always
+    sees the other. If a ring grew by its share before its writer could see the request, the
+    requests are stored again.
     """
     actors = counters.shape[0]
     grown = np.zeros(actors, np.int64)

@@ -28,7 +28,7 @@ class Block:
         segments: int | Sequence[int],
         arena: Arena | None = None,
     ) -> None:
-        """Allocate `rings` for each actor; `segments` are those of a ring, by actor."""
+        """Allocate `rings` rings for each actor; `segments` is the size of a ring, by actor."""
         counts = (segments,) if isinstance(segments, int) else tuple(segments)
         self.num_actors, self._rings = len(counts), rings
         # Padded at the end, so the slice of `words_of` fits for every actor.
@@ -54,7 +54,7 @@ class Block:
         return found.reshape(self.num_actors, COUNTERS)
 
     def words_of(self, actor: int) -> Integers:
-        """Return an actor's words first in each row, [rings, COUNTERS * actors], contiguous."""
+        """Return counters, [rings, COUNTERS * actors], such that rows begin with this actor's."""
         size, begin = self.num_actors * COUNTERS, actor * COUNTERS
         found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
         return found.reshape(self._rings, size)
@@ -82,7 +82,7 @@ class BlockRow:
 
 
 class Segments(NamedTuple):
-    """The arrays of a ring's segments, and the queue of closed ones."""
+    """The arrays of a ring's segments, its queue of closed segments, and its counters."""
 
     sequence: Integers
     committed: Integers

@@ -1,4 +1,4 @@
-"""The learner's side of rollouts: each segment once, in order of closing."""
+"""The learner's side of rollouts, which hold each closed segment at most once, in order."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _take(
 ) -> tuple[int, int, int, int, int, int]:
     """Copy segments until `wanted` steps are copied, or none is left.
 
-    It skips segments before the newest `leave` steps, overwritten ones, and those of versions
-    before `oldest`. Returns rows, steps and segments copied, the new `TAKEN` and `TAKEN_STEPS`,
-    and the steps skipped.
+    It skips segments before the newest `leave` steps, overwritten segments, and segments started by
+    versions before `oldest`. Return rows, steps and segments copied, the new `TAKEN` and
+    `TAKEN_STEPS`, and the steps skipped.
     """
     num_segments = closed.sequence.size
     count = load(closed.counters, CLOSED)
@@ -48,7 +48,7 @@ def _take(
     reached = load(closed.counters, TAKEN_STEPS)
     i = max(taken, count - num_segments)
     first = i
-    # Entries that the writer overwrites during this loop only change the start.
+    # If the writer overwrites entries during this loop, only the start changes.
     for later in range(count - 1, first, -1):
         newest = closed.queue_steps[(count - 1) % num_segments]
         if newest - closed.queue_steps[(later - 1) % num_segments] >= leave:
@@ -103,10 +103,10 @@ def _there(closed: Segments) -> int:
 
 
 class RolloutQueue:
-    """The rollouts of one policy, each segment at most once, with replayed segments if set.
+    """The rollouts of one policy: each closed segment at most once, plus replayed segments if set.
 
-    A segment is skipped and counted if it was overwritten before it was taken, or if the weights
-    of its first step are too old.
+    A segment is skipped, and its steps are added to `lost`, if it was overwritten before it was
+    taken, or if the weights of its first step are too old.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class RolloutQueue:
         experience.warm_up()
         one = Rollout.empty(experience, 1)
         for ring in experience.rings:
-            _there(closed_of(ring))  # compile it now: it is otherwise first called when late
+            _there(closed_of(ring))  # compile it now, not when the learner is first late
             self._take(ring, one, 0, 0, 0, NEVER)  # takes nothing: compiles the kernel
 
     def ready(self) -> bool:
-        """Return whether a rollout can be taken; if not, the learner is rung once it can."""
+        """Return whether a rollout can be taken; if not, the learner is woken when it can."""
         return self.experience.has_rollout(self._newest) and self.experience.untaken > 0
 
     def take(self, out: Rollout, policy: int, version: int) -> int:
@@ -137,7 +137,7 @@ class RolloutQueue:
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
         out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         rings, leaves = self.experience.rings, self._leaves()
-        # Remaining steps wait for the next rollout; rotate which actor they belong to.
+        # The last rings' steps may have to wait for the next rollout, so rotate the first ring.
         for i in range(len(rings)):
             ring = rings[(self._taken + i) % len(rings)]
             wanted = self.experience.rollout - int(out.num_steps[policy])
@@ -169,14 +169,14 @@ class RolloutQueue:
         return found
 
     def _leaves(self) -> list[int]:
-        """Return, by ring, how many of its newest steps to keep; `NEVER`: all."""
+        """Return how many of its newest steps each ring keeps in the queue; `NEVER`: all."""
         experience = self.experience
         most = (experience.ahead + 1) * experience.rollout
-        if experience.may_wait:  # an actor checks before a turn, in which it may close all segments
+        if experience.may_wait:  # actors check before a turn, which may close every open segment
             closing = experience.num_streams * experience.config.segment_length
             most = max(most, experience.ahead * experience.rollout + closing)
         if not self._newest or experience.untaken < most:
             return [NEVER] * len(experience.rings)
-        # Closed steps showed that the learner is late; divide by the steps still in each ring.
+        # Divide one rollout among the rings in proportion to the steps that they still hold.
         there = [_there(closed_of(ring)) for ring in experience.rings]
         return [-(-experience.rollout * steps // max(sum(there), 1)) for steps in there]

@@ -22,9 +22,9 @@ AFTER = -1  # stream of a row that holds only a segment's final observation
 
 @dataclass(frozen=True)
 class Rollout:
-    """Segments of K policies in consecutive rows: one row per step, one for its final observation.
+    """Segments of K policies in up to R rows: one per step, then one for the final observation.
 
-    Rows beyond `num_rows` hold old data.
+    There are at most G segments for each policy. Rows beyond `num_rows` hold old data.
     """
 
     observations: Array  # [K, R, n_frames * size] stacked, in the environment's dtype
@@ -40,12 +40,12 @@ class Rollout:
     num_rows: Integers  # [K]
     num_segments: Integers  # [K]
     num_steps: Integers  # [K]
-    # [K] steps played since the last rollout; with learning mode `off_policy` not in `num_steps`
+    # [K] steps taken from the queue; with learning mode `off_policy` they are not in `num_steps`
     num_taken: Integers
 
     @staticmethod
     def empty(experience: Experience, num_policies: int, replays: float = 0.0) -> Rollout:
-        """Allocate the largest possible rollout, with `replays` steps per step taken."""
+        """Allocate the largest possible rollout, with `replays` replayed steps per taken step."""
         shape, rows = experience.shape, rows_for(experience, replays)
         at = (num_policies, rows)
         return Rollout(
@@ -67,7 +67,7 @@ class Rollout:
 
 
 def rows_for(experience: Experience, replays: float = 0.0) -> int:
-    """Return the rows of the largest rollout of this experience, with replayed segments."""
+    """Return the rows of the largest rollout, including replayed segments."""
     length = experience.config.segment_length
     # A rollout exceeds its number of steps by less than a segment; each segment has an extra row.
     places = sum(ring.num_segments for ring in experience.rings)
@@ -125,7 +125,7 @@ def closed_of(ring: ExperienceRing) -> Segments:
 
 
 def row_of(out: Rollout, policy: int) -> Steps:
-    """Return the steps of one policy."""
+    """Return one policy's steps of a rollout."""
     return Steps(*(getattr(out, name)[policy] for name in Steps._fields))
 
 
@@ -147,10 +147,10 @@ def _draw(
     own: bool,
     check: bool,
 ) -> tuple[int, int, int]:
-    """Copy the segments at these `places` of a ring's queue; `count` was `CLOSED` at the draw.
+    """Copy the segments at these `places` of a ring's queue; return rows, steps and segments.
 
-    Segments that were overwritten, or started by versions before `oldest`, are left out. Returns
-    rows, steps, segments.
+    `count` is the value of `CLOSED` when the places were drawn. Segments that were overwritten, or
+    started by versions before `oldest`, are left out.
     """
     num_segments = closed.sequence.size
     rows, steps, copied = 0, 0, 0
@@ -187,7 +187,7 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """Return the version that started the newest closed segment, or a newer one; 0: none."""
+    """Return the version that started the newest closed segment (or its slot's next); 0: none."""
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
         return 0
@@ -195,10 +195,10 @@ def _newest(ring: ExperienceRing) -> int:
 
 
 class SegmentReplay:
-    """Replay of closed segments from a policy's own experience and from policies it shares with.
+    """Replay of closed segments from a policy's own experience and its group's.
 
-    Every kept segment is equally likely. It never waits; a segment that a writer overwrites during
-    the copy is drawn again.
+    All closed segments in the rings are equally likely. Replay never waits; if a writer overwrites
+    a segment during the copy, another is drawn.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SegmentReplay:
         alone: bool,
         check_sequence: bool = True,
     ) -> None:
-        """Draw `replays` steps per step taken; `alone` leaves out the taken steps."""
+        """Set `replays` steps to draw per taken step; `alone`: they replace the taken steps."""
         self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length
@@ -226,7 +226,7 @@ class SegmentReplay:
         """Add drawn segments to the taken ones in row `policy`.
 
         Own segments may be up to `max_staleness` versions older than `version`, the policy's
-        newest. Those of another policy may be as much older than its newest segment.
+        newest. Another policy's segments may be that much older than its newest segment.
         """
         wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
         if self._alone:
@@ -237,7 +237,7 @@ class SegmentReplay:
             entries = sum(len(places) for _, places in held)
             if not entries:
                 return
-            # Draw no more than are surely needed, so the order of rings favours none.
+            # Draw only as many as are needed if all are full, so none has to be left out.
             picks = self._rng.integers(0, entries, max(wanted // self._length, 1))
             steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
             wanted -= steps

@@ -15,13 +15,13 @@ from remuda.types import Array, Bools, Floats, Integers
 
 
 class SequenceBatch(NamedTuple):
-    """Segments: K policies, G sequences each, up to T steps; see `Batch` for single steps.
+    """Segments of K policies, G each, of up to T steps; see `Batch` for single steps.
 
     Training uses the steps that `valid` selects: all but the burn-in. Entries beyond `lengths` are
     padding.
     """
 
-    inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, with the final one
+    inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, including the final one
     states: Floats  # [K, G, memory] the actor's state before the first step
     # [K, G, T] flat action index; a MultiDiscrete action is flattened, or is 0 here and stored in
     # `choices_tm1` if values are per choice (branching)
@@ -29,7 +29,7 @@ class SequenceBatch(NamedTuple):
     choices_tm1: Integers  # [K, G, T, C] choices if branching, else [K, G, T, 0]
     r_t: Floats  # [K, G, T] discounted sum of the following rewards
     discount_t: Floats  # [K, G, T] factor of the value of s_t
-    after: Integers  # [K, G, T] input index of s_t: n steps later, or the final one
+    after: Integers  # [K, G, T] index in `inputs` of s_t: n steps later, or the final one
     versions: Integers  # [K, G, T] of the acting weights, or `OTHERS`
     # [K, G, T + 1, A] actions that each input allows, all if the episode terminated; A = 0: no
     # masks

@@ -16,10 +16,10 @@ from remuda.types import State
 
 @dataclass(frozen=True)
 class HeldSteps:
-    """The number of steps that fit into a policy's segments, by the mean length of closed ones."""
+    """The steps that fit into a policy's segments, estimated from closed segments' mean length."""
 
     steps: int
-    wanted: int  # steps of the capacity, or of a rollout
+    wanted: int  # the capacity, or the steps of a rollout
     is_rollout: bool  # whether `wanted` is a rollout; short segments then end it early
     mean_length: float  # mean steps in a segment
     segment_length: int  # maximum steps in a segment
@@ -33,9 +33,9 @@ class HeldSteps:
 class ExperienceStore(Protocol):
     """One policy's experience: written by one or more actors, read by one learner.
 
-    1. A learner that waits for steps or a rollout is woken once they are there, from any writer.
+    1. A learner that waits for steps or a rollout is woken when they are there, from any writer.
     2. An actor waits only with `on_full: wait`, and only for a learner that makes progress.
-    3. A segment is returned to an on-policy learner at most once, and every step is counted.
+    3. An on-policy learner receives a segment at most once, and every step is counted.
     """
 
     config: ExperienceConfig
@@ -48,15 +48,15 @@ class ExperienceStore(Protocol):
 
     @property
     def lost(self) -> int:
-        """Return the steps that a resumed run did not restore."""
+        """Return the steps that a resumed run did not restore, or that a past policy played."""
 
     @property
     def fill(self) -> float:
-        """Return the share of the capacity, or of a rollout, that holds steps to train on."""
+        """Return the share of the segments, or of a rollout, that is filled with steps."""
 
     @property
     def held(self) -> HeldSteps | None:
-        """Return how many steps fit, by the mean length of segments; None if not yet known."""
+        """Return how many steps fit; None until enough segments are closed to estimate it."""
 
     @property
     def untaken(self) -> int:
@@ -72,14 +72,17 @@ class ExperienceStore(Protocol):
 
     @property
     def is_urgent(self) -> bool:
-        """Return whether an actor with `wait` is waiting until the learner takes a rollout."""
+        """Return whether actors with `wait` must wait until the learner takes a rollout."""
 
     @property
     def may_wait(self) -> bool:
         """Return whether actors may wait for the learner."""
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Return whether `steps` steps are committed; if not, ring the learner once they are."""
+        """Return whether `steps` steps are committed; if not, wake the learner when they are.
+
+        With `begins`, the learner begins an update if they are.
+        """
 
     def consume(self, steps: int) -> None:
         """Publish to waiting actors that the learner has used the first `steps` steps."""
@@ -88,7 +91,7 @@ class ExperienceStore(Protocol):
         """Skip all closed segments, or the first `closed` of each actor."""
 
     def release(self) -> None:
-        """Stop taking experience, so no actor ever waits for this learner."""
+        """Stop using experience, so no actor ever waits for this learner."""
 
     def state(self) -> State:
         """Return a copy of all committed steps, while actors may continue."""

@@ -1,12 +1,12 @@
 """The compiled kernels that write decisions and outcomes into rings.
 
-`decide` and `outcome` process all streams of all rings of a block in one call, in every turn. Numba
-receives separate array arguments much faster than a tuple of them, so these two build the tuples of
-`remuda.experience.ring_block` inside. An array of a block is [rings, ...].
+In every turn, `decide` and `outcome` process all streams of all rings of a block in one call each.
+Numba receives separate array arguments much faster than a tuple of them, so these two build the
+tuples of `remuda.experience.ring_block` inside. Each array of a block is [rings, ...].
 
-`_nrt=False` turns reference counting off: Numba would count at each access of a field of a tuple,
-in atomic operations, which took half of the playing time. So no function here may create an array,
-or assign a slice of one.
+`_nrt=False` turns reference counting off: at each access of a tuple's field Numba would change a
+count atomically, which took half of the playing time. So no function here may create an array, or
+assign a slice of one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _of_ring(block: Segments, ring: int) -> Segments:
 
 @njit(cache=True, _nrt=False)
 def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, stream: int) -> int:
-    """Reuse the oldest segment that is not open; its `sequence` stays odd for the first frames."""
+    """Reuse the oldest segment that is not open; the caller makes its `sequence` even again."""
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     head = load(counters, HEAD)
     while True:
@@ -80,17 +80,17 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
 
 @njit(cache=True, _nrt=False)
 def _close_segment(segments: Segments, slot: int) -> None:
-    """Add a segment to the queue; its steps are all committed.
+    """Add a segment, whose steps are all committed, to the queue.
 
     The entry and the segment's `closed_as` are complete before `CLOSED` counts them. If a writer
     dies before that, the segment is open: its successor resets `closed_as` in `repair`, and closes
-    it. If it dies after that, the segment is closed, and `repair` takes `CLOSED_STEPS` from the
-    entry. A successor relies on `closed_as`, because with short episodes the entry may already
-    belong to another segment.
+    the segment. If it dies after that, the segment is closed, and `repair` reads `CLOSED_STEPS`
+    from the entry. A successor relies on `closed_as`, because with short episodes the entry may
+    already belong to another segment.
 
-    A reader of the previous entry detects by loading `CLOSED` again that it was overtaken. So a
+    A reader of the previous entry loads `CLOSED` again to detect that the entry was replaced. So a
     reader that sees any part of the new entry must also see the last stored `CLOSED`. Without the
-    fence a CPU other than x86, or the compiler, may make the entry visible first.
+    fence, the compiler or a CPU other than x86 may make the entry visible first.
     """
     counters = segments.counters
     closed = counters[CLOSED]
@@ -123,11 +123,11 @@ def _decide_stream(
     place: int,
     version: int,
 ) -> int:
-    """Write a stream's observation and action, which completes its previous step; count that step.
+    """Write a stream's observation and action; return 1 if this commits its previous step, else 0.
 
     Rewards of this turn before the decision belong to the previous step. This step's reward starts
     at minus that amount, because `_end_stream` adds all rewards of the turn. `place` is the index
-    of the stream among those of the ring.
+    of the stream in the ring.
     """
     length = steps.actions.shape[1]
     n_frames = steps.observations.shape[1] - length
@@ -176,7 +176,7 @@ def _decide_stream(
 
 @njit(cache=True, _nrt=False)
 def _count(counters: Integers, fresh: int, word: int) -> bool:
-    """Count committed steps; return whether to ring the learner, which waits for counter `word`."""
+    """Add to `WRITTEN`; return whether to wake the learner, which waits for counter `word`."""
     store(counters, WRITTEN, counters[WRITTEN] + fresh)
     fence_full()
     wanted = load(counters, WANTED)
@@ -195,7 +195,10 @@ def _decide_ring(
     first: int,
     watched: int,
 ) -> bool:
-    """Write the decisions of a ring's streams from `first` on; return whether to ring."""
+    """Write the decisions of a ring's streams; return whether to wake the learner.
+
+    `first` is the number of the ring's first stream.
+    """
     version = choices.versions[row]
     fresh = 0
     for i in range(plan.begins[row], plan.begins[row + 1]):
@@ -276,11 +279,11 @@ def decide(
     new_versions: Integers,
     rewards_before: Floats,
 ) -> int:
-    """Write the observation and action of each active stream; return how many learners to ring.
+    """Write the observation and action of each active stream; return how many learners to wake.
 
     Arguments in order: `Decisions`, `Segments`, `Beginnings`, `OpenSegments` of a block; each
     ring's row in the plan and first stream, the counter that learners wait for, and the output
-    `due`, which marks the learners to ring; `StreamPlan`; `Choices`.
+    `due`, which marks the learners to wake; `StreamPlan`; `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     plan = StreamPlan(begins, streams)
@@ -336,7 +339,7 @@ def outcome(
     final_observations: Array,
     final_masks: Bools,
 ) -> int:
-    """Write the outcome of each stream's last decision; return how many learners to ring.
+    """Write the outcome of each stream's last decision; return how many learners to wake.
 
     Arguments in order: `Outcomes`, `Segments`, `OpenSegments` of a block; `rows` to `due` as in
     `decide`; `StreamPlan`; `TurnOutcomes`.
@@ -360,11 +363,12 @@ def outcome(
 
 @njit(cache=True, _nrt=False)
 def repair(segments: Segments) -> None:
-    """Empty the segment that a dead writer may have started only half, and correct the counters.
+    """Empty the segment that a dead writer had not finished starting, and correct the counters.
 
-    The writer may also have died between a change and its count. Every committed step is either
-    held or overwritten, so the held steps are counted again to correct `WRITTEN`. A segment whose
-    closing was not counted is marked open, before another one is closed under its number.
+    The writer may also have died between a change and the update of its counter. Every committed
+    step is either in a segment or overwritten, so `WRITTEN` is corrected by counting the steps in
+    segments. A closed segment that `CLOSED` does not include is marked open again, before another
+    one gets the same `closed_as`.
     """
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     closed_as, queue_steps = segments.closed_as, segments.queue_steps
@@ -373,7 +377,7 @@ def repair(segments: Segments) -> None:
         if closed_as[slot] > counters[CLOSED]:
             closed_as[slot] = OPEN
         if sequence[slot] % 2 == 1:
-            if committed[slot] > 0:  # overwritten, but maybe not counted yet
+            if committed[slot] > 0:  # its steps are overwritten, but maybe not counted yet
                 store(counters, OVERWRITTEN, counters[NEXT_OVERWRITTEN])
             store(committed, slot, 0)
             store(sequence, slot, sequence[slot] + 1)

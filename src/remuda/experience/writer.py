@@ -1,7 +1,7 @@
-"""The actor's side of rings: it writes decisions and outcomes of many streams at once.
+"""The actor's side of rings: writers of decisions and outcomes of many streams at once.
 
-A stream is an agent in one environment copy. One writer writes the streams of all policies whose
-rings are in a block, in one call of a compiled kernel. A single ring is a block of one.
+A stream is an agent in one environment copy. One call of a compiled kernel writes the streams of
+all policies whose rings are in a block. A single ring is a block of one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from remuda.types import Array, Bools, Floats, Integers, State
 class BlockWriter:
     """The writer of the streams of several policies into the rings of a block.
 
-    In each turn `decide` comes first, then `outcome`. A step is committed once the observation
-    after it is written. Its reward sums the agent's rewards until then; rewards before the first
-    decision of an episode belong to no step.
+    Call `decide` and then `outcome` in each turn. A step is committed when the observation after
+    it is written. Its reward sums the agent's rewards until then; rewards before the first decision
+    of an episode belong to no step.
 
-    A `StreamPlan` lists the streams, over all seats and copies, of every row of a stack of
-    networks. If seats are dealt, a stream's policy changes only at an episode's start, so no
-    segment holds steps of two policies.
+    A `StreamPlan` lists, for every row of a stack of networks, the streams that its policy plays.
+    A matchmaker changes a stream's policy only at an episode's start, so no segment holds steps of
+    two policies.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class BlockWriter:
     ) -> None:
         """Write for policies whose rings are adjacent in one block.
 
-        `policies` pairs their experience with their row in the stack. If each policy has its own
-        streams, those of row k are numbered from `k * own_streams` on; 0: any policy may play any
-        stream.
+        `policies` pairs their experience with their row in the stack. If each policy has fixed
+        seats, it has `own_streams` streams, and the first of row k is `k * own_streams`. 0: any
+        policy may play any stream.
         """
         experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
         arrays = _arrays_of(experiences, actor)
@@ -58,7 +58,7 @@ class BlockWriter:
         self.backpressure: list[Backpressure] = [
             Backpressure(e, actor) for e in experiences if e.may_wait
         ]
-        # whether it also writes the mask after the last step of an episode
+        # whether the mask after the last step of an episode is written too
         self.keeps_last_mask = ring.shape.keeps_last_mask
         self._learners = [experience.learner for experience in experiences]
         # by row of the stack of networks
@@ -86,7 +86,7 @@ class BlockWriter:
         self._compile()
 
     def close_orphans(self) -> None:
-        """Close the open segments of a dead predecessor; not for a writer that is restored next."""
+        """Close the open segments of a dead predecessor; do not call it before `restore`."""
         for segments in self._segments:
             kernels.close_orphans(segments)
 
@@ -115,7 +115,7 @@ class BlockWriter:
         return bool((self._segments[ring].sequence[slots[slots != NOWHERE]] > 0).all())
 
     def restore(self, state: State) -> None:
-        """Restore what `state` returned; the rings must hold the steps committed then."""
+        """Restore what `state` returned; the rings must hold all steps committed at that time."""
         for row in self.rings:
             self.restore_of(row, branch(state, str(row)))
 
@@ -157,7 +157,7 @@ class BlockWriter:
             self._learners[p].ring()
 
     def results(self, results: TurnOutcomes) -> TurnOutcomes:
-        """Return results in this writer's form: final masks only if `keeps_last_mask`."""
+        """Return `results`, without final masks unless `keeps_last_mask`."""
         if self.keeps_last_mask:
             return results
         return results._replace(final_masks=np.ones((self.ring.num_streams, 0), np.bool_))
@@ -171,7 +171,7 @@ class BlockWriter:
             self._wake_learners()
 
     def clear(self, row: int) -> bool:
-        """Empty the ring of this row, which no stream plays; return False if it has no ring here.
+        """Empty the ring of a row that no stream plays; return False if the row has no ring here.
 
         If the actor dies halfway, its successor clears the ring again.
         """
@@ -206,7 +206,7 @@ class BlockWriter:
         self.outcome(
             plan, self.results(TurnOutcomes(none, numbers, none, none, observations, masks))
         )
-        # Otherwise first called after an actor died, or a policy was replaced.
+        # Compile these now, not when an actor has died or a policy is replaced.
         *arrays, counters = self._segments[0]
         empty = Segments._make([*(array[:0] for array in arrays), np.zeros_like(counters)])
         kernels.close_orphans(empty)
@@ -235,9 +235,9 @@ def check_open(state: State, ring: ExperienceRing, slots: Integers, lengths: Int
     """Raise CheckpointError unless streams [N] can continue these segments at these steps."""
     open_, steps = slots[slots != NOWHERE], lengths[slots != NOWHERE]
     fits = len(np.unique(open_)) == len(open_) < max(ring.num_segments, 1)
-    require(state, "slots", fits, "streams have different segments, and one is free")
+    require(state, "slots", fits, "each stream has its own open segment, and one more is free")
     shared = ring.shared
     fits = bool((shared["closed_as"][open_] == OPEN).all() and (steps >= 1).all())
-    require(state, "slots", fits, "a segment in progress is open, and has a step")
+    require(state, "slots", fits, "a stream's segment is open and has at least one step")
     fits = bool((shared["committed"][open_] <= steps).all())
-    require(state, "lengths", fits, "no segment has more committed steps")
+    require(state, "lengths", fits, "a stream's segment has at most this many committed steps")
