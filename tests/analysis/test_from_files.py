@@ -86,7 +86,7 @@ def test_faulty_files_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"no array `matrix`.*means"):
         read_file(arrays)
     np.savez(arrays, matrix=np.zeros((2, 2)), names=["a"])
-    with pytest.raises(UsageError, match="1 names of rows, and 2 rows"):
+    with pytest.raises(UsageError, match="1 names for 2 rows"):
         read_file(arrays)
     np.savez(arrays, matrix=np.zeros((2, 2)), errors=np.zeros((2, 2)))
     with pytest.raises(UsageError, match="`errors` and `counts`"):

@@ -65,7 +65,7 @@ def test_those_of_one_team_do_not_meet(ledger):
         [0, 0, 0.5],
         [0.5, 0.5, 0],
     ]
-    with pytest.raises(UsageError, match="there are 3 seats, and this is for 2"):
+    with pytest.raises(UsageError, match="sides has 2 entries, but there are 3 seats"):
         read_payoffs(ledger(rows, seats=3), sides=[0, 1])
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 def as_json(values: npt.ArrayLike) -> Any:
-    """Return numbers as nested lists, a single one as a float; None: not finite."""
+    """Convert an array to nested lists, or one number to a float; None replaces NaN and inf."""
     array = np.asarray(values, np.float64)
     if array.ndim:
         return [as_json(each) for each in array]
@@ -19,23 +19,23 @@ def as_json(values: npt.ArrayLike) -> Any:
 
 
 def figures(value: float, digits: int = 3) -> str:
-    """Return a number with `digits` significant digits; large numbers in full: `12,346`."""
+    """Format a number with `digits` significant digits, and larger ones in full: `12,346`."""
     if 10.0**digits - 0.5 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
 
 
 class Summary:
-    """A dataclass that returns its fields as plain data."""
+    """A base class of dataclasses, which converts their fields to JSON values."""
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data; None: unknown."""
+        """Return the fields as JSON values; None: unknown."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return {name: tree_as_json(getattr(self, name)) for name in names}
 
 
 def tree_as_json(value: Any) -> Any:
-    """Return plain data of a value and its contents; None: not finite, or unknown."""
+    """Convert a value and its contents to JSON values; None replaces NaN and inf."""
     if isinstance(value, np.ndarray) and value.dtype.kind != "f":
         return value.tolist()
     if isinstance(value, np.ndarray | float):

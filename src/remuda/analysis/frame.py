@@ -14,12 +14,12 @@ from remuda.types import Array
 
 
 class Frame(Mapping[str, Array]):
-    """Named columns, arrays [rows] of one length, in order."""
+    """A mapping from column names to arrays [rows]."""
 
     num_rows: int
 
     def __init__(self, columns: Mapping[str, Array], num_rows: int, what: str) -> None:
-        """Store the columns, each [num_rows]."""
+        """Store the columns, each [num_rows]; `what` names the table in its repr."""
         self._columns, self.num_rows, self._what = dict(columns), num_rows, what
 
     @staticmethod
@@ -58,7 +58,7 @@ class Frame(Mapping[str, Array]):
 
 
 def _nearest(name: str, columns: Sequence[str], most: int = 3, least: float = 0.6) -> list[str]:
-    """Return the columns most similar to a name, as a whole or in one word, most similar first."""
+    """Return the columns most similar to a name, or with a similar word; most similar first."""
 
     def likeness(column: str) -> tuple[float, float]:
         words = [column.rpartition("/")[2], *re.split("[/_]", column)]

@@ -34,7 +34,7 @@ class Analysis:
     ranking: RankIntervals  # by the mean payoff against all
     equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or not found in time
     structure: SplitIntervals  # the shares of skill and of cycles in the payoffs
-    cycles: Cycles  # of significant results
+    cycles: Cycles  # formed by significant wins
     diversity: Estimate | None  # in units of the payoffs' spread; None: self-play is missing
     exploitability: WithinPopulation | None = None  # None: self-play is missing
 

@@ -1,9 +1,9 @@
 """Compare runs of one game, and summarise their common measures.
 
 Policies of different runs never met, so no payoffs between them are known. Instead, each
-run is measured separately and the measures are compared. Runs that differ by their seed are samples
-of one setting, and their spread shows how far a single run can be trusted (Agarwal et al. 2021,
-"Deep reinforcement learning at the edge of the statistical precipice").
+run is measured separately and the measures are compared. Runs that differ only by their seed are
+samples, whose spread shows how far you can trust a single run (Agarwal et al. 2021, "Deep
+reinforcement learning at the edge of the statistical precipice").
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A joint distribution of all roles' strategies is a correlated equilibrium if no 
 deviating after it learns its own strategy (Aumann 1974, "Subjectivity and correlation in randomized
 strategies"). It is a coarse correlated equilibrium if no role gains by deviating before that
 (Moulin and Vial 1978, "Strategically zero-sum games"). Both sets are polytopes. A linear program
-finds the largest welfare, and Newton's method the largest entropy, which is unique (Ortiz, Schapire
-and Kakade 2007, "Maximum entropy correlated equilibria").
+finds an equilibrium with the largest welfare. Newton's method finds the one with the largest
+entropy, which is unique (Ortiz, Schapire and Kakade 2007, "Maximum entropy correlated equilibria").
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from remuda.errors import UsageError
 from remuda.types import Numbers
 
 Choice = Literal["entropy", "welfare"]
-ENOUGH = 1e-9  # largest regret of a solution, relative to the range of the payoffs
-SIZE = 10_000_000  # joint strategies times deviations; more take minutes and many gigabytes
+ENOUGH = 1e-9  # largest accepted regret, relative to the range of the payoffs
+SIZE = 10_000_000  # most joint strategies times deviations; more need minutes and many gigabytes
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,17 @@ def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = Fal
 
 
 def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
-    """Return the losses of deviations by joint strategy: [K, n_1 * ... * n_R].
+    """Return the loss from each deviation in each joint strategy: [K, n_1 * ... * n_R].
 
-    In an equilibrium their expectations are at least 0. If coarse, each row is a role and an
-    alternative strategy; otherwise also the recommended strategy. `payoffs`: [R, n_1, ..., n_R].
+    At an equilibrium the expected losses are at least 0. A coarse deviation is a role and an
+    alternative strategy; others also depend on the recommended strategy.
+
+    `payoffs`: [R, n_1, ..., n_R].
     """
     shape = payoffs.shape[1:]
     found = []
     for role, size in enumerate(shape):
-        # [n_role, ...]: the loss in each cell from playing another strategy.
+        # [n_role, ...]: the role's payoffs, with its own strategy first.
         instead = np.moveaxis(payoffs[role], role, 0)
         for alternative in range(size):
             lost = payoffs[role] - np.expand_dims(instead[alternative], role)
@@ -130,14 +132,14 @@ def _answer(game: Numbers, probabilities: Numbers, coarse: bool, note: str) -> C
     earned = game.reshape(len(game), -1) @ joint.reshape(-1)
     regret = correlated_regret(game, joint, coarse)
     if not note and (regret > ENOUGH * _range(game)).any():
-        note = f"its regret is {regret.max():.1e}: the payoffs differ by too little"
+        note = f"its regret is {regret.max():.1e}: the payoffs differ too little for float64"
     positive = joint[joint > 0.0]
     entropy = max(0.0, -float((positive * np.log(positive)).sum()))
     return Correlated(joint, earned, regret, entropy, coarse, note)
 
 
 def _range(game: Numbers) -> float:
-    """Return the largest range of a role's payoffs; 1 where all are equal."""
+    """Return the largest range of a role's payoffs; 1 if each role's are all equal."""
     axes = tuple(range(1, game.ndim))
     return float((game.max(axes) - game.min(axes)).max()) or 1.0
 

@@ -1,10 +1,10 @@
 """All extreme equilibria of a small game of two roles, degenerate or not.
 
-The best replies of a role form a polytope of the other role's mixtures. The extreme equilibria are
-pairs of vertices of both polytopes at which every strategy is unused or a best reply (Mangasarian
-1964, "Equilibrium points of bimatrix games"; Avis, Rosenberg, Savani and von Stengel 2010,
-"Enumeration of Nash equilibria for two-player games"). The vertices are found by enumerating
-supports: for each size, the strategies in use and as many best replies.
+Each role has a best-response polytope, whose points are scaled mixtures of the other role. An
+extreme equilibrium is a pair of vertices, one of each polytope, at which every strategy is unused
+or a best reply (Mangasarian 1964, "Equilibrium points of bimatrix games"; Avis, Rosenberg, Savani
+and von Stengel 2010, "Enumeration of Nash equilibria for two-player games"). To find the vertices,
+the code tries every set of used strategies with every set of as many best replies.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from remuda.types import Integers, Numbers
 
 Labels = npt.NDArray[np.uint64]
 
-EQUAL: Final = 1e-9  # payoffs closer than this, relative to their range, are equal
-SINGULAR: Final = 1e-11  # a pivot below this is zero
+EQUAL: Final = 1e-9  # payoffs closer than this, relative to their range, are treated as equal
+SINGULAR: Final = 1e-11  # a pivot below this is treated as zero
 STRATEGIES: Final = 60  # most strategies of both roles together: each is a bit of a uint64
 
 
@@ -32,7 +32,7 @@ def number_of_bases(rows: int, columns: int) -> int:
 
 @njit(cache=True)
 def _next(chosen: Integers, size: int, most: int) -> bool:
-    """Advance to the next subset of `size` numbers below `most`; False: there is no next."""
+    """Advance to the next subset of `size` numbers below `most`; False: this was the last."""
     place = size - 1
     while place >= 0 and chosen[place] == most - size + place:
         place -= 1
@@ -94,8 +94,8 @@ def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, n
 def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
     """Enumerate the vertices of {p >= 0, limits p <= 1} except 0, and return their number.
 
-    Vertices may repeat. `limits`: [K, N] above 0. `found` [most, N] and `labels` [most] are filled
-    in. A label has bit i set for p_i = 0, and bit N + k for a tight row k.
+    Vertices may repeat. `limits`: [K, N] above 0. The function fills `found` [most, N] and `labels`
+    [most]. A label has bit i set for p_i = 0, and bit N + k for a tight row k.
     """
     rows, count = limits.shape
     total = 0
@@ -130,9 +130,9 @@ def _vertices(limits: Numbers, found: Numbers, labels: Labels) -> int:
 
 
 def vertices(limits: Numbers) -> tuple[Numbers, Labels]:
-    """Return the vertices of {p >= 0, limits p <= 1} except 0, scaled to sum 1: [V, N], and labels.
+    """Return the vertices of {p >= 0, limits p <= 1} except 0, [V, N], and their labels [V].
 
-    `limits`: [K, N] between 1 and 2; labels: [V].
+    Each vertex is scaled to sum 1. `limits`: [K, N] between 1 and 2.
     """
     room = 4096
     while True:
@@ -142,7 +142,7 @@ def vertices(limits: Numbers) -> tuple[Numbers, Labels]:
         if total <= room:
             break
         room = total
-    # The tight limits determine the vertex.
+    # Points with the same label are the same vertex.
     kept, first = np.unique(labels[:total], return_index=True)
     points = found[first]
     return points / points.sum(1, keepdims=True), kept
@@ -156,7 +156,7 @@ def pairs(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
     rows, columns = a.shape
     of_row, row_labels = vertices(b.T.copy())
     of_column, column_labels = vertices(a.copy())
-    # A column label starts with the column's own strategies; move the row's strategies first.
+    # The column's strategies are the lowest bits of a column label; make the row's the lowest.
     low = (column_labels >> np.uint64(columns)) & np.uint64((1 << rows) - 1)
     high = column_labels & np.uint64((1 << columns) - 1)
     turned = low | (high << np.uint64(rows))

@@ -1,7 +1,4 @@
-"""Equilibria of games of two roles: all of a small game, one of a larger one.
-
-The regret of every solution is computed from the payoffs.
-"""
+"""Equilibria of games of two roles: all equilibria of a small game, one of a larger game."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class AllEquilibria(Summary):
     values: Numbers  # [E, 2] payoffs
     regrets: Numbers  # [E, 2] computed from the payoffs
     components: Integers  # [E] by equilibrium, the number of its connected component
-    infinite: bool  # two equilibria share a role's mixture; all between them are equilibria
+    infinite: bool  # two equilibria share a role's mixture, so all between them are equilibria too
 
     def __len__(self) -> int:
         """Return E."""
@@ -79,14 +76,16 @@ def can_enumerate(rows: int, columns: int, bases: int = BASES) -> bool:
 def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
     """Return all extreme equilibria of a small game of two roles.
 
-    Payoffs within 1e-9 of their range are equal. `a`, `b`: [n, m] payoffs of row and column.
+    Payoffs that differ by less than 1e-9 of their range are treated as equal.
+
+    `a`, `b`: [n, m] payoffs of row and column.
     """
     game = as_two_roles(a, b)
     shape = game.shape[1:]
     if not can_enumerate(*shape):
         raise UsageError(
             f"a game of {shape[0]} by {shape[1]} strategies is too large to list all equilibria "
-            f"(at most {STRATEGIES} strategies, and {BASES} pairs of supports); take `solve`"
+            f"(at most {STRATEGIES} strategies, and {BASES} pairs of supports); use `solve`"
         )
     row_payoffs, column_payoffs = _positive(game)
     rows, columns = pairs(row_payoffs, column_payoffs)
@@ -118,9 +117,9 @@ def solve(
 ) -> BimatrixEquilibrium:
     """Search for an equilibrium of a game of two roles within a time limit.
 
-    The Lemke-Howson algorithm starts from every strategy in turn. Then it runs on slightly
-    perturbed payoffs, whose supports are tried in the original game. A solution has a regret of at
-    most 1e-7 of the range of a role's payoffs, mostly of 1e-14.
+    The Lemke-Howson algorithm starts from every strategy in turn. If that fails, it solves slightly
+    perturbed payoffs, and the supports of their equilibria are tried in the original game. The
+    regret of a solution is at most 1e-7 of the range of a role's payoffs, usually about 1e-14.
 
     `a`, `b`: [n, m] payoffs of row and column; `symmetric`: both roles must use the same mixture,
     and `b` must be `a.T`.
@@ -147,7 +146,7 @@ def solve(
             break
     if best is None or least > ENOUGH:
         late = time.monotonic() > deadline
-        why = f"no answer within {seconds:g} s" if late else "no answer: rounding errors prevail"
+        why = f"no answer within {seconds:g} s" if late else "no answer: too much rounding error"
         return BimatrixEquilibrium((), np.zeros(0), np.zeros(0), why)
     return BimatrixEquilibrium(best, values(game, best), regret(game, best), how)
 
@@ -187,7 +186,7 @@ def _candidates(
 def _mended(
     one: Numbers, other: Numbers, symmetric: bool, near: tuple[Numbers, Numbers]
 ) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
-    """Yield the equilibrium on the supports of a perturbed game's equilibrium, if there is one."""
+    """Yield an equilibrium with the supports of a perturbed game's equilibrium, if there is one."""
     row, column = near
     for_row = _on_supports(other.T, column, row)
     for_column = for_row if symmetric else _on_supports(one, row, column)

@@ -1,9 +1,9 @@
 """The Lemke-Howson algorithm: paths of pivots that end at an equilibrium.
 
-Lemke and Howson 1964, "Equilibrium points of bimatrix games", as one symmetric game of all
-strategies of both roles (von Stengel 2002, "Computing equilibria for two-person games", section
-2.3). This form also finds symmetric equilibria of symmetric games. Ties in the ratio test are
-broken lexicographically, so no path cycles (section 2.6 there).
+The algorithm of Lemke and Howson 1964, "Equilibrium points of bimatrix games", runs here on one
+symmetric game that contains the strategies of both roles (von Stengel 2002, "Computing equilibria
+for two-person games", section 2.3). This form also finds symmetric equilibria of symmetric games.
+Ties in the ratio test are broken lexicographically, so no path cycles (section 2.6 there).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from remuda.types import Integers, Numbers
 DONE: Final = 0  # the path reached an equilibrium
 MORE: Final = 1  # the path continues
 LOST: Final = 2  # rounding errors spoiled the path
-PIVOT: Final = 1e-11  # entries of a column below this are zero
-TIE: Final = 1e-12  # ratios closer than this are equal
+PIVOT: Final = 1e-11  # entries of a column below this are treated as zero
+TIE: Final = 1e-12  # ratios closer than this are treated as equal
 WORK: Final = 2e7  # approximate number of updated entries between two checks of the clock
 
 
@@ -83,10 +83,13 @@ def _follow(
 
 
 def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Numbers | None:
-    """Find z >= 0 with C z <= 1 in which every z is zero or its row is tight: [n], not 0.
+    """Find z [n] >= 0, not all 0, with C z <= 1, where each entry is zero or its row is tight.
 
-    `matrix`: [n, n] C, nonnegative, with a positive entry in every column; `deadline`: by
-    `time.monotonic`, checked only after the first batch of pivots.
+    - `matrix`: [n, n] C, nonnegative, with a positive entry in every column.
+    - `label`: the entry at which the path starts; `most`: maximum number of pivots.
+    - `deadline`: by `time.monotonic`, checked only after the first batch of pivots.
+
+    Returns: z; None: the path did not end, or rounding errors spoiled it.
     """
     size = len(matrix)
     tableau = np.hstack([matrix, np.eye(size), np.ones((size, 1))])

@@ -22,19 +22,19 @@ from remuda.errors import UsageError
 from remuda.types import Bools, Numbers
 
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-POSITIVE = 1e-9  # probabilities and expectations below this are zero
+POSITIVE = 1e-9  # probabilities and expectations below this are treated as zero
 TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
-"""Methods in order, with an upper bound of the variables, in case rounding errors make one fail."""
+"""Solvers and upper bounds of the variables; the next is tried if rounding errors make one fail."""
 CERTAIN = 1e-6  # variables that the linear program raises to almost 1 can certainly be positive
 ROUNDS = 5  # linear programs, at most; one is usual
-RANK = 1e-9  # singular values below this, relative to the largest, are zero
-EVEN = 1e-13  # tolerance of the equalities for the uniform distribution to be the solution
+RANK = 1e-9  # singular values below this, relative to the largest, are treated as zero
+EVEN = 1e-13  # tolerance for checking whether the uniform distribution satisfies the equalities
 GAP = 1e-17  # mean product of slack and multiplier at which Newton's method ends
-STEPS = 200  # most steps of Newton's method; a dozen or three are usual
+STEPS = 200  # most steps of Newton's method; 12 to 36 are usual
 
 
 def solve_program(*program: Any) -> Any:
-    """Solve a linear program of payoffs, with arguments as of `scipy.optimize.linprog`."""
+    """Solve a linear program of payoffs, with the arguments of `scipy.optimize.linprog`."""
     found = linprog(*program, method="highs", options=TIGHT)
     if found.status != 0:
         raise UsageError(
@@ -79,7 +79,7 @@ def find_face(
         inside += reached
         before = int(counting[0].sum() + counting[1].sum())
         counting = counting[0] & (reached <= POSITIVE), counting[1] & (inner @ reached <= POSITIVE)
-        # One program may raise only a few of the numbers that stay small, as with duplicates.
+        # A program may raise some numbers only in part, such as those of duplicate strategies.
         if not partly or int(counting[0].sum() + counting[1].sum()) == before:
             break
     if not inside.any():
@@ -97,7 +97,7 @@ def _reach(
     """Return a distribution with the most positive entries, and whether more may exist.
 
     `inner`: [K, n] rows of G; `zero`: [K] which expectations must be zero; `of_p`: [n] which
-    probabilities count; `of_rows`: [K] which expectations count.
+    probabilities are counted; `of_rows`: [K] which expectations are counted.
     """
     count, rows = len(of_p), len(zero)
     eye, eyes = sparse.eye_array(count), sparse.eye_array(rows)
@@ -161,7 +161,7 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
 
 @dataclass(frozen=True)
 class _Point:
-    """An iterate of Newton's method: [n] p, [k] slacks of G p >= 0, and their multipliers."""
+    """An iterate of Newton's method: p [n], slacks [k] of G p >= 0, and multipliers."""
 
     p: Numbers
     slacks: Numbers
@@ -176,7 +176,7 @@ class _Point:
 
 
 def _newton(equal: Numbers, wanted: Numbers, above: Numbers, start: Numbers) -> Numbers | None:
-    """Maximize the entropy with `equal p = wanted`, `above p >= 0`, from a point inside."""
+    """Maximize the entropy with `equal p = wanted`, `above p >= 0`, from an interior point."""
     equalities = len(equal)
     both = np.vstack([equal, above])
     slacks = np.maximum(above @ start, 1e-9)

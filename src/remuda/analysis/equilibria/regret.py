@@ -1,4 +1,4 @@
-"""Regrets of mixtures: the test of every equilibrium."""
+"""Regrets of mixtures, which verify every equilibrium."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
     found = np.asarray(payoffs, np.float64)
     if found.ndim < 2 or found.shape[0] != found.ndim - 1 or 0 in found.shape:
         raise UsageError(
-            f"payoffs: the array is {found.shape}; of R roles it must be [R, n_1, ..., n_R], "
+            f"payoffs: the array is {found.shape}; for R roles it must be [R, n_1, ..., n_R], "
             "with at least one strategy for each role"
         )
     if not np.isfinite(found).all():
@@ -33,9 +33,7 @@ def as_two_roles(a: npt.ArrayLike, b: npt.ArrayLike) -> Numbers:
     """Check the payoffs of two roles, [n, m] each, and stack them: [2, n, m]."""
     row, column = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if row.ndim != 2 or row.shape != column.shape:
-        raise UsageError(
-            f"payoffs: the roles' are {row.shape} and {column.shape}; both must be [n, m]"
-        )
+        raise UsageError(f"payoffs: a is {row.shape} and b is {column.shape}; both must be [n, m]")
     return as_payoffs(np.stack([row, column]))
 
 
@@ -68,10 +66,12 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
     found = [np.asarray(mixture, np.float64) for mixture in mixtures]
     shapes = [mixture.shape for mixture in found]
     if shapes != [(size,) for size in game.shape[1:]]:
-        raise UsageError(f"mixtures: they have the shapes {shapes} in a game of {game.shape[1:]}")
+        raise UsageError(
+            f"mixtures have the shapes {shapes}; the numbers of strategies are {game.shape[1:]}"
+        )
     for role, mixture in enumerate(found):
         if not (mixture.min() >= UNLIKELY and abs(mixture.sum() - 1.0) <= 1e-9):
-            raise UsageError(f"mixtures: that of role {role} is not a distribution: {mixture}")
+            raise UsageError(f"mixtures: the one of role {role} is not a distribution: {mixture}")
     gains = []
     for role, mixture in enumerate(found):
         earned = against(game, found, role)
@@ -91,7 +91,7 @@ def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool
     game = as_payoffs(payoffs)
     found = np.asarray(joint, np.float64)
     if found.shape != game.shape[1:]:
-        raise UsageError(f"joint: it is {found.shape} in a game of {game.shape[1:]}")
+        raise UsageError(f"joint is {found.shape}; it must be {game.shape[1:]}")
     if not (found.min() >= UNLIKELY and abs(found.sum() - 1.0) <= 1e-9):
         raise UsageError("joint: its numbers are not a distribution")
     gains = []

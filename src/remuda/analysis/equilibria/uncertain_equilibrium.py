@@ -1,7 +1,7 @@
 """The equilibrium of an empirical game, with its uncertainty.
 
-A few lucky matches may put a strategy into the equilibrium of the mean payoffs. So payoffs are
-drawn from their posterior (`Payoffs.sample`), and each draw is solved like the means.
+A few lucky matches may put a strategy into the equilibrium of the mean payoffs. Therefore payoffs
+are also drawn from their posterior (`Payoffs.sample`), and each draw is solved like the means.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class UncertainEquilibrium:
     answer: Solution  # of the mean payoffs
     masses: tuple[Numbers, ...]  # by role, [3, n_r] mean and 95% interval of probabilities
     in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws with a strategy in the support
-    values: Numbers  # [3, R] mean and 95% interval of payoffs; for zero-sum see `_value_intervals`
+    values: Numbers  # [3, R] mean and 95% interval of payoffs (zero-sum: `_value_intervals`)
     regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
     samples: int  # number of draws
-    unsolved: int  # draws without an equilibrium; they count only in `regrets`
+    unsolved: int  # draws for which no equilibrium was found; only `regrets` includes them
 
     def as_summary(self) -> dict[str, object]:
-        """Return plain data; for a symmetric game only the first role's strategies."""
+        """Return JSON values; for a symmetric game only the first role's strategies."""
         roles = [
             [
                 {
@@ -93,12 +93,12 @@ def nash(
 ) -> UncertainEquilibrium:
     """Return the equilibrium of a game's mean payoffs, with its uncertainty.
 
-    A zero-sum game of two roles gets the equilibrium of the largest entropy. Another game of two
-    roles gets the equilibrium with the largest welfare, if all can be enumerated; a symmetric game
-    only considers those with equal mixtures. Otherwise it gets the one that the Lemke-Howson
-    algorithm finds. More roles get the correlated equilibrium of the largest entropy. Draws of the
-    payoffs are solved the same way. If a game has several equilibria, the selection may differ
-    between draws.
+    - Zero-sum, two roles: the equilibrium with the largest entropy.
+    - Other games of two roles: the equilibrium with the largest welfare, if all can be enumerated
+      (in a symmetric game, only those with equal mixtures); otherwise one by Lemke-Howson.
+    - Any other number of roles: the correlated equilibrium with the largest entropy.
+
+    If a game has several equilibria, the selection may differ between draws.
 
     `seconds`: limit of the search in a large general-sum game; a tenth of it for each draw.
     """
@@ -110,7 +110,7 @@ def nash(
     answer = solver(payoffs.means, seconds)
     if answer is None:
         raise UsageError(
-            f"no equilibrium was found within {seconds:g} s; give more `seconds`, or leave out "
+            f"no equilibrium was found within {seconds:g} s; raise `seconds`, or leave out "
             "strategies"
         )
     found: list[Solution] = []
@@ -187,7 +187,7 @@ def _solver(payoffs: Payoffs) -> tuple[str, Solver]:
 
 
 def _zero_sum(game: Numbers, symmetric: bool) -> Solution:
-    # The two payoffs may add up to a constant other than zero, as shares of wins do.
+    # The two payoffs may add up to a constant other than zero, as win rates do.
     matrix = (game[0] - game[1]) / 2.0
     if symmetric:
         matrix = (matrix - matrix.T) / 2.0
@@ -251,7 +251,7 @@ def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator
 
 
 def _summed(drawn: Numbers) -> Numbers:
-    """Return [3, n]: mean and interval of [S, n]; NaN without draws."""
+    """Return the mean and interval, [3, n], of draws [S, n]; NaN without draws."""
     if not len(drawn):
         return np.full((3, drawn.shape[1]), np.nan)
     found: Numbers = np.vstack([drawn.mean(0, keepdims=True), np.quantile(drawn, INTERVAL, 0)])

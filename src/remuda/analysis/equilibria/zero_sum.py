@@ -20,11 +20,11 @@ from remuda.analysis.equilibria.regret import as_two_roles, regret, to_distribut
 from remuda.errors import UsageError
 from remuda.types import Bools, Numbers
 
-ENOUGH = 1e-9  # largest regret of a solution, relative to the range of the payoffs
+ENOUGH = 1e-9  # largest accepted regret, relative to half the payoff range
 SMALL = 80  # most strategies of both roles for which pivots are faster than a linear program
 LENGTH = 1_000  # most pivots
-EXACT = 1e-13  # largest gap between the bounds of the value, relative to the payoffs' range
-APART = 1e-8  # probabilities and slacks below this, in units of the payoffs' range, may be zero
+EXACT = 1e-13  # largest gap between the bounds of the value, relative to half the payoff range
+APART = 1e-8  # probabilities below this, and slacks below this share of half the range, may be zero
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ZeroSum(Summary):
 
 
 def solve(matrix: npt.ArrayLike) -> ZeroSum:
-    """Return an equilibrium of a zero-sum game, the one at which the linear program ends.
+    """Return the equilibrium of a zero-sum game at which the linear program ends.
 
     `matrix`: [n, m] the row's payoffs.
     """
@@ -56,8 +56,8 @@ def solve(matrix: npt.ArrayLike) -> ZeroSum:
 def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
     """Return the equilibrium of a zero-sum game whose mixtures have the largest entropy.
 
-    It is unique. If it is not found to within 1e-9 of the payoffs' range, the result is that of
-    `solve`, and its note says so.
+    It is unique. If it is not found to within 1e-9 of half the payoff range, the result is another
+    equilibrium, and its note says so.
 
     `matrix`: [n, m] the row's payoffs.
     """
@@ -98,7 +98,7 @@ def _is_symmetric(game: Numbers) -> bool:
 
 
 def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
-    """Return optimal mixtures: the row's from its program, the column's from the multipliers."""
+    """Solve the row's linear program; its multipliers are the column's optimal mixture."""
     rows, columns = game.shape
     objective = np.zeros(rows + 1)
     objective[-1] = -1.0
@@ -114,7 +114,7 @@ def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_pivots(game: Numbers, symmetric: bool) -> tuple[Numbers, Numbers] | None:
-    """Return optimal mixtures of a small game, much faster than by a program; None: not found."""
+    """Solve a small game by pivots, much faster than by a linear program; None: not found."""
     rows, columns = game.shape
     if rows + columns > SMALL:
         return None
@@ -172,5 +172,5 @@ def _answer(
     scaled = (game - middle) / span
     value = float(row @ scaled @ column) * span + middle
     if not note and gained.max() > ENOUGH * span:
-        note = f"its regret is {gained.max():.1e}: the payoffs differ by too little"
+        note = f"its regret is {gained.max():.1e}: the payoffs differ too little for float64"
     return ZeroSum(value, mixtures, gained, dimensions, note)

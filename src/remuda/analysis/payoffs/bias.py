@@ -1,8 +1,8 @@
 """Estimates from noisy payoffs: bias correction, intervals and null distributions.
 
-Noise inflates sums of squares and maxima: equal policies look diverse, a Pareto front looks too
-good. An estimate therefore comes with its bias-corrected value, an interval, and the values that
-the same number of matches yields if all policies are equal.
+Noise inflates sums of squares and maxima: equal policies look diverse, and a Pareto front looks too
+good. An estimate therefore comes with a bias-corrected value, an interval, and the distribution of
+values if all policies were equal.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Plain = dict[str, Any]
 class Estimate(Summary):
     """A value estimated from noisy numbers."""
 
-    value: float  # at the means; biased upwards if noise inflates it
-    corrected: float  # less the bootstrap estimate of the bias, clipped to the bounds
+    value: float  # computed from the means; biased upwards if noise inflates it
+    corrected: float  # the value minus the bootstrap estimate of its bias, clipped to the bounds
     interval: tuple[float, float]
     """The basic bootstrap interval of `corrected` (Davison and Hinkley 1997, chapter 2)."""
     null_interval: tuple[float, float] = (float("nan"), float("nan"))  # of equal policies
-    null_share: float = float("nan")  # how often equal policies have as large a value: p
+    null_share: float = float("nan")  # p-value: how often equal policies have as large a value
     draws: int = 0  # number of samples
     level: float = 0.95  # of both intervals
 
@@ -46,8 +46,8 @@ def estimate_from(
 ) -> Estimate:
     """Build an estimate from the values of samples.
 
-    `drawn`: [draws] by the formula of `unbiased`; `null`: [draws] of `value` if all policies are
-    equal.
+    `drawn`: [draws] values by the formula of `unbiased`; `null`: [draws] values by the formula of
+    `value`, if all policies are equal.
     """
     check_level(level)
     check_draws(len(drawn))
@@ -85,7 +85,7 @@ def estimate(
 ) -> Estimate:
     """Estimate a measure of a population with its bias, interval and null distribution.
 
-    `measure`: of the payoffs of the first role, [n_1, n_2].
+    `measure`: a function of the first role's payoffs [n_1, n_2].
     """
     check_draws(draws)
     matrix = payoffs.matrix

@@ -28,10 +28,10 @@ MATCHES = ("row", "column", "row_return", "column_return")
 def read_file(path: Path) -> Payoffs:
     """Read payoffs from a table (`.csv`) or from arrays (`.npz`).
 
-    A table of payoffs counts as exact. It is a symmetric game if rows and columns have the same
-    names. The same holds for the array `matrix` of an NPZ file. A list of matches has its own
-    uncertainty. An NPZ file may also contain `errors` [n, m] of the means, and `counts` [n, m] of
-    matches.
+    A table of payoffs is treated as exact. It is a symmetric game if rows and columns have the same
+    names. The same holds for the array `matrix` of an NPZ file. The uncertainty of a list of
+    matches is estimated from its returns. An NPZ file may also contain names (`rows` and `columns`,
+    or `names`), standard errors of the means (`errors` [n, m]) and numbers of matches (`counts`).
     """
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
@@ -142,7 +142,7 @@ def _names(path: Path, arrays: dict[str, Array], what: str, size: int) -> list[s
         [str(place) for place in range(size)] if found is None else [_clean(str(n)) for n in found]
     )
     if len(names) != size:
-        raise UsageError(f"{path}: there are {len(names)} names of {what}, and {size} {what}")
+        raise UsageError(f"{path}: there are {len(names)} names for {size} {what}")
     return names
 
 

@@ -18,9 +18,9 @@ from remuda.population.ledger.records import PolicyRef
 from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Array, Integers
 
-PIECE = 1 << 18  # records read at a time: some tens of megabytes
+PIECE = 1 << 18  # records per read: tens of megabytes
 KEY = 1 << 40  # above any version: policy and version are packed into one number
-LIVE, FORMER = -1, -2  # in place of a version: a live policy; a live policy that a birth replaced
+LIVE, FORMER = -1, -2  # versions of a live policy, and of a live policy that a birth replaced
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LedgerReader:
     """The matches of a ledger on disk, read in chunks."""
 
     path: Path
-    policies: tuple[str, ...]  # their names, by the numbers in the records
+    policies: tuple[str, ...]  # names; the records contain indices of this tuple
     seats: int
     kind: np.dtype
     begin: int  # bytes before the first record
@@ -49,14 +49,14 @@ class LedgerReader:
         return LedgerReader(path, names, seats, kind, len(line), len(line) + whole * kind.itemsize)
 
     def ref(self, key: int) -> PolicyRef:
-        """Return the member with a key."""
+        """Return the member with a key of `keys_of`."""
         policy, version = divmod(int(key), KEY)
         return PolicyRef(self.policies[policy], version - 1)
 
     def pieces(self, present: bool = False) -> Iterator[Array]:
         """Yield the records of finished matches in chunks.
 
-        `present`: a policy that a later birth replaced has the version `FORMER`.
+        `present`: give a live policy that a later birth replaced the version `FORMER`.
         """
         born = self.births if present else None
         for first, records in self._records():
@@ -71,7 +71,7 @@ class LedgerReader:
             yield matches
 
     def generations(self) -> Iterator[tuple[Array, Array]]:
-        """Yield pairs in order: a birth's record, or none, and the matches until the next birth."""
+        """Yield pairs in order: an array of one birth or none, and the matches that follow."""
         for _, records in self._records():
             both = records[np.isin(records["kind"], (MATCH, BIRTH))]
             for part in np.split(both, np.flatnonzero(both["kind"] == BIRTH)):
@@ -137,8 +137,8 @@ def read_payoffs(
     are ignored.
 
     - `symmetric`: pool the seats; otherwise the earlier seat of a meeting is the first role.
-    - `sides`: by seat, the number of its team. Teammates do not meet, and a seat of side -1 meets
-      no other. Empty: all meet.
+    - `sides`: the team number of each seat. Teammates do not meet, and a seat with side -1 meets no
+      other. Empty: all meet.
     - `wins`: count wins as 1, losses as 0 and draws as 0.5, instead of returns.
     - `most`: maximum number of members: the live ones, then the newest copies. None: all; memory
       grows with the square of their number.
@@ -170,7 +170,7 @@ def read_payoffs(
 def check_sides(sides: Sequence[int], seats: int) -> Integers:
     """Return the number of each seat's side: [seats]; without `sides`, each has its own."""
     if sides and len(sides) != seats:
-        raise UsageError(f"sides: there are {seats} seats, and this is for {len(sides)}")
+        raise UsageError(f"sides has {len(sides)} entries, but there are {seats} seats")
     return np.array(sides or range(seats), np.int64)
 
 
@@ -183,7 +183,7 @@ def _number_of_matches(places: Integers, sides: Integers) -> int:
 
 
 def keys_of(matches: Array) -> Integers:
-    """Return a number for each member [M, seats]; a live policy's comes before its copies'."""
+    """Return the key of each member: [M, seats]; a live policy's key is below its copies' keys."""
     keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
     return keys
 
@@ -191,7 +191,7 @@ def keys_of(matches: Array) -> Integers:
 def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
     """Return the indices of newborns in `keys`, and of their parents; -1: unknown.
 
-    `keys`: [N] of members, as of `keys_of`, sorted.
+    `keys`: [N] the sorted keys of members (`keys_of`).
     """
     places = {key: place for place, key in enumerate(keys.tolist())}
     found = []
@@ -211,7 +211,7 @@ def _members(reader: LedgerReader) -> Integers:
     for matches in reader.pieces(present=True):
         took_part = ~np.isnan(matches["returns"])
         version = np.where(took_part, matches["version"], FORMER)
-        # Most entries are the few live policies: mark those, and sort only the copies.
+        # Most entries belong to the few live policies: mark those, and sort only the copies.
         live[matches["policy"][version == LIVE]] = True
         is_frozen = version > LIVE
         if is_frozen.any():

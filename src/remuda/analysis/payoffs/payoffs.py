@@ -20,12 +20,10 @@ from remuda.errors import UsageError
 from remuda.types import Bools, Integers, Numbers
 
 PRIOR = 4.0
-"""Degrees of freedom of the pooled variance in the variance of each cell (Smyth 2004, "Linear
-models and empirical Bayes methods", equation 3): three equal results do not make a payoff certain.
-"""
-UNLIKE = (
-    6.0  # degrees of freedom that limit a cell's weight in the pooled variance: cells really differ
-)
+"""Weight of the pooled variance in each cell's variance, in degrees of freedom (Smyth 2004, "Linear
+models and empirical Bayes methods", equation 3). So three equal results do not make a payoff
+certain."""
+UNLIKE = 6.0  # limit of a cell's weight in the pooled variance, in degrees of freedom
 KNOWN = 1 << 40  # number of matches that marks an exactly known payoff
 
 
@@ -34,8 +32,8 @@ class Payoffs:
     """The payoffs of an empirical game: each role's mean return, for each strategy profile.
 
     Role r chooses one of n_r strategies; a cell is one strategy for each role. A game is symmetric
-    if two roles have the same strategies and are interchangeable. Then `means[1]` is `means[0]`
-    transposed, and a match of two different strategies counts in both of their cells.
+    if two roles have the same strategies and are interchangeable. In that case `means[1]` is
+    `means[0]` transposed, and a match of two different strategies is counted in both cells.
 
     Attributes:
         strategies: by role, the names of its strategies.
@@ -46,7 +44,7 @@ class Payoffs:
             counts may be fractions.
         units: [n_1, ..., n_R] the mean weight of a match in `counts`.
         meetings: [n_1, ..., n_R] matches in which these strategies met, with or without others;
-            None: as `counts`.
+            None: equal to `counts`.
         matches: number of matches in which any two met; None: unknown.
     """
 
@@ -90,7 +88,7 @@ class Payoffs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The strategies of the first role; in a symmetric game, of all."""
+        """The strategies of the first role; in a symmetric game, of both roles."""
         return self.strategies[0]
 
     @property
@@ -145,8 +143,7 @@ class Payoffs:
         known = np.where(weights > 0, self.covariances, 0.0)
         axes = tuple(range(2, known.ndim))
         pooled: Numbers = (known * weights).sum(axes) / weights.sum()
-        # All matches of each pair may have ended equally by chance: then the differences between
-        # pairs estimate the variance of a match.
+        # If the matches of each pair all ended equally, use the differences between pairs instead.
         constant = np.diagonal(pooled) <= 1e-12 * np.diagonal(self._between)
         return np.where(constant.any(), self._between, pooled)
 
@@ -173,7 +170,7 @@ class Payoffs:
     def own_freedom(self) -> Numbers:
         """Degrees of freedom of the cells' own covariances, [n_1, ..., n_R]; 0: never met twice.
 
-        Summed over the opponents that share a match, they are one less than the matches.
+        Their sum over opponents that share matches is the number of matches minus one.
         """
         unit = 1.0 if self.units is None else self.units
         return np.maximum(self.counts - unit, 0.0)
@@ -194,7 +191,7 @@ class Payoffs:
     def intervals(self, level: float = 0.95) -> Numbers:
         """Return the moderated t intervals of the means: [2, R, n_1, ..., n_R]."""
         check_level(level)
-        from scipy import stats  # imported here: it takes half a second, and actors import this
+        from scipy import stats  # imported here: it needs half a second, and actors load this file
 
         half = stats.t.ppf(0.5 + level / 2.0, self.freedom) * self.errors
         return np.stack([self.means - half, self.means + half])
@@ -277,7 +274,7 @@ class Payoffs:
         )
 
     def pooled_roles(self) -> Payoffs:
-        """Return the symmetric game in which each player takes both roles equally often."""
+        """Return the symmetric game in which each player plays both roles equally often."""
         self._check_two()
         if self.symmetric:
             return self
@@ -296,7 +293,7 @@ class Payoffs:
         counts, units, meetings = self._counts_of_both(both, diagonal)
         errors = self.errors**2
         own = (self.means[0] + self.means[1].T) / 2.0
-        # The variance of the mean of both roles, scaled to one of `counts` matches.
+        # The variance of the mean over both roles, scaled to a single match.
         moderated = self.moderated
         shared = moderated[0, 1] / np.where(self.counts > 0, self.counts, 1)
         variance = (errors[0] + errors[1].T) / 4.0 * counts
@@ -359,14 +356,14 @@ def exact(
 ) -> Payoffs:
     """Return the payoffs of an exactly known game, without uncertainty.
 
-    `means`: the payoffs of each role: [n_1, ..., n_R]; a single array: a zero-sum game of two
-    roles.
+    `means`: an array of payoffs [n_1, ..., n_R] for each role. A single array means a zero-sum game
+    of two roles.
     """
     arrays = [np.asarray(each, np.float64) for each in means]
     if len(arrays) == 1:
         arrays.append(-arrays[0])
     if any(array.shape != arrays[0].shape for array in arrays):
-        raise UsageError(f"payoffs: the roles' have the shapes {[a.shape for a in arrays]}")
+        raise UsageError(f"payoffs have different shapes by role: {[a.shape for a in arrays]}")
     shape = arrays[0].shape
     names = names or [[str(place) for place in range(size)] for size in shape]
     roles = len(arrays)
@@ -388,8 +385,8 @@ def from_sums(
     V1, with V1 the sum of the weights and V2 the sum of their squares (Galassi et al. 2009, "GNU
     Scientific Library reference manual", weighted samples).
 
-    `sums`: [8, N, N] as of `add_up`; [6, N, N]: each match has two seats and weight 1. `matches`:
-    their total number; None: unknown, unless each match is one meeting.
+    `sums`: [8, N, N] from `add_up`, or [6, N, N] if each match has two seats and weight 1;
+    `matches`: their total number; None: unknown.
     """
     count, row_sum, column_sum, one_squared, other_squared, product = sums[:6]
     played = np.where(count > 0, count, np.nan)
@@ -412,8 +409,8 @@ def from_sums(
 def count_matches(payoffs: Payoffs) -> str:
     """Return the number of matches, as `12,345 matches`; empty: exactly known payoffs.
 
-    With more than two seats and an unknown number of matches, it counts meetings of two policies:
-    `12,345 meetings`.
+    With more than two seats and an unknown number of matches, return the number of meetings of two
+    policies: `12,345 meetings`.
     """
     upper = np.triu(payoffs.met)
     meetings = int(np.ceil(upper[upper < KNOWN].sum() - 1e-6))

@@ -32,9 +32,9 @@ def standard_error(values: Numbers) -> float:
 def balanced(returns: Numbers) -> Numbers:
     """Fill the gaps in returns of matches [N, S], for statistics of sums over seats.
 
-    If a seat took no part (NaN), the mean of its other matches is filled in. Their deviations are
-    scaled up, so that sums over seats have the same variance per match as the sum of the seats' own
-    means. Seats that never took part are removed. Returns without NaN are unchanged.
+    If a seat took no part (NaN), fill in the mean of its other returns. Scale up the deviations of
+    these other returns, so that the mean of sums over seats has the same standard error as the sum
+    of the seats' means. Seats that never took part are removed.
     """
     present = ~np.isnan(returns)
     counts = present.sum(0)

@@ -11,7 +11,7 @@ from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
-PIECE = 1 << 22  # numbers per batch of draws: some tens of megabytes
+PIECE = 1 << 22  # numbers per batch of draws: tens of megabytes
 SPREADS = 80  # number of values of tau in the grid
 NARROWEST, WIDEST = 1e-3, 10.0  # the range of tau, in units of the estimates' spread and noise
 
@@ -19,8 +19,8 @@ NARROWEST, WIDEST = 1e-3, 10.0  # the range of tau, in units of the estimates' s
 def with_own(payoffs: Payoffs) -> Payoffs:
     """Return payoffs that can be drawn even if strategies never met themselves.
 
-    In a symmetric constant-sum game, symmetry determines the self-play payoffs. In other games
-    unplayed self-play is 0 and must not be used.
+    In a symmetric constant-sum game, symmetry determines the self-play payoffs. In other symmetric
+    games, unplayed self-play payoffs become 0 and must not be used.
     """
     if not payoffs.symmetric:
         payoffs.check_whole()

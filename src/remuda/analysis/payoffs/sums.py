@@ -60,11 +60,11 @@ def add_up(
     """Add the returns of matches to the sums of the pairs that met.
 
     Every two seats of a match on different sides are a meeting. A return against several opponents
-    is a single observation, and so are the returns of a policy with several seats of a team. Each
-    is shared among its meetings. So no policy counts more than once for a side, and the precision
-    of means over opponents matches the number of matches. Several meetings of two policies in one
-    match are one observation with their total weight. In a symmetric game a meeting counts for both
-    orders; between two seats of one policy, half for each order.
+    is a single observation, and so are the returns of a policy with several seats in a team; its
+    weight is divided among its meetings. So the precision of means over opponents corresponds to
+    the number of matches. Several meetings of two policies in one match are one observation with
+    their total weight. In a symmetric game a meeting counts for both orders; between two seats of
+    one policy, half for each order.
 
     - `places`: [M, seats] member numbers; -1: ignored.
     - `returns`: [M, seats]; NaN: the seat took no part and is ignored.

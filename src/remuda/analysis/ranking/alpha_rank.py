@@ -3,7 +3,7 @@
 Each population of m individuals plays one strategy. Rarely, a mutant with another strategy
 appears; it takes over or dies out before the next mutant. The stationary distribution of this
 chain is the ranking (Omidshafiei et al. 2019, "alpha-Rank: Multi-Agent Evaluation by Evolution").
-It is unique, so no equilibrium must be selected, and it is defined for any number of roles.
+It is unique, so there is no equilibrium selection, and it is defined for any number of roles.
 
 Fixation probabilities go down to exp(-m * alpha * gap), which underflows a double. This module
 therefore works with logarithms, and computes the distribution without subtractions (Grassmann,
@@ -29,7 +29,7 @@ POPULATION = 50  # individuals of a population: m
 LOST = -1000.0  # represents log(0): finite, and its exp underflows to 0
 MOST_PROFILES = 2000  # states of a chain: 500 take a second at one intensity, and 2000 a minute
 STEPS = 60  # doublings of the intensity before a sweep gives up
-RELATIVE, ABSOLUTE = 1e-5, 1e-8  # masses have settled if the next intensity changes them by less
+RELATIVE, ABSOLUTE = 1e-5, 1e-8  # masses have settled if one doubling changes them by less
 ROUNDING = 1e-12  # a sweep ignores differences below this share of the largest payoff difference
 NEGLIGIBLE = 40.0  # 1 + exp(-40) rounds to 1 in a double
 
@@ -56,7 +56,7 @@ def alpha_rank(
 
     - `payoffs`: [n, n] the row's payoffs of a symmetric game, one population; or [R, n_1, ..., n_R]
       the payoffs of R roles, a population each.
-    - `alpha`: the intensity of selection; `inf`: its limit; None: raised until masses settle.
+    - `alpha`: the intensity of selection; `inf`: the limit; None: raise it until masses settle.
     - `population`: m, individuals of a population. In the limit a mutant with an equal payoff takes
       over with probability 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete
       information").
@@ -85,7 +85,7 @@ class Sweep(Summary):
 
 
 def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
-    """Raise the intensity of selection until the masses settle.
+    """Double the intensity of selection until the masses settle.
 
     The sweep starts where the largest payoff difference begins to matter. It doubles the intensity
     until two distributions agree and the smallest difference matters too. Neither the scale of the
@@ -124,7 +124,7 @@ def fixation(payoffs: npt.ArrayLike, alpha: float, population: int = POPULATION)
 
 
 def _log_spread(gains: Numbers, alpha: float, population: int) -> Numbers:
-    """Return the logarithm of the closed form in `fixation`; `gains`: the mutant's advantage."""
+    """Return the logarithm of `fixation`'s formula; `gains`: the mutant's payoff advantage."""
     if math.isinf(alpha):
         return np.where(gains > 0.0, 0.0, np.where(gains < 0.0, LOST, -math.log(population)))
     u = alpha * gains
@@ -199,7 +199,7 @@ def log_stationary(log_rates: Numbers) -> Numbers:
 
 
 def _gaps(array: Numbers) -> tuple[float, float]:
-    """Return the smallest and largest payoff differences that drive selection; 0 if none."""
+    """Return the smallest and largest payoff differences that drive selection; 0: none does."""
     if array.ndim > 2:
         sizes = [
             np.diff(np.sort(of_role, axis=role), axis=role) for role, of_role in enumerate(array)
@@ -244,4 +244,4 @@ def _check_intensity(alpha: float, array: Numbers, population: int) -> None:
         raise UsageError(f"alpha: the intensity of selection is 0 or more; this is {alpha}")
     largest = alpha * population * (2.0 * float(np.abs(array).max()) + 1.0)
     if not (math.isinf(alpha) or math.isfinite(largest)):
-        raise UsageError(f"alpha: {alpha:g} is too large for these payoffs; take inf, the limit")
+        raise UsageError(f"alpha: {alpha:g} is too large for these payoffs; use inf, the limit")

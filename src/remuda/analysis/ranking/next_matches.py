@@ -28,7 +28,7 @@ class Compared:
     """The D comparisons behind an answer, in a symmetric game of C pairs."""
 
     apart: Numbers  # [D]: the difference of each comparison, at least 0
-    variances: Numbers  # [D, C]: of one match of each pair; [D]: comparison d uses pair d only
+    variances: Numbers  # [D, C]: by one match of each pair; [D]: comparison d uses only pair d
     better: Integers  # [D]: the policy ahead
     worse: Integers  # [D]: the policy behind
 
@@ -40,7 +40,7 @@ class Question(Protocol):
         """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N]."""
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
-        """Return the comparisons behind the answer, each of which must be above 0.
+        """Return the comparisons behind the answer, which is right if all true ones are above 0.
 
         `matrix`: [N, N] the row's known payoffs; `covariances`: [2, 2, C] of one match of each
         pair, in the order of `triu_indices`.
@@ -52,7 +52,7 @@ class Question(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """The question which policies are the best, in order, by mean payoff against all others."""
+    """The question of which policies are best, in order, by mean payoff against all others."""
 
     top: int  # the number of best policies
 
@@ -89,7 +89,7 @@ class Order:
 
 @dataclass(frozen=True)
 class ResponseGraph:
-    """The question which of each two policies beats the other."""
+    """The question of which policy of each pair beats the other."""
 
     def answers(self, draws: Numbers) -> Integers:
         """Return 1 if the first policy of a pair beats the second: [S, N * (N - 1) / 2]."""
@@ -122,11 +122,11 @@ def allocate(
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
 ) -> Integers:
-    """Return how many matches to play next of each pair: [N, N], in the earlier policy's row.
+    """Return the number of matches that each pair plays next: [N, N], above the diagonal.
 
-    Pairs that met fewer than `FIRST` times come first. Known payoffs would determine the shares of
-    matches that make the answer sure with the fewest matches (`_wanted`). The plan uses the mean of
-    these shares over draws of the payoffs. The matches go to the pairs that lack some.
+    Pairs that met fewer than `FIRST` times come first. For known payoffs, `_wanted` returns the
+    shares of matches that make the answer sure with the fewest matches. The plan averages these
+    shares over draws of the payoffs, and gives the matches to the pairs below their share.
     """
     if matches < 1:
         raise UsageError(f"matches is {matches}; it must be at least 1")
@@ -158,10 +158,10 @@ def allocate(
 WORLDS = 40  # draws of the payoffs for which matches are planned
 WRONG = 0.05  # planned probability of a wrong answer
 ROUNDS = 60  # of the iteration that finds the shares
-STEP = 0.3  # fraction of the way to new multipliers in the first round; later steps are smaller
+STEP = 0.3  # initial fraction of the way to the new multipliers; it shrinks with each round
 STEPS_AT_MOST = 0.7  # largest change of a multiplier's logarithm in a round
-NEWTON = 30  # steps in search of a number of matches, at most
-LEAST = 1e-12  # the share of a pair that decides nothing
+NEWTON = 30  # most Newton steps in the search for a number of matches
+LEAST = 1e-12  # share of a pair that does not affect the answer
 
 
 def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers:
@@ -232,7 +232,7 @@ def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
     `clear`: [S, D] the differences in standard deviations of one match; `logs`: [S, 1] where the
     search starts.
     """
-    from scipy.special import ndtr  # imported here: runs without a plan import this file too
+    from scipy.special import ndtr  # imported here: runs that plan nothing load this file too
 
     for _ in range(NEWTON):
         at = clear * np.exp(0.5 * logs)

@@ -83,8 +83,8 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     scale = float(np.abs(payoffs).max())
     if not np.ptp(sums) <= 1e-6 * scale:
         raise UsageError(
-            "nash_average: payoffs of both strategies must add up to the same for all "
-            f"pairs; here they add up to between {sums.min():g} and {sums.max():g}; take "
+            "nash_average: payoffs of both strategies must have the same sum for all "
+            f"pairs; here the sums are between {sums.min():g} and {sums.max():g}; use "
             "(A - A.T) / 2"
         )
     skills = payoffs @ found - float(sums.mean()) / 2.0
@@ -134,7 +134,7 @@ class RankIntervals:
         return first
 
     def as_summary(self) -> dict[str, object]:
-        """Return plain data, the best first."""
+        """Return JSON values, the best strategy first."""
         order = np.argsort(self.ranks, kind="stable")
         return {
             "samples": self.samples,
@@ -221,8 +221,8 @@ def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
 def agreement(*scores: npt.ArrayLike) -> Numbers:
     """Return Kendall's tau-b of every two of K rankings: [K, K], from -1 (reversed) to 1.
 
-    A pair tied in either ranking counts as neither concordant nor discordant (Kendall 1945). NaN if
-    all are tied.
+    A pair tied in either ranking is neither concordant nor discordant (Kendall 1945). NaN: all
+    pairs are tied in one of the rankings.
 
     `scores`: for each ranking, [n] of the same strategies.
     """

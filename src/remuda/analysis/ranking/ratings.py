@@ -29,7 +29,7 @@ from remuda.types import Integers, Numbers
 
 POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds
 PRIOR = 1.0  # virtual matches against average skill, half of them won: keeps ratings finite
-CHANGE = 25.0 / 300.0  # added to the uncertainty, in squares, before each match: openskill's `tau`
+CHANGE = 25.0 / 300.0  # openskill's `tau`: its square is added to the variance before each match
 STEPS = 200  # Newton steps; ten are usual
 Piece = tuple[list[tuple[int, int]], Integers, Numbers]  # (newborn, parent), places, returns
 
@@ -73,8 +73,8 @@ def elo(
 ) -> Elo:
     """Fit Elo ratings to results.
 
-    A draw is half a win for both. Uncertainty is that of the inverse Fisher information, which
-    treats a draw as equally uncertain as a win. With many draws, intervals are slightly too wide.
+    A draw is half a win for both. The covariance is the inverse Fisher information, in which a draw
+    is as uncertain as a win. With many draws, intervals are therefore slightly too wide.
 
     - `wins`: [n, n] how often the row beat the column.
     - `draws`: [n, n] how often they drew, symmetric; None: never.
@@ -134,8 +134,8 @@ def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
         )
     if (payoffs.counts[apart] >= KNOWN).any():
         raise UsageError(
-            "elo: these payoffs are known without matches, and so have no weight; give "
-            "numbers of wins"
+            "elo: these payoffs are known exactly, without matches to weight them by; pass "
+            "numbers of wins to `elo`"
         )
     counts = np.where(apart, payoffs.counts, 0)
     won = np.clip(shares, 0.0, 1.0) * counts
@@ -185,7 +185,7 @@ class RatingHistory(Summary):
     """Ratings at several numbers of matches, on openskill's scale."""
 
     names: tuple[str, ...]  # of the n strategies
-    matches: Integers  # [C] played before each row
+    matches: Integers  # [C] number of matches before each row
     ratings: Numbers = field(repr=False)  # [C, n] means of the skills; 25 before the first match
     uncertainties: Numbers = field(repr=False)  # [C, n] standard deviations; 25 / 3 at first
     played: Integers = field(repr=False)  # [C, n] matches of each strategy
@@ -212,8 +212,8 @@ def plackett_luce(
     - `returns`: [M, seats]; the higher return is ahead. NaN: that seat took no part, and its rating
       does not change.
     - `every`: the number of matches between recorded ratings; None: record only at the end.
-    - `tau`: added to uncertainties, in squares, before each match, since skills change. At least
-      `remuda.population.ledger.ratings.TAU`, the value in runs.
+    - `tau`: its square is added to the variances before each match, because skills change. At least
+      `remuda.population.ledger.ratings.TAU`, the value that runs use.
     """
     place_array, return_array = np.asarray(places, np.int64), np.asarray(returns, np.float64)
     of_seat = _check_matches(place_array, return_array, len(names), sides)
@@ -264,7 +264,7 @@ def _history(
 ) -> RatingHistory:
     """Rate all matches, and record the ratings after the numbers of matches in `marks`."""
     if not TAU <= tau < math.inf:
-        raise UsageError(f"tau: it must be at least {TAU:.4g} (the value in runs); this is {tau}")
+        raise UsageError(f"tau is {tau}; it must be at least {TAU:.4g}, the value that runs use")
     numbers = np.tile(np.array(FRESH), (len(names), 1))
     noted, over = [], 0
     for births, places, returns in pieces:
