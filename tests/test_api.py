@@ -274,14 +274,14 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
         (lambda run: run.evaluate(checkpoint="7"), "a number, 'final' or 'best'; this is '7'"),
         (lambda run: run.evaluate(checkpoint=True), "a number, 'final' or 'best'; this is True"),
         (lambda run: run.evaluate(scripted=["random"]), r"scripted: .* 'random'}; this is \['ran"),
-        (lambda run: run.evaluate(scripted={"agent_1": 3}), r"scripted\.agent_1: 3 plays nothing"),
+        (lambda run: run.evaluate(scripted={"agent_1": 3}), r"scripted\.agent_1: 3 is no policy"),
         (lambda run: remuda.load(None), "run: give a run's directory, .* this is None"),
         (lambda run: remuda.load(3), "run: give a run's directory, .* this is 3"),
         (lambda run: remuda.train(resume=True), "resume: give a run's directory, .* this is True"),
         (lambda run: remuda.train(resume=run, run=None), "run is None; it is a section"),
         (
             lambda run: remuda.train(resume=run, run={"directory": "elsewhere"}),
-            "run.directory is 'elsewhere', and resume continues in",
+            "run.directory is 'elsewhere', but resume continues in",
         ),
         (
             lambda run: run["agent_0"].act(run["agent_0"].observation_space.sample(), state=3),
@@ -384,7 +384,7 @@ def test_the_settings_of_another_run_may_be_used_again(run, tmp_path, monkeypatc
     assert result.directory != run.path
     again = remuda.load(result).config
     assert (again.seed, again.run.turns, again.policy) == (7, 60, run.config.policy)
-    with pytest.raises(remuda.UsageError, match="this is a list"):
+    with pytest.raises(remuda.UsageError, match="it is a list"):
         remuda.train(config=[1])
 
 

@@ -268,7 +268,7 @@ def test_what_stands_of_before_says_how_it_was_played(tmp_path, failed, monkeypa
     assert not summary["evaluation"]["sampled"]
     (note,) = summary["notes"]
     assert note.startswith("sampled play ")
-    assert note.endswith("; the returns are those that were measured before, greedy")
+    assert note.endswith("; the returns are those of the earlier evaluation, greedy")
     page = write_report(tmp_path / "run").read_text()
     assert ">greedy return<" in page
 

@@ -156,7 +156,7 @@ def test_a_ledger_that_is_not_of_the_run_is_told(tmp_path):
         run.payoffs()
     (run.path / "ledger.bin").unlink()
     LedgerFile(run.path / "ledger.bin", ("a", "b"), 3).append(np.zeros(1, record_type(3)))
-    with pytest.raises(RunDirectoryError, match="of a game of 3 agents, and the run's has 2"):
+    with pytest.raises(RunDirectoryError, match="of 3 agents, but this run's game has 2"):
         run.ledger()
 
 

@@ -269,7 +269,7 @@ def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
     """The coordinator copies all of them, and reads all for play against the best so far."""
     population = {"matchmaker": "random", "policies": 4, "snapshots": {"every": 5, "keep": 7}}
     tree = RPS | {"policy": PPO | {"network": {"hidden": [300, 300]}}, "population": population}
-    words = "a checkpoint of the frozen copies", "the best so far"
+    words = "a checkpoint of the frozen copies", "the best checkpoint"
 
     def expected(episodes):
         config, *rest = planned(tree | {"checkpoint": {"evaluate_episodes": episodes}})

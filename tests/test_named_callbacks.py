@@ -67,7 +67,7 @@ def test_one_that_fails_is_told_in_one_line_on_the_command_line(mine, capsys):
         ("my_callbacks:A", "run.callbacks: module 'my_callbacks' has no attribute 'A'; name your"),
         (
             "my_callbacks:Needs",
-            "my_callbacks:Needs is called with nothing, and failed: TypeError: Needs.__init",
+            "my_callbacks:Needs was called without arguments and failed: TypeError: Needs.__init",
         ),
         ("torn_callbacks:A", "AttributeError in your code (torn_callbacks.py, line 3): module"),
         (

@@ -83,7 +83,7 @@ def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind,
     else:
         files[1].write_bytes(files[1].read_bytes()[:20])
     remuda.train(resume=first, view=PlainView())
-    assert "missing or damaged: it ends once more" in capfd.readouterr().out
+    assert "missing or damaged: they are saved again" in capfd.readouterr().out
     assert sorted((first.directory / "weights").iterdir()) == files
     run = remuda.load(first.directory)
     assert all(run[name].weights() for name in run)
@@ -204,7 +204,7 @@ def test_returns_of_before_stay_where_greedy_play_is_cut_short_at_once(tmp_path)
     assert now["evaluation"] == told["evaluation"]
     assert now["notes"] == [
         "greedy play ran out of run.evaluate_seconds after 0 of 2 episodes; the returns are those "
-        "that were measured before"
+        "of the earlier evaluation"
     ]
 
 
@@ -237,4 +237,4 @@ def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):
     remuda.train(resume=first, view=PlainView())
     now = json.loads(path.read_text())
     assert now["evaluation"] == told["evaluation"]
-    assert now["notes"][0].endswith("; the returns are those that were measured before")
+    assert now["notes"][0].endswith("; the returns are those of the earlier evaluation")

@@ -198,7 +198,7 @@ def test_a_policy_begins_with_one_that_is_given(of_a_cell, tmp_path, forget):
     assert initial["agent_1"]["checkpoint"] == number
     lost = old["agent_0"]
     lost.reference = ""
-    with pytest.raises(remuda.UsageError, match=r"policy\.init_from: .* not taken from a run"):
+    with pytest.raises(remuda.UsageError, match=r"policy\.init_from: .* no policy of a run"):
         train(tmp_path / "other", policy=given() | {"init_from": lost})
 
 

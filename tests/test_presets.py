@@ -107,7 +107,7 @@ def test_a_preset_is_for_a_run_that_begins(tmp_path, capsys):
     for option in ("--preset", "--config"):
         assert run(["train", "--resume", str(tmp_path / "run"), option, "mpe"]) == 2
         assert "are for new runs" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="is for a new run"):
+    with pytest.raises(UsageError, match="is for new runs only"):
         remuda.train(resume=tmp_path / "run", preset="mpe")
 
 

@@ -246,7 +246,7 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
         (
             {"ppo": {"minibatches": 129}},
             [
-                "policy.ppo.minibatches is 129, and an update has 128 steps at most: an epoch has "
+                "policy.ppo.minibatches is 129, but an update has 128 steps at most: an epoch has "
                 "no more minibatches; lower it, or raise policy.ppo.rollout_length or env.num_envs"
             ],
         ),
@@ -254,17 +254,17 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
         ({"learning_mode": "off_policy", "ppo": {"minibatches": 160}}, []),
         (
             {"learning_mode": "off_policy", "ppo": {"minibatches": 161}},
-            ["policy.ppo.minibatches is 161, and an update has 160 steps at most: an epoch has "],
+            ["policy.ppo.minibatches is 161, but an update has 160 steps at most: an epoch has "],
         ),
         ({"learning_mode": "hybrid", "on_policy_share": 0.5, "ppo": {"minibatches": 288}}, []),
         (
             {"learning_mode": "hybrid", "on_policy_share": 0.5, "ppo": {"minibatches": 289}},
-            ["policy.ppo.minibatches is 289, and an update has 288 steps at most: an epoch has "],
+            ["policy.ppo.minibatches is 289, but an update has 288 steps at most: an epoch has "],
         ),
         ({"network": {"recurrent": 8}, "ppo": {"minibatches": 4}}, []),
         (
             {"network": {"recurrent": 8}, "ppo": {"minibatches": 5}},
-            ["policy.ppo.minibatches is 5, and an update has 4 sequences of 32 steps at most, unl"],
+            ["policy.ppo.minibatches is 5, but an update has 4 sequences of 32 steps at most, unl"],
         ),
     ],
 )

@@ -276,7 +276,7 @@ def test_each_policy_is_shown_with_its_own_weights(tmp_path):
     assert "no policy 'agent_9'" in looking.answers["agent_9"]
     assert "do not fit its network" in looking.answers["size"]
     assert looking.answers["left"] == []
-    with pytest.raises(UsageError, match="is not running, so it has nothing live"):
+    with pytest.raises(UsageError, match="is not running, so no policy is live"):
         Reference.parse(f"{directory}:agent_0@live").find()
 
 

@@ -213,7 +213,7 @@ def test_versions_are_found_wherever_they_are_kept(population):
     assert same.player.snapshot.version == kept
     assert Reference.parse(f"{population}:policy_1@best").find().player.snapshot.version
     for which, said in (
-        ("@99999", "keeps no version 99999 of policy_1; it keeps"),
+        ("@99999", "has no version 99999 of policy_1; it has"),
         ("@newest", "'newest' is no version; name it RUN:policy"),
         ("@checkpoint-999", "has no checkpoint 999"),
     ):
@@ -290,7 +290,7 @@ def test_a_member_that_has_learned_nothing_is_refused(sources, tmp_path):
         }
         run(tmp_path / f"of_{source}", **tree_of("dqn", population=population, run=NOT_A_TURN))
 
-    told = "agent_1 has learned nothing: in .* random takes the seat of agent_1"
+    told = "agent_1 has learned nothing: in .* random plays the seat of agent_1"
     with pytest.raises(ConfigError, match=told):
         of_member("fresh")
     of_member("warm")

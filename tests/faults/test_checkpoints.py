@@ -274,7 +274,7 @@ def test_a_damaged_line_of_metrics_does_not_stop_a_resume(at, spoiled, capsys):
     before = path.read_bytes()
     assert run(["train", "--resume", str(spoiled), "--run.turns", "2500"]) == 0
     said = capsys.readouterr()
-    assert "1 line of metrics.jsonl is damaged, and skipped" in said.out
+    assert "1 line of metrics.jsonl is damaged and skipped" in said.out
     assert path.read_bytes().startswith(before), "what was measured before is as it was"
     assert [r.turns for r in read_metrics(path)][-1] == 2500
 

@@ -219,7 +219,7 @@ def test_a_run_whose_members_are_missing_is_not_gone_on_with(other, tmp_path):
         ({"members_from": ("{}:agent_0", "{}:agent_0")}, "it appears twice"),
         (
             {"members_from": ("{}:agent_0",), "policies": ("old_run-agent_0", "b")},
-            "it would be called old_run-agent_0, as a policy here is",
+            "it would be called old_run-agent_0, the name of a policy here",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_another_network_is_refused_from_the_command_line(other, tmp_path, capsy
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert (
-        "agent_1 has the network of no policy here; compared to agent_0, network.hidden is (8,)"
+        "no policy here has the network of agent_1; compared to agent_0, network.hidden is (8,)"
         in told
     )
 

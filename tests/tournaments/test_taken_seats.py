@@ -237,7 +237,7 @@ def test_a_policy_whose_seat_is_taken_does_not_play(trained, capsys):
     assert run(["tournament", f"{trained}:dealer", f"{trained}:guest_0"]) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "dealer has learned nothing: in " in told
-    assert f"{FOUR} takes the seat of dealer (env.scripted)" in told
+    assert f"{FOUR} plays the seat of dealer (env.scripted)" in told
 
 
 def test_another_may_take_it(trained, capsys, tmp_path):
@@ -262,8 +262,8 @@ def test_checkpoints_play_the_other_seats(trained, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("scripted", "said"),
     [
-        ({"dealer": None}, "scripted.dealer: None plays nothing"),
-        ({"dealer": 3}, "scripted.dealer: 3 plays nothing"),
+        ({"dealer": None}, "scripted.dealer: None is no policy"),
+        ({"dealer": 3}, "scripted.dealer: 3 is no policy"),
         ("dealer", "give a mapping such as"),
     ],
 )

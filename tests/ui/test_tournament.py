@@ -225,7 +225,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("{one} {one}:agent_0", "has several policies; name one of agent_0, agent_1, as in"),
         ("{one} --until rank of the top 3", 'until: this is "rank"; it may be "rank of the top'),
         ("{one}:agent_7 random", "there is no policy 'agent_7'; there are agent_0, agent_1"),
-        ("{one}:agent_0@99999 random", "keeps no version 99999 of agent_0; it keeps"),
+        ("{one}:agent_0@99999 random", "has no version 99999 of agent_0; it has"),
         ("nowhere/x:agent_0 random", "nowhere/x is no run directory: it does not exist"),
         ("random random", "no entrant is a policy of a run, so --game must name the game"),
         ("{one}:agent_0 tacticia", "rock_paper_scissors has no scripted policy 'tacticia'; it"),

@@ -1,6 +1,6 @@
 """The parts of a run, assembled: shared memory, roles, coordinator and runtime.
 
-A role is a picklable recipe, from which a process builds its actor or learners.
+A role is a picklable description from which a process builds its actor or its learners.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from remuda.system.scoreboard import Scoreboard
 from remuda.system.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import AgentSpec, State
 
-PATIENCE = 0.005  # seconds that a stack waits for its policies whose steps arrive last in a turn
+PATIENCE = 0.005  # seconds that a stack waits for policies whose steps arrive late in a turn
 
 
 class Assembly:
-    """Shared memory of actors and learners, and the recipe of each role.
+    """The shared memory of actors and learners, and the description of each role.
 
     Data runs from actors through experience to learners, and back through published weights.
     """
@@ -84,7 +84,7 @@ class Assembly:
         imported: Sequence[Imported] = (),
         sparse: bool = False,
     ) -> None:
-        """Allocate the memory; `sparse`: this is one of several nodes, which uses a part of it."""
+        """Allocate the memory; `sparse`: this node of a cluster uses only a part of it."""
         self._initial, self._agents = initial, agents
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
@@ -153,7 +153,10 @@ class Assembly:
         changed: Mapping[str, Mapping[str, float]] | None = None,
         over: bool = False,
     ) -> None:
-        """Restore the coordinator's part of a checkpoint, and the experience."""
+        """Restore the coordinator's part of a checkpoint and, unless the run is `over`, experience.
+
+        `changed`: each policy's hyperparameters that the resume changes.
+        """
         with checkpoints.restoring(COORDINATOR):
             saved = checkpoints.read(found.number, COORDINATOR)
             self._restore_own(saved, changed or {})
@@ -161,7 +164,7 @@ class Assembly:
             part = checkpoints.read(found.number, file_name(spec.name))
             with checkpoints.restoring(file_name(spec.name)):
                 held = self.config.saves_replay and not over and part["experience"] is not None
-                if self.table is not None:  # no experience of a slot's earlier policy
+                if self.table is not None:  # skip the experience of a slot's earlier policy
                     held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
                 contents = branch(part, "experience") if held else None
                 steps = Range(0, self.scoreboard.most_steps(len(self._agents)))
@@ -187,7 +190,7 @@ class Assembly:
 
     def state(self) -> State:
         """Return the coordinator's part of a checkpoint."""
-        # The population first: weights of a policy that is born in between do no harm.
+        # Copy the population first: if a policy is born meanwhile, its extra weights do no harm.
         population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
@@ -253,7 +256,7 @@ class Assembly:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> ProcessRuntime:
-        """Return a runtime with the roles in processes; in a cluster, those of this node."""
+        """Return a runtime that starts processes for the roles `here` (None: all)."""
         config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":
@@ -331,7 +334,7 @@ class Assembly:
         return {role: spans for role, spans in kept.items() if spans}
 
     def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
-        """Return the recipes of the actors, then of the learners."""
+        """Return the roles of the actors, then of the learners."""
         config, layout = self.config, self.layout
         actors = [
             self._actor_role(
@@ -386,7 +389,7 @@ class Assembly:
         return self._timelines[role]
 
     def _publish_first_weights(self) -> None:
-        """Publish every policy's first weights as version 1, with one thread, as in a child."""
+        """Publish every policy's first weights as version 1; one thread, as in child processes."""
         with threads(1):
             for spec in self.specs:
                 size = layout_size(spec.network().shapes)

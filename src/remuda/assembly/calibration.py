@@ -1,7 +1,7 @@
-"""A short trial before a run that measures the costs of play and training, to choose the layout.
+"""A short trial before a run, which measures the costs of play and training to choose the layout.
 
-The trial is a small version of the run: the same game and policies play and train in this process
-for a moment, and the results are discarded.
+The trial is a small version of the run: the same policies play and train in this process for a few
+seconds in the same environment, and the results are discarded.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from remuda.types import AgentSpec, Worker
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 4  # a trial that lacks updates is extended up to this many times
+PATIENCE = 4  # a trial without enough updates may take this many times its seconds
 FEWEST = 32
-"""Minimum steps of a policy in a minibatch that show the cost of a training step. With fewer, an
-update takes constant time."""
+"""Minimum steps of a policy in a minibatch for measuring the cost of a step. With fewer steps, the
+time of an update hardly depends on their number."""
 SHORT = 10_000  # agent-steps of a run that usually ends before a trial pays off
 MINIBATCH = 512  # steps in a minibatch above which the cost of a step no longer falls
 MANY_THREADS = 8  # maximum threads to try
-WORTH_A_THREAD = 0.8  # threads are added if an update then takes at most this share of the time
+WORTH_A_THREAD = 0.8  # threads are added if they reduce the cost of a step below this share
 
 
 def choose_layout(
     config: Config, agents: tuple[AgentSpec, ...], cores: int | None = None
 ) -> Layout:
-    """Choose the layout of a run, by a trial if there is a choice."""
+    """Choose the layout of a run, by a trial if the configuration leaves a choice."""
     specs = policy_specs(config, agents)
     devices = [spec.config.device for spec in specs]
     plain = make_layout(config, len(specs), own_devices=devices, cores=cores)
@@ -67,17 +67,17 @@ def choose_layout(
                 if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
                     layout = replace(layout, threads=1 + spare)
         except Exception:
-            # The error will appear again in a role, and be reported with its name and log.
+            # The error will occur again in a role, which reports it with its name and log.
             log.exception("the trial failed; the layout is chosen by the number of cores")
             layout = plain
-        _free()  # also the objects that the exception held
+        _free()  # frees the objects of the exception too
     return layout
 
 
 @contextmanager
 def _older_objects_left_alone() -> Iterator[None]:
     """Exclude the many existing objects from garbage collection inside the `with`."""
-    if is_laid_aside_by_others():  # the user's own freeze stays
+    if is_laid_aside_by_others():  # `gc.unfreeze` would undo the user's own `gc.freeze`
         yield
         return
     gc.freeze()
@@ -94,7 +94,7 @@ def measure(
     num_threads: int = 1,
     turns: int | None = None,  # maximum turns of a rollout
 ) -> Costs:
-    """Play and train for about `seconds` in this process; return the cost of a step."""
+    """Play and train for about `seconds` in this process; return the costs of a step."""
     try:
         return _measure(config, agents, seconds, num_threads, turns)
     finally:
@@ -117,8 +117,8 @@ def _with_short_rollouts(
 def _free() -> None:
     """Free the memory of a trial.
 
-    Its parts refer to each other, and the garbage collector may not visit old objects for long.
-    Until then its shared memory is as large as the run's.
+    Its parts refer to each other, so their shared memory is only freed by a garbage collection,
+    and the next full one may be far away.
     """
     gc.collect()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -161,11 +161,11 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
 
 
 def _in_small(config: Config, turns: int | None = None) -> Config:
-    """Return the same run with earlier updates at the same cost of a step, and without files.
+    """Return a config whose updates come earlier, at the same cost per step, and write no files.
 
     `turns` limits the length of rollouts, even if a training step then costs more. On a GPU,
-    smaller updates and separate policies cost more per step: there updates are unchanged, and
-    policies are trained as stacks.
+    smaller updates and separately trained policies cost more per step. So updates are unchanged
+    there, and policies are trained as stacks.
     """
     tree = config.model_dump()
     device = devices_of(config)[0]
@@ -216,12 +216,12 @@ def _work(
 
 @dataclass(frozen=True)
 class _Reading:
-    """Seconds and steps so far."""
+    """Steps and seconds since the start of a trial."""
 
-    steps: float
-    playing: float
-    paid: tuple[float, ...]  # for each policy: steps for which updates were due
-    learning: tuple[float, ...]  # seconds of each policy
+    steps: float  # agent-steps played
+    playing: float  # seconds of play
+    paid: tuple[float, ...]  # for each policy: collected steps that its updates account for
+    learning: tuple[float, ...]  # seconds of training of each policy
 
     @staticmethod
     def of(board: Scoreboard, specs: tuple[PolicySpec, ...]) -> _Reading:
@@ -240,7 +240,7 @@ class _Reading:
         )
 
     def costs_until(self, later: _Reading) -> Costs:
-        """Return the costs of a step between two readings; 0 for training if none was observed."""
+        """Return the costs of a step between two readings; training costs 0 without an update."""
         steps = later.steps - self.steps
         play = (later.playing - self.playing) / max(steps, 1.0)
         shares = [

@@ -18,20 +18,20 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.types import AgentSpec
 
 AHEAD = 2
-"""Rollouts that an actor plays ahead in a population. Some policies play more than others for a
-while, and those that play less should be trained together with them."""
+"""Rollouts of a policy that an actor of a population plays before it waits for the learner. With
+two, a stack can train policies together although some collect steps faster than others."""
 
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """The rings of equal policies, in one block."""
+    """The rings of policies with equal shapes and settings, in one block."""
 
     members: tuple[PolicySpec, ...]
-    rollout: int  # steps that a learner takes at once; 0 if it samples them
-    streams: tuple[int, ...]  # maximum streams of a policy, by actor
-    likely: tuple[int, ...]  # usual number of open segments of a policy, by actor
-    segments: tuple[int, ...]  # segments of each ring, by actor
-    keeps: bool  # `capacity` steps are kept, in addition to those that rollouts need
+    rollout: int  # steps of a rollout; 0 if the learner samples from a replay buffer
+    streams: tuple[int, ...]  # maximum streams of a policy, for each actor
+    likely: tuple[int, ...]  # usual number of open segments of a policy, for each actor
+    segments: tuple[int, ...]  # segments of each ring, for each actor
+    keeps: bool  # true: rings hold `capacity` steps in addition to those of rollouts
 
 
 def experience_of_all(

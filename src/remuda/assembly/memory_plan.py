@@ -1,9 +1,9 @@
-"""The memory that a run will take, computed before anything is allocated.
+"""The memory that a run will need, computed before anything is allocated.
 
-The system grants more memory than it has, and kills the process that uses too much without a
-message. So everything that grows with the configuration is added up first: experience, weights,
-working memory of learners and actors, environment copies. Python, its libraries and the objects of
-an environment are estimated.
+Linux grants more memory than it has. It kills a process that uses too much, without a message. So
+everything that grows with the configuration is added up first: experience, weights, working memory
+of learners and actors, environment copies. The sizes of Python, its libraries and the objects of an
+environment are estimates.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from remuda.types import AgentSpec
 
 GIB = 2**30
 LIBRARIES = 270 * 2**20
-"""Bytes of the coordinator and its fork server: torch, Numba and the rest. 210 MiB were measured if
-the server is a fork of the coordinator."""
+"""Bytes of the coordinator and its fork server: torch, Numba and the rest. If the server is a fork
+of the coordinator, they were measured to be 210 MiB."""
 LOADED_TWICE = 350 * 2**20
-"""The same if the server loads the libraries itself, as for a script."""
+"""These bytes if the fork server imports the libraries itself, as for a script."""
 PROCESS = 80 * 2**20
-"""Unshared bytes of each other process, without the data of the run."""
+"""Unshared bytes of each further process, without the data of the run."""
 COMPILING = 240 * 2**20
-"""Measured bytes of all processes together while functions compile, in the first run of an
-installation. Always counted, since it is unknown which functions will compile."""
+"""Measured bytes of all processes together while Numba compiles, in the first run of an
+installation. Every plan includes them, since it is unknown which functions will compile."""
 WHAT_COMPILES = "compiling"  # the item of the plan for compilation
 COPY = 256  # bytes of an environment copy for each agent, without its arrays
 FLOAT = 4
 KEEP = "population.snapshots.keep"
-USUAL = {"network.recurrent": 128.0}  # substitutes for defaults of zero
+USUAL = {"network.recurrent": 128.0}  # sizes to compare with where the default is zero
 CGROUPS = (
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     (
@@ -90,7 +90,7 @@ def check_memory(
     copy_size: int,
     available: int | None = None,
 ) -> None:
-    """Refuse a run that does not fit into the memory, and name the setting to reduce."""
+    """Raise a `ConfigError` that names the setting to reduce if a run does not fit into memory."""
     available = available_memory() if available is None else available
     items = plan(config, specs, agents, layout, copy_size)
     total = sum(item.size for item in items)
@@ -101,7 +101,7 @@ def check_memory(
         f"this run would take {_words(total)} of memory, and {_words(available)} are free; "
         f"{_words(largest.size)} of it would be {largest.what}: "
     )
-    if not largest.settings:  # every run takes it
+    if not largest.settings:  # no setting can reduce it
         message += "end other programs, or "
         largest = max((item for item in items if item.settings), key=lambda item: item.size)
     key = setting_to_reduce(config, largest.settings)
@@ -116,7 +116,7 @@ def plan(
     layout: Layout,
     copy_size: int,
 ) -> list[Item]:
-    """Return everything that grows with the configuration; equal items of policies are merged."""
+    """Return all items of the plan; items of policies with equal descriptions are merged."""
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for what, size, settings in (
         *_experience(config, specs, agents, layout),
@@ -166,7 +166,7 @@ def _experience(
         kept = experience.capacity if spec.config.keeps_experience else 0
         if 2 * kept >= segments * experience.segment_length:  # the capacity is most of it
             keys = (*keys_of(config, spec, "experience.capacity"), *keys)
-        # A checkpoint copies and packs it.
+        # With `checkpoint.replay`, a checkpoint holds a copy and a packed copy.
         yield "the experience of {}", size * (3 if config.saves_replay else 1), keys
         if experience.prioritised:  # each learner has a tree for its whole group
             group = [s for s in specs if s.config.experience.group == experience.group]
@@ -183,21 +183,21 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
     for spec in specs:
         size, hidden = _weights_size(spec), _of_network(config, spec)
         keep = (KEEP,) if copies > 4 else hidden
-        # Weights, gradients, moments, target or anchor; and the last good ones of all but one.
+        # Weights, gradients, moments, target or anchor; and the last good state of these.
         learning = 8 if spec.config.rollout_length else 9
         vectors = len(training_layout(spec).vectors) if evolution.inherits_training else 0
         for what, count, keys in (
-            # Published twice; each actor has a plain copy and those that act.
+            # Two published buffers; each actor has a copy as read and two for inference.
             ("the weights and optimizers of {}", 2 + 3 * actors + learning, hidden),
-            # Published twice, for the newborn, to be read, and for a checkpoint.
-            ("what newborn policies inherit of {}", 6 * vectors, hidden),
-            # Snapshots for the play and for the checkpoint; and twice to act.
-            ("the play that measures {}", 4 * measured, hidden),
+            # Two published buffers; copies for newborn policies, readers and a checkpoint.
+            ("the training state that newborn policies inherit of {}", 6 * vectors, hidden),
+            # Snapshots for the evaluation and for the checkpoint, and two copies for inference.
+            ("the evaluation of {}", 4 * measured, hidden),
             ("the frozen copies of {}", copies * (1 + actors), keep),
-            # Copied for a checkpoint; read as a file and as arrays for play against the best.
+            # A copy for a checkpoint; a file and arrays for matches against the best checkpoint.
             ("a checkpoint of the frozen copies of {}", copies * (1 + 2 * challenged), keep),
-            # Snapshots of a checkpoint, as a file and as arrays.
-            ("the best so far, played against, of {}", 2 * challenged, hidden),
+            # The weights of the best checkpoint, as a file and as arrays.
+            ("the best checkpoint, an opponent in evaluation, of {}", 2 * challenged, hidden),
         ):
             if count:
                 yield what, size * count, keys
@@ -205,13 +205,13 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
         largest = max(specs, key=_weights_size)
         size, imported = _weights_size(largest), config.population.members_from
         yield "a checkpoint of {}", 8 * size, _of_network(config, largest)
-        if imported:  # the members, and those that each actor plays
+        if imported:  # the members, and a copy of them in each actor
             members = size * len(imported) * (1 + actors)
             yield "members from other runs, like {}", members, ("population.members_from",)
 
 
 def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> Sizes:
-    """Yield the shared table of a population; the sums of every pair are most of it."""
+    """Yield the shared table of a population, mostly the results of each pair of members."""
     if not config.population.dealt:
         return
     copies = copies_of(config.population)
@@ -224,7 +224,7 @@ def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> 
     records += sum(nbytes(shard_fields(own, seats, policies, metrics)) for own in actors[1:])
     size, key = nbytes(fields), (KEEP if copies > 4 else "population.policies",)
     yield f"the results of matches between {policies:,} policies", size, key
-    yield "a checkpoint of these results", 2 * size, key  # copied and packed
+    yield "a checkpoint of these results", 2 * size, key  # a copy and a packed copy
     yield f"the results of matches of {seats:,} seats", records, ("env.options",)
 
 
@@ -239,8 +239,8 @@ def _learning(
         length, hidden = policy.experience.segment_length, _of_network(config, spec)
         if policy.rollout_length:
             steps = policy.rollout_length * streams * (1 + policy.replays)
-            # Rows of steps, and those between segments. The arrays have twice as many rows, which
-            # take no memory unless episodes are that short.
+            # Rows of steps, and rows between segments. The arrays have twice as many rows, but
+            # unused rows take no memory, and only very short episodes use them all.
             kept = 1.5 * (steps + length) * _step_size(shape)
             rows = policy.ppo.largest_part(steps)
             if spec.memory:  # at least one whole segment
@@ -253,14 +253,14 @@ def _learning(
             continue
         passes = policy.quantiles
         widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden, default=1)
-        # As many policies train at once as fit into the processor's cache; they share the arrays.
+        # As many policies train at once as fit into the CPU's cache; all batches share the arrays.
         at_once = min(max(CACHE // widest, 1), together)
         active = (6 * passes * units + 12 * spec.memory) * at_once / together
         steps, key = policy.batch_size, "batch_size"
         if spec.memory:  # at least one whole segment, each with the observation after it
             steps = max(steps // length, 1) * (length + 1)
             key = "experience.segment_length" if length > policy.batch_size else key
-        # As drawn, and on the learner's device.
+        # The batch as it was sampled, and on the learner's device.
         sample = FLOAT * ((3 if spec.memory else 2) * inputs + active)
         keys = keys_of(config, spec, key, "batch_size", "experience.segment_length")
         yield "batches of {}", int(steps * sample), keys + hidden
@@ -272,7 +272,7 @@ def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentS
         width = spec.num_inputs + spec.actions.num_outputs
         width += 2 * spec.config.quantiles * max(spec.config.network.hidden, default=1)
         keys = ("env.num_envs", *_of_network(config, spec))
-        yield "what networks of {} act on", FLOAT * streams * width, keys
+        yield "the inputs and outputs of actors' networks of {}", FLOAT * streams * width, keys
 
 
 def _weights_size(spec: PolicySpec) -> int:
@@ -339,7 +339,7 @@ def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
 
 
 def value_in_words(config: Config, key: str) -> str:
-    """Return a setting's value as text; empty if it is not plain."""
+    """Return a setting's value as text; empty if it is neither an integer nor a list."""
     value = at_key(config.model_dump(), key)
     if isinstance(value, int):
         return f"{value:,}"
@@ -374,7 +374,7 @@ def copy_size(one: int, two: int, agents: Sequence[AgentSpec]) -> int:
 
 
 def size_of_arrays(thing: object, seen: set[int] | None = None, depth: int = 6) -> int:
-    """Return the bytes of all arrays that an object refers to, such as an environment."""
+    """Return the bytes of all arrays that an object, such as an environment, refers to."""
     seen = set() if seen is None else seen
     if id(thing) in seen or depth == 0:
         return 0
@@ -389,7 +389,7 @@ def size_of_arrays(thing: object, seen: set[int] | None = None, depth: int = 6) 
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return the bytes that this process may still take, of the machine and its control groups."""
+    """Return the bytes that the machine and this process's control groups still allow."""
     least: int = psutil.virtual_memory().available
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

@@ -15,7 +15,7 @@ class Mean:
     """The mean of a learner's counts over the interval; None without counts."""
 
     of: Learn
-    over: Learn = Learn.ACCEPTED  # the count to divide by; default: updates
+    over: Learn = Learn.ACCEPTED  # the divisor; default: the number of accepted updates
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Newest:
 Source = Mean | Total | Newest
 SOURCES: Mapping[str, type[Source]] = {"mean": Mean, "total": Total, "newest": Newest}
 
-ON_POLICY = "PPO"  # algorithms trained on rollouts; None for the others
-REPLAY = "DQN, IQN"  # algorithms trained on drawn transitions; None for the others
+ON_POLICY = "PPO"  # algorithms trained on rollouts; other algorithms leave these columns empty
+REPLAY = "DQN, IQN"  # algorithms trained on replay; other algorithms leave these columns empty
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Column:
     over: str  # total, newest, interval, episodes or updates (see docs/metrics.md)
     source: Source | None  # None: `scoreboard_reader.py` computes it
     kind: str  # the algorithms that report it, or "all"
-    axis: str | None  # the name of the axis, if other columns are drawn over this one
-    shown: bool  # true if it is a column and a tag; false if it is only in `metrics.jsonl`
+    axis: str | None  # the name of the x-axis, if plots use this column as one
+    shown: bool  # true: in `Run.metrics()` and TensorBoard too; false: only in `metrics.jsonl`
 
 
 def _read_table(text: str) -> dict[str, dict[str, Column]]:

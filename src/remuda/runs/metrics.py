@@ -2,8 +2,8 @@
 
 The JSON lines are authoritative; TensorBoard, the live view and the report use the same records.
 Each field of `Record`, `PolicyRecord`, `MemberRecord` and `PopulationRecord` has a line in the
-table `columns.md`, or contains other records. `scoreboard_reader.py` computes them. To add a number
-of a learner, add an entry to `scoreboard.Learn`, a field here, and a line to `columns.md`.
+table `columns.md`, or contains other records. `scoreboard_reader.py` computes the records. To add a
+metric of the learner, add an entry to `scoreboard.Learn`, a field here, and a line to `columns.md`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from remuda.system.checkpoint.opening import Kinds, checked, checked_all, kinds_
 from remuda.system.scoreboard import Play
 
 R = TypeVar("R")
-UNSET: Any = None  # the default of a required number; a line without it is refused
+UNSET: Any = None  # the default of a required field; JSON lines without the field are refused
 
 
 @dataclass
 class PolicyRecord:
     """One policy in one interval; do not change it after creation.
 
-    The dataclass is not frozen, since hundreds are created four times a second and frozen ones are
-    slower. If the learner was restarted in the interval, there are no earlier values to compare
-    with: all its numbers of the interval are None.
+    The dataclass is not frozen: up to hundreds are created four times a second, and creating frozen
+    ones is slower. If the learner was restarted in the interval, its numbers of that interval are
+    None.
     """
 
     mean_return: float | None = None
@@ -97,7 +97,7 @@ class MemberRecord:
 
 @dataclass(frozen=True)
 class AnalysisNumbers:
-    """The numbers of an analysis of the payoffs; None: too few meetings."""
+    """The numbers of an analysis of the payoffs; None: too few members met."""
 
     analysed: int | None = None
     unmet: float | None = None
@@ -128,7 +128,7 @@ def population_record(
     analysis: AnalysisNumbers | None,
     age: float | None,
 ) -> dict[str, float | None]:
-    """Return the columns of a population; empty for one policy if seats are not dealt."""
+    """Return the columns of a population; empty for a single policy without a matchmaker."""
     if len(returns) < 2 and matches is None:
         return {}
     known = np.array([each for each in returns if each is not None], np.float64)
@@ -159,12 +159,12 @@ class Record:
     overtaken: int = UNSET
     shares: dict[str, float] = field(
         default_factory=dict
-    )  # of the actors' time, by the names of `SHARES`
+    )  # shares of the actors' time; keys are those of `SHARES`
     policies: dict[str, PolicyRecord] = field(default_factory=dict)
     episode_metrics: dict[str, float | None] = field(default_factory=dict)
     members: dict[str, MemberRecord] = field(default_factory=dict)
-    """Keys are `policy`, or `policy@version` for a frozen copy. If there are many copies, only some
-    records have them: see `with_all_members`."""
+    """Keys are `policy`, or `policy@version` for a frozen copy. If there are many frozen copies,
+    only some records contain them: see `with_all_members`."""
     frozen: int | None = None
     matches: int = 0
     node_bytes_per_second: float | None = None
@@ -174,7 +174,7 @@ class Record:
 
     @property
     def playing(self) -> dict[str, PolicyRecord]:
-        """The policies that play: their slot in the population is not empty."""
+        """The policies that play: those whose slot in the population is not empty."""
         if not self.members:
             return self.policies
         return {name: policy for name, policy in self.policies.items() if name in self.members}
@@ -189,7 +189,7 @@ class Record:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all frozen copies are among the members."""
+        """Return whether `members` contains all frozen copies."""
         return len(self.members) - self.num_live >= self.num_frozen
 
     @staticmethod
@@ -224,10 +224,10 @@ class Share:
 
 
 SHARES: Mapping[str, Share] = {
-    "env": Share(Play.SECONDS_ENV, "The game."),
+    "env": Share(Play.SECONDS_ENV, "Stepping the environments."),
     "infer": Share(Play.SECONDS_INFER, "Choosing actions."),
-    "write": Share(Play.SECONDS_WRITE, "Writing experience, and counting."),
-    "weights": Share(Play.SECONDS_WEIGHTS, "Looking for newer weights, and loading them."),
+    "write": Share(Play.SECONDS_WRITE, "Writing experience and updating counters."),
+    "weights": Share(Play.SECONDS_WEIGHTS, "Checking for newer weights and loading them."),
     "wait": Share(Play.WAIT_SECONDS, "Waiting for learners."),
 }
 
@@ -236,7 +236,7 @@ MEMBER_COLUMNS = COLUMNS["member"]
 RUN_COLUMNS = COLUMNS["run"]
 POPULATION_COLUMNS = COLUMNS["population"]
 AXES = {name: each.axis for name, each in RUN_COLUMNS.items() if each.axis is not None}
-"""The names of the axes in plots, by field of a record."""
+"""Fields of `Record` that are x-axes of plots, and the names of the axes."""
 SHOWN_OF_RUN = [name for name, each in RUN_COLUMNS.items() if each.shown and not each.axis]
 SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]
 
@@ -267,7 +267,7 @@ def with_all_members(records: Sequence[Record]) -> Record | None:
 
 
 def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
-    """Iterate over a record's numbers by group and name, as in TensorBoard; None: no value."""
+    """Iterate over a record's numbers by TensorBoard group and name; None: no value."""
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
     yield "actor", record.shares
     yield "game", record.episode_metrics

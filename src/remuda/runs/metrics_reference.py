@@ -1,4 +1,4 @@
-"""The page docs/metrics.md: every column of the metrics, from its declaration.
+"""Generate docs/metrics.md, which lists every column of the metrics.
 
 python -m remuda.runs.metrics_reference > docs/metrics.md
 """

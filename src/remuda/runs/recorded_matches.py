@@ -30,7 +30,7 @@ BIRTH_COLUMNS: tuple[tuple[str, type, Any], ...] = (
     ("second_generation optimizer_steps", np.int64, 0),
     ("fitness parent_fitness", np.float64, np.nan),
 )
-"""Names of columns, with the type of their values and the value for missing ones."""
+"""Column names, the type of their values, and the value that replaces None."""
 
 
 def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
@@ -38,8 +38,8 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
     names, records = _matches(run)
     if records["policy"].shape[1] != len(agents):
         raise RunDirectoryError(
-            f"{run.ledger} is of a game of {records['policy'].shape[1]} agents, and the run's has "
-            f"{len(agents)}: it is damaged, or another's"
+            f"{run.ledger} is from a game of {records['policy'].shape[1]} agents, but this run's "
+            f"game has {len(agents)}: the ledger is damaged or belongs to another run"
         )
     columns: dict[str, Array] = {
         "match": records["number"].copy(),
@@ -58,7 +58,7 @@ def read_ledger(run: RunDirectory, agents: Sequence[str]) -> Frame:
 
 
 def read_births(run: RunDirectory) -> Frame:
-    """Return the policies born in a run, as `remuda.Run.lineage`."""
+    """Return the births of a run's policies, for `remuda.Run.lineage`."""
     _check_ledger(run, run.read_config())
     births = read_lineage(run.ledger)
     columns: dict[str, Array] = {}
@@ -79,7 +79,7 @@ def read_payoffs(
     wins: bool = False,
     roles: bool = False,
 ) -> Payoffs:
-    """Return the policies' payoffs against each other, as `remuda.Run.payoffs`.
+    """Return the policies' payoffs against each other, for `remuda.Run.payoffs`.
 
     Teammates are not paired. Policies of reserved seats (`env.scripted`) are left out, since they
     cannot play other seats.
@@ -99,14 +99,14 @@ def read_payoffs(
 
 
 def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
-    """Return `read_payoffs`; makes the run's game to find the teams."""
+    """Call `read_payoffs` with the agents of the run's environment."""
     config = run.read_config()
     _check_ledger(run, config)
     return read_payoffs(run, agents_of(config.game, config.env.made_with), most)
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
-    """Return the names of the policies, and the records of matches."""
+    """Return the names of the policies and the ledger's records of matches."""
     _check_ledger(run, run.read_config())
     names, records = read_records(run.ledger)
     matches = records[records["kind"] == MATCH]
@@ -128,7 +128,7 @@ def _check_ledger(run: RunDirectory, config: Config) -> None:
 
 
 def _names_of(names: Sequence[str], policies: Array, versions: Array) -> Array:
-    """Return [rows] names of members; equal ones share one text."""
+    """Return the member's name of each row, shape [rows]; equal names are one object."""
     members, rows = np.unique(np.stack((policies, versions), -1), axis=0, return_inverse=True)
     texts = np.empty(len(members), np.object_)
     texts[:] = [str(PolicyRef(names[policy], version)) for policy, version in members.tolist()]

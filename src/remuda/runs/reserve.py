@@ -17,7 +17,7 @@ class Reserve:
         self._descriptor: int | None = None
 
     def hold(self, size: int) -> None:
-        """Reserve `size` bytes, plus those for the results, if possible."""
+        """Reserve `size` bytes, plus `RESULTS`, if possible."""
         self.release()
         path = self._directory / f".reserve.{os.getpid()}.tmp"
         with contextlib.suppress(OSError):

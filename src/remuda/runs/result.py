@@ -18,7 +18,7 @@ PLAYED = (
 )
 """Keys of a summary that describe playing and training."""
 
-BEFORE = "; the returns are those that were measured before"
+BEFORE = "; the returns are those of the earlier evaluation"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Result:
     finished: bool
     """True if it reached its end; otherwise it can be resumed."""
     record: Record
-    """This session of the run as one interval."""
+    """The record of this whole session, from start or resume to end."""
     evaluation: Evaluation | None
     signal: int | None
     """The signal that stopped it, if one did."""
@@ -46,9 +46,9 @@ class Result:
     cannot use well, episodes too short for the experience, and notes of the environment.
     """
     unsaved: tuple[str, ...] = ()
-    """Other files that could not be written, and why: the last checkpoint on a full disk."""
+    """Why other files, such as the last checkpoint, could not be written (disk full)."""
     before: Mapping[str, object] = field(default_factory=dict)
-    """The run's earlier summary, if nothing was left to do."""
+    """The earlier summary of a complete run that was resumed; otherwise empty."""
 
     @property
     def halted(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def cut_words(config: Config, result: Result, evaluation: Evaluation, interrupte
     """Say that the evaluation was cut short, and which returns are reported."""
     why = "was interrupted" if interrupted else "ran out of run.evaluate_seconds"
     played, wanted = len(evaluation.returns), evaluation.asked
-    words = "; the returns are of those" if played else ""
+    words = "; the returns are of these episodes" if played else ""
     if _episodes_before(result) and not is_reported(result, evaluation):
         words = _before_words(config, result)
     return f"{played_words(config)} {why} after {played:,} of {wanted:,} episodes{words}"
@@ -92,7 +92,7 @@ def failed_words(config: Config, result: Result, error: str) -> str:
 
 
 def _before_words(config: Config, result: Result) -> str:
-    """Say that an earlier evaluation is reported, and of which kind; empty if there was none."""
+    """Say that an earlier evaluation is reported, and its kind if different; empty without one."""
     before = result.before.get("evaluation")
     if not isinstance(before, dict) or not _episodes_before(result):
         return ""
@@ -101,7 +101,7 @@ def _before_words(config: Config, result: Result) -> str:
 
 
 def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
-    """Return the result as plain data, with earlier results if nothing was left to do."""
+    """Return the result as plain data; a complete run that was resumed keeps earlier results."""
     record, evaluation = result.record, result.evaluation
     summary: dict[str, object] = {
         "game": config.game,
@@ -125,7 +125,7 @@ def summarise(config: Config, result: Result, layout: str) -> dict[str, object]:
     stays: tuple[str, ...] = PLAYED
     if _episodes_before(result) and (evaluation is None or not is_reported(result, evaluation)):
         stays = (*PLAYED, "evaluation")
-        noted = [*_listed(before["notes"]), *result.notes]  # its notes still apply
+        noted = [*_listed(before["notes"]), *result.notes]  # the earlier notes still apply
         summary["notes"] = list(dict.fromkeys(noted))
     return summary | {name: before[name] for name in stays if name in before}
 

@@ -47,7 +47,7 @@ SUMMARY: Kinds = {
     "evaluation": (dict, NoneType),
 }
 PROBED = 1.0
-"""Seconds to retry a lock, since a process that checks whether a run is active holds it briefly."""
+"""Seconds to retry a lock: a process that checks whether the run is active holds it briefly."""
 
 
 def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
@@ -68,11 +68,11 @@ class RunDirectory:
     """The directory of one run.
 
     Its files are config.yaml, code-DIGEST.pkl (pickled user code), code-paths.json (paths of the
-    user's modules), metrics.jsonl, status.json, summary.json, report.html with its plots, play.gif,
-    weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and tensorboard/. Initial weights
-    from other runs are in initial/, members from other runs in imported.safetensors. Resumes add
-    their changes of the configuration to changes.jsonl and move replaced files to earlier/1/,
-    earlier/2/ and so on.
+    user's modules), lock, metrics.jsonl, ledger.bin (matches of a population), status.json,
+    summary.json, report.html with its plots, play.gif, weights/POLICY.safetensors, checkpoints/,
+    logs/PROCESS.log and tensorboard/. Initial weights from other runs are in initial/, members from
+    other runs in imported.safetensors. Resumes add their changes of the configuration to
+    changes.jsonl and move replaced files to earlier/1/, earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -197,7 +197,10 @@ class RunDirectory:
         return bool(self.summary_so_far().get("finished", False))
 
     def rewind(self, turns: int, records: int = 0, over: bool = False) -> list[int]:
-        """Cut a run back to `turns` and `records` for a resume; returns the damaged lines."""
+        """Cut metrics to `turns` and the ledger to `records` for a resume; keep copies in earlier/.
+
+        If the run is `over`, nothing is cut. Return the numbers of damaged lines of the metrics.
+        """
         damaged: list[int] = []
         try:
             kept = self._earlier()
@@ -286,17 +289,17 @@ class RunDirectory:
         return self._weights_of(policy).exists()
 
     def saved_policies(self, among: Sequence[str]) -> tuple[str, ...]:
-        """Return the policies that were saved together with these."""
+        """Return the policies of the newest save; `among`: the names to look for."""
         present = tuple(name for name in among if self.has_weights(name))
         if not present:
             return ()
-        # An interrupted save may have left policies that had retired.
+        # An interrupted save may have left the weights of retired policies.
         last = max(present, key=lambda name: self._weights_of(name).stat().st_mtime_ns)
         saved = self.load_weights(last)[1].get("policies")
         return present if saved is None else tuple(saved.split("\n"))
 
     def keep_weights(self, policies: Collection[str]) -> None:
-        """Remove the saved parameters of all other policies, which retired after a resume."""
+        """Remove the saved parameters of all other policies, which have retired."""
         kept = {self._weights_of(policy) for policy in policies}
         for path in self.weights.glob("*.safetensors"):
             if path not in kept:
@@ -335,7 +338,7 @@ class RunDirectory:
 
 
 MEASURED = ("mean", "standard_error")
-"""Keys of a measured value; None: a single episode, or a non-finite return."""
+"""Keys of a measured value; both may be None, for example if a return was not finite."""
 
 
 def _checked(data: object) -> dict[str, Any]:
@@ -360,7 +363,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def can_continue(run: RunDirectory) -> bool:
-    """Return whether a run has a checkpoint to continue from, by its manifest."""
+    """Return whether a run has a checkpoint with a valid manifest."""
     for number in reversed(run.checkpoints.numbers()):
         try:
             run.checkpoints.manifest(number)

@@ -1,4 +1,4 @@
-"""Saved weights of a run: at its end, or in a checkpoint."""
+"""Weights that a run saved at its end or in a checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def save_weights(
         metadata = {
             "version": str(snapshot.version),
             "learner_step": str(snapshot.learner_step),
-            "policies": "\n".join(spec.name for spec in specs),  # saved together
+            "policies": "\n".join(spec.name for spec in specs),  # all policies of this save
             "remuda": __version__,
         }
         run.save_weights(spec.name, tensors, metadata)
@@ -113,7 +113,7 @@ def find_checkpoint(
     if checkpoint == "best":
         best = run.checkpoints.best()
         if best is None and not numbers:
-            raise CheckpointError(f"{run.path} has no best checkpoint: it has none at all")
+            raise CheckpointError(f"{run.path} has no best checkpoint: it has no checkpoint")
         return numbers[-1] if best is None else int(best["checkpoint"])
     if checkpoint not in numbers:
         known = ", ".join(str(number) for number in numbers) or "none"
@@ -124,7 +124,7 @@ def find_checkpoint(
 def published(
     run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], number: int
 ) -> dict[str, Snapshot]:
-    """Return the weights published at a checkpoint, of the policies that lived then."""
+    """Return the published weights in a checkpoint, of the policies then in the population."""
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
     snapshots = {}
@@ -141,9 +141,9 @@ def published(
 
 
 def _plays(config: Config, population: State, place: int, policies: int) -> bool:
-    """Return whether a policy was in a population, or a copy in its slot."""
+    """Return whether a slot's policy or its stand-in was in a population."""
     places, copies = [place], copies_of(config.population)
-    if config.population.has_stand_ins:  # the last of its copies
+    if config.population.has_stand_ins:  # the stand-in is the last of the slot's copies
         places.append(policies + (place + 1) * copies - 1)
     is_present = population["identity"][:, POLICY] != NO_POLICY
     is_present &= population["leaving"] == 0

@@ -28,7 +28,7 @@ from remuda.system.user_errors import where_raised
 log = logging.getLogger(__name__)
 
 NAMES = tuple(name for name in vars(Callback) if name.startswith("on_"))
-SLOW = 1.0  # seconds after which one warning reports how long a callback takes
+SLOW = 1.0  # a callback that takes this many seconds is reported once
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 """Exceptions of callbacks, all of which end the run cleanly."""
 
@@ -39,7 +39,7 @@ class Events:
     def __init__(
         self, config: Config, callbacks: Iterable[object] | None, say: Callable[[str], None]
     ) -> None:
-        """Take callbacks, those in the configuration first."""
+        """Load the configured callbacks and loggers; configured callbacks are called first."""
         self._config, self._say = config, say
         passed = _listed(callbacks)
         named = [_loaded(name) for name in config.run.callbacks]
@@ -61,7 +61,7 @@ class Events:
     def lasting(
         self, files: RunDirectory, assembly: Assembly, resumed: Manifest | None = None
     ) -> Iterator[None]:
-        """Notify callbacks of the start, and of the end in any case, around the `with`."""
+        """Dispatch the start before the `with`, and the end if an exception leaves it."""
         self._files = files
         policies = tuple(spec.name for spec in assembly.specs)
         self._run = ActiveRun(files.path, self._config, policies)
@@ -79,7 +79,7 @@ class Events:
         self._raise_failure(begun=True)
 
     def attach(self, assembly: Assembly) -> None:
-        """Let callbacks and requests act on these shared arrays."""
+        """Give callbacks and requests access to the assembly's shared memory."""
         if self._requests is not None:
             self._requests.attach(assembly.playing)
         if self._run is not None:
@@ -254,7 +254,7 @@ def _loaded(name: str) -> object:
         raise
     except FAILURES as error:
         raise ConfigError(
-            f"run.callbacks: {name} is called with nothing, and failed: {_in_words(error)}"
+            f"run.callbacks: {name} was called without arguments and failed: {_in_words(error)}"
         ) from error
 
 

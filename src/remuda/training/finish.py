@@ -1,4 +1,4 @@
-"""The end of a run: save its weights and results, as far as the disk allows, and evaluate it."""
+"""The end of a run: its weights and results are saved, and its policies are evaluated."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class FinishHooks:
     """Functions that are called while a run ends."""
 
     progress: Callable[[str, int, int], None] = lambda what, done, wanted: None  # noqa: ARG005
-    """Called during evaluation with its name, finished episodes, and wanted episodes."""
+    """Called with the evaluation's name and its numbers of finished and wanted episodes."""
     trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
-    """Called once with the turns played, when weights and first results are saved."""
+    """Called once, after weights and first results are saved, with the number of turns played."""
     results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
-    """Called once when the results are saved; later steps may take long, fail or be interrupted."""
+    """Called once, after the evaluation is saved; later steps may be long, fail or be stopped."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Finish:
     def finish(
         self, coordinator: Coordinator, result: Result, snapshots: Mapping[str, Snapshot]
     ) -> Result:
-        """Measure the trained policies, save and report the results, rank the last checkpoint."""
+        """Evaluate the policies, save the results, compare the last checkpoint with the best."""
         config, run, hooks, signals = self.config, self.run, self.hooks, self.signals
         self.events.take_no_more_requests()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
@@ -90,7 +90,7 @@ class Finish:
         hooks.results(result)
         if result.evaluation is not None:
             limits = limits.part(0, 1, time.monotonic() - begun)
-            watch = partial(hooks.progress, "play against the best so far")
+            watch = partial(hooks.progress, "matches against the best checkpoint")
             play = CheckpointPlay(config, self.assembly.specs, run, replace(limits, watch=watch))
             result = compare_last(config, result, coordinator, play, snapshots)
             result = self._save_results(result)
@@ -116,7 +116,7 @@ class Finish:
 
 
 def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
-    """Describe what could not be saved of a run, what exists, and what to do."""
+    """Describe which files could not be saved, which checkpoint exists, and what to do."""
     return f"{'; '.join(unsaved)}. {_kept(run)}. Free some space, and {way_on(run)}"
 
 
@@ -138,7 +138,7 @@ def _measure(
         evaluation = evaluate(
             config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
         )
-    except Exception as error:  # raised by the user's game; the run itself is kept
+    except Exception as error:  # raised by the user's environment; the run is already saved
         log.exception("%s failed", played_words(config))
         words = where_raised(error) or f"{type(error).__name__}: {error}"
         return result.with_note(failed_words(config, result, words))

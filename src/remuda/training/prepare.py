@@ -83,7 +83,7 @@ def _with_copy_size(config: Config) -> Prepared:
 
 
 def _inspected(config: Config, env: VectorEnv) -> Prepared:
-    """Inspect a run by one environment copy; the size of a copy is still unknown."""
+    """Inspect a run with one environment copy; `copy_size` of the result is 0."""
     agents, specs = env.agents, policy_specs(config, env.agents)
     if config.population.dealt:
         check_population(config, Roster.of(config, agents))
@@ -94,14 +94,14 @@ def _inspected(config: Config, env: VectorEnv) -> Prepared:
     game = find_game(config.game)
     reserved_members(game, env, config.env.scripted, np.random.default_rng(0))
     load_scripted(game, config.population.scripted, config.env.workers)
-    cores = 1 if config.cluster.used else None  # made again once the nodes are known
+    cores = 1 if config.cluster.used else None  # another layout is made when nodes are known
     devices = [spec.config.device for spec in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
     return Prepared(agents, env.episode_metrics, specs, layout, 0)
 
 
 def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:
-    """Return a warning for each `ppo.minibatches` larger than its updates.
+    """Return a warning for each `ppo.minibatches` that exceeds the steps of an update.
 
     A minibatch has at least one step, or one sequence if the network is recurrent.
     """
@@ -131,7 +131,7 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
         )
         unless = ", unless episodes are shorter" if spec.memory else ""
         found[section] = (
-            f"{section}.ppo.minibatches is {parts:,}, and an update has {what} at most{unless}: an "
+            f"{section}.ppo.minibatches is {parts:,}, but an update has {what} at most{unless}: an "
             f"epoch has no more minibatches; lower it, or raise {section}.ppo.rollout_length or "
             "env.num_envs"
         )

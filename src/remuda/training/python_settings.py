@@ -1,6 +1,6 @@
-"""Settings from Python as one tree of plain data, with names in place of objects.
+"""Conversion of settings from Python to plain data.
 
-Objects may be user code, or policies of runs.
+Names replace objects: user code and policies of runs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.system.loading import name_object
 
 Settings = Path | str | Mapping[str, Any] | Config | None
-"""A whole configuration, as `train` takes it."""
+"""The types that `remuda.train` accepts as `config`."""
 
 
 def name_objects(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with names in place of objects.
 
-    `NAMED` lists the settings that may be objects. A `Section`, as of another run's configuration,
-    becomes a mapping of its explicit settings.
+    `NAMED` lists the settings that may be objects. A `Section`, such as one from another run's
+    configuration, becomes a mapping of its explicit settings.
     """
     named = {name: _as_mapping(section) for name, section in settings.items()}
     for path, function in NAMED.items():
@@ -43,8 +43,8 @@ def name_scripted(scripted: Any, key: str, example: str = "agent_1") -> Any:
     for name, policy in named.items():
         if not isinstance(policy, str):
             raise UsageError(
-                f"{key}.{name}: {policy!r} plays nothing; give a name, such as 'random', or a "
-                "function (env, agent, observations, rng) to actions"
+                f"{key}.{name}: {policy!r} is no policy; give a name, such as 'random', or a "
+                "function of (env, agent, observations, rng) that returns actions"
             )
     return named
 
@@ -62,11 +62,11 @@ def gone_on_with(
 ) -> dict[str, Any]:
     """Return the settings of the run in `path`, overridden by `tree`."""
     if presets:
-        raise UsageError(f"preset={presets!r} is for a new run, and resume continues one")
+        raise UsageError(f"preset={presets!r} is for new runs only; resume continues a run")
     section = tree.get("run", {})
     if not isinstance(section, Mapping):
         raise UsageError(
-            f"run is {section!r}; it is a section, as in run={{'turns': 100_000}}, or left out "
+            f"run is {section!r}; give a mapping, as in run={{'turns': 100_000}}, or leave it out "
             "if nothing in it changes"
         )
     named = section.get("directory")
@@ -75,15 +75,15 @@ def gone_on_with(
     )
     if not same:
         raise UsageError(
-            f"run.directory is {str(named)!r}, and resume continues in {path}: leave run.directory "
-            "out, or begin a run there with its weights by policy.init_from"
+            f"run.directory is {str(named)!r}, but resume continues in {path}: leave run.directory "
+            "out, or start a new run there, with policy.init_from for its first weights"
         )
     saved = RunDirectory.open(path).read_config().model_dump(mode="json")
     return overlay(overlay(saved, tree), {"run": {"directory": path}})
 
 
 def tree_of(config: Settings, presets: str | Sequence[str] = ()) -> dict[str, Any]:
-    """Return a whole configuration as a tree of plain data that overrides some presets."""
+    """Return a configuration as plain data, in which it overrides the presets."""
     names = [presets] if isinstance(presets, str) else presets
     if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
         raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")
@@ -101,7 +101,7 @@ def _tree_in(config: Settings) -> dict[str, Any]:
         return name_objects(config)
     if not isinstance(config, str | Path):
         raise UsageError(
-            f"config is a file, a mapping, or a run's; this is a {type(config).__name__}"
+            f"config must be a file, a mapping or a run's config; it is a {type(config).__name__}"
         )
     tree = read_config(Path(config).expanduser())
     load_config(tree, str(config))  # an error in the file names the file
@@ -109,7 +109,7 @@ def _tree_in(config: Settings) -> dict[str, Any]:
 
 
 def written_in(config: Settings, settings: Mapping[str, Any], resumed: bool) -> frozenset[str]:
-    """Return the dotted keys that a user wrote; sections that are objects have none.
+    """Return the dotted keys that a user wrote, without those inside `Section` objects.
 
     Keys of a file count only in a resumed run: the file of a new run may be another run's
     config.yaml, in which the program wrote all keys.
@@ -152,7 +152,7 @@ def _name_policy(value: Any, key: str) -> Any:
         return value
     if not value.reference:
         raise UsageError(
-            f"{key}: {value!r} was not taken from a run; take it from one that remuda.load opens"
+            f"{key}: {value!r} is no policy of a run; use one from a run that remuda.load opens"
         )
     return value.reference
 
@@ -178,4 +178,4 @@ NAMED: dict[str, Callable[[Any, str], Any]] = {
     "env.scripted": name_scripted,
     "env.wrappers": partial(_name_each, _name_code),
 }
-"""Keys of settings that may be objects, `*` for any name, and the function that names these."""
+"""Keys of settings that may be objects (`*`: any name), and the function that names the object."""

@@ -1,4 +1,4 @@
-"""Resuming a run: the checkpoint, and the changed settings."""
+"""Resuming a run: find its checkpoint, and check and record the changed settings."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Resumed:
     """Hyperparameters of each policy that replace those saved by a population."""
     over: str = ""  # how the run ended if it is complete; empty if it continues
     final: Mapping[str, Snapshot] | None = None
-    """The intact final weights of a complete run; None if it continues or must end once more."""
+    """The intact final weights of a complete run; None if it continues or they are damaged."""
     inexact: str = ""  # why an exact schedule does not continue exactly; empty if it does
 
 
 def confirmed(config: Config, explicit_keys: Collection[str], say: Callable[[str], None]) -> Config:
-    """Return the settings of a resumed run, without paths and addresses that only its file names.
+    """Check the paths and addresses in a resumed run's config.yaml; return safe settings.
 
-    The run may belong to another user. It writes only inside its directory, and connects to no
-    other machine, unless the user sets these keys again.
+    The file may come from another user. So the run writes only inside its directory, and connects
+    to no other machine, unless the user sets these keys again.
     """
     address = config.cluster.address
     if address not in ("", "auto") and "cluster.address" not in explicit_keys:
@@ -64,7 +64,7 @@ def confirmed(config: Config, explicit_keys: Collection[str], say: Callable[[str
         raise ConfigError(f"{inside}, where the trace is written, is a link: give --trace again")
     say(
         f"trace is {trace} in the run's config.yaml, outside of the run: the trace is written to "
-        f"{inside}; to write it there again, add --trace {trace}"
+        f"{inside}; to write it to the old path again, add --trace {trace}"
     )
     return config.model_copy(update={"trace": inside})
 
@@ -148,8 +148,8 @@ def nothing_left(config: Config, resumed: Resumed) -> str:
 def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:
     """Append the changes to `changes.jsonl`, one line for each resume that changed anything.
 
-    Changes are reported only once they are written: from then on they survive a crash of this
-    session. Until the next checkpoint no other file holds a hyperparameter that was set again.
+    Report changes only after they are written, so that they survive a crash. Until the next
+    checkpoint, no other file holds hyperparameters that the user set back.
     """
     if not resumed.changes:
         return
@@ -166,7 +166,7 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
     except OSError as error:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
     for change in resumed.changes:
-        if change.key.startswith("polic"):  # the others are visible elsewhere
+        if change.key.startswith("polic"):  # other changes, as of run.turns, are visible elsewhere
             say(f"{change} from now on")
 
 
@@ -176,7 +176,7 @@ def _ended(lines: bytes) -> bytes:
 
 
 def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
-    """Return policy changes of earlier resumes from this checkpoint; no later one has them."""
+    """Return changes of policies by earlier resumes from this checkpoint, which it lacks."""
     try:
         lines = read_file(run.changes).decode(errors="replace").splitlines()
     except OSError:
@@ -195,7 +195,7 @@ def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
 
 def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
     """Raise a `CheckpointError` if a checkpoint cannot be resumed with these settings."""
-    try:  # settings that are new in this version have their defaults
+    try:  # settings that are new in this version get their defaults
         refused = [
             str(each) for each in changes(_before(config, run, found), config) if not each.allowed
         ]
@@ -204,7 +204,7 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
     if refused:
         raise CheckpointError(
             f"checkpoint {found.number} of {run.path} was made with another configuration: "
-            f"{refused[0]}; resume without that change, or start a new run, from its weights by "
+            f"{refused[0]}; resume without that change, or start a new run from its weights with "
             f"--policy.init_from {run.path}. {allowed_words()}"
         )
 
@@ -213,12 +213,12 @@ def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
     """Return the previous settings: lasting ones from the checkpoint, others from the file."""
     try:
         plain = run.read_config()
-    except RemudaError:  # the checkpoint has the settings that count
+    except RemudaError:  # the checkpoint has the settings that must not change
         plain = config
     made = load_config(with_digests_of(found.config, config.model_dump(mode="json")))
     rest = {name: getattr(plain, name) for name in Config.model_fields if name not in found.config}
     env = made.env.model_copy(update={"workers": plain.env.workers, "check": plain.env.check})
-    return made.model_copy(update={**rest, "env": env})  # never checked: it is only compared
+    return made.model_copy(update={**rest, "env": env})  # not validated, only compared
 
 
 def _hyperparameters(
@@ -252,7 +252,7 @@ def _set_back(
 
 
 def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, float]]:
-    """Return the live hyperparameters of each slot: changed ones, or all those of a population."""
+    """Return each slot's live hyperparameters; without a population, only the changed ones."""
     if saved.get("population") is None:
         changed = branch(saved, "hyperparameters")
         found = [branch(changed, name) if name in changed else {} for name in policies]
@@ -271,4 +271,4 @@ def report_damage(damaged: Sequence[int], view: View) -> None:
     if damaged:
         lines = "1 line" if len(damaged) == 1 else f"{len(damaged)} lines"
         verb = "is" if len(damaged) == 1 else "are"
-        view.say(f"{lines} of metrics.jsonl {verb} damaged, and skipped")
+        view.say(f"{lines} of metrics.jsonl {verb} damaged and skipped")

@@ -86,7 +86,7 @@ def _train_watched(
 ) -> Result:
     config = confirmed(config, explicit_keys, view.say) if resume else config
     if config.schedule != "sequential" or config.env.workers > 1:
-        forkserver.begin()  # unless it is running; it imports in parallel with this process
+        forkserver.begin()  # unless it runs; it imports libraries in parallel with this process
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)
@@ -133,7 +133,7 @@ class _Launch:
         layout, runtime = prepared.layout, None
         with ExitStack() as held:
             cluster = None
-            if resumed is None or resumed.final is None:  # else no process or node has work left
+            if resumed is None or resumed.final is None:  # otherwise nothing is left to train
                 if config.cluster.used:
                     cluster = held.enter_context(gathered(config, view.say))
                 layout = choose_layout(config, prepared.agents, cluster.cores if cluster else None)
@@ -159,11 +159,11 @@ class _Launch:
                 except CannotStartError as error:
                     if cluster is not None or not config.run.fallback:
                         raise
-                    view.say(f"{error.what}; it continues in one process (run.fallback)")
+                    view.say(f"{error.what}; the run continues in one process (run.fallback)")
                     config = _fall_back(config, len(layout.copies), view)
                     devices = [spec.config.device for spec in prepared.specs]
                     layout = make_layout(config, len(devices), own_devices=devices)
-                    # config.yaml is unchanged: a resume may be able to start more.
+                    # config.yaml is unchanged: a resume may be able to start all processes.
                     assembly = self._assemble(config, layout, resumed)
                     self.events.attach(assembly)
                     return self._train(config, assembly, resumed)
@@ -177,8 +177,8 @@ class _Launch:
         final = final_weights(run, config, self.prepared.specs)
         if final is None:
             say(
-                f"{resumed.over}, but its final weights are missing or damaged: it "
-                "ends once more, from this checkpoint"
+                f"{resumed.over}, but its final weights are missing or damaged: they "
+                "are saved again, from this checkpoint"
             )
             return resumed
         say(nothing_left(config, resumed))
@@ -203,10 +203,10 @@ class _Launch:
         resumed: Resumed | None,
         runtime: Runtime | None = None,
     ) -> Result:
-        """Train, unless everything is done, and finish the run.
+        """Train, unless the run is complete, and finish the run.
 
         Signals are watched to the end: the first stops the current work, and no long work starts
-        after it. A second one ends the process at once.
+        after it. The second ends the process at once.
         """
         view, run = self.view, self.run
         final = resumed.final if resumed is not None else None
@@ -288,29 +288,29 @@ def in_one_process(config: Config) -> Config:
         return load_config(overlay(config.model_dump(), sequential))
     except ConfigError as error:
         raise ConfigError(
-            f"run.fallback is true, and this run could not continue in one process: {error}"
+            f"run.fallback is true, but this run could not continue in one process: {error}"
         ) from error
 
 
 def _fall_back(config: Config, actors: int, view: View) -> Config:
     """Return the same run in one process, after several actors could not be started.
 
-    One actor cannot use the experience of several. So it is neither restored nor saved: the next
-    resume may be able to start all of them again.
+    One actor cannot use the experience of several, so experience is neither restored nor saved. The
+    next resume may be able to start all actors again.
     """
     sequential = in_one_process(config)
     if actors == 1 or not config.saves_replay:
         return sequential
     view.say(
-        "experience is neither restored nor saved for now (checkpoint.replay): that of "
-        f"{actors} actors does not fit the one that plays now"
+        "for now, experience is neither restored nor saved (checkpoint.replay): one actor cannot "
+        f"use the experience of {actors} actors"
     )
     checkpoint = sequential.checkpoint.model_copy(update={"replay": False})
     return sequential.model_copy(update={"checkpoint": checkpoint})
 
 
 def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
-    """Add to an error's message where to read more and how to continue the run."""
+    """Return an error's message with the file of its traceback and how to continue the run."""
     message = str(error)
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         message += f". Its traceback is in {run.logs / 'coordinator.log'}"

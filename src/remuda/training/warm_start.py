@@ -23,15 +23,16 @@ from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.loading import without_digest, without_digests
 from remuda.training.saved.policies import Reference, Saved, SavedPolicies
 
-GREEDY = "+greedy"  # suffix of a member from another run that always takes its best action
+GREEDY = "+greedy"  # suffix in `population.members_from`: the member always acts greedily
 REPORTED = 4  # maximum number of policies that are reported one by one
 
 
 def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, InitialState]:
     """Return the initial weights of policies with `init_from`.
 
-    Slots for later births get them too, for births without a parent. If `init_from` names only a
-    run, and the run has no policy of the slot's name, the slot keeps random weights.
+    Slots of later births get initial weights too; policies born without a parent use them. Such a
+    slot keeps random weights if `init_from` names a run with several policies, none of them with
+    the slot's name.
     """
     found: dict[str, InitialState] = {}
     opened: dict[str, SavedPolicies] = {}
@@ -66,7 +67,7 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> InitialS
     if different:
         raise ConfigError(
             f"{taken.name} has another network than {spec.name} here: {'; '.join(different)}. "
-            "Make them equal, or leave init_from out"
+            "Make these settings equal, or leave init_from out"
         )
     optimizer = None
     if spec.config.init_optimizer:
@@ -87,8 +88,8 @@ def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> InitialS
 def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str, Any]]:
     """Return a policy and its learner's saved state, with the weights that belong to it.
 
-    Weights at the end of a run are a few updates newer than its last checkpoint, which is used
-    instead. A frozen copy uses the learner's state that was published under the same version.
+    A run's final weights are a few updates newer than its last checkpoint, so the weights of that
+    checkpoint are used. A frozen copy uses a checkpoint in which the policy has the same version.
     """
     if found.is_live:
         raise UsageError(
@@ -115,7 +116,7 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
         if part["generation"] != population["orders"][place, ORDERED]:
             raise UsageError(
                 f"{name} of {saved.files.path} had just been born in checkpoint {number}, which "
-                "holds no optimizer for it yet; take another"
+                "holds no optimizer for it yet; name another checkpoint"
             )
     state, player = part["algorithm"], found.player
     version = published(saved.files, saved.config, saved.specs, number)[name].version
@@ -147,7 +148,7 @@ def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
         theirs, ours = (spec.config.shares_network for spec in (there, here))
         yield from differ("network.shared", theirs, ours)
         for name in NetworkConfig.model_fields:
-            if name == "shared":  # compared above, where None is resolved
+            if name == "shared":  # `shares_network` above resolves None
                 continue
             one, other = (
                 without_digests(getattr(spec.config.network, name)) for spec in (there, here)
@@ -170,13 +171,13 @@ def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
     """Describe warm starts to the user."""
     if len(beginnings) > REPORTED:
         runs = ", ".join(sorted({found.source.run for found in beginnings.values()}))
-        return [f"{len(beginnings)} policies begin with weights from {runs}"]
+        return [f"{len(beginnings)} policies start with weights from {runs}"]
     lines = []
     for policy, found in beginnings.items():
         source = found.source
         moments = " and optimizer" if found.optimizer is not None else ""
         lines.append(
-            f"{policy} begins with weights{moments} of {source.policy} from {source.run}: version "
+            f"{policy} starts with weights{moments} of {source.policy} from {source.run}: version "
             f"{source.version}, {source.learner_step:,} updates"
         )
     return lines
@@ -200,14 +201,14 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
             raise ConfigError(f"population.members_from {text}: it appears twice")
         if this.name in [spec.name for spec in specs]:
             raise ConfigError(
-                f"population.members_from {text}: it would be called {this.name}, as a policy "
-                "here is; give that another name in population.policies"
+                f"population.members_from {text}: it would be called {this.name}, the name of a "
+                "policy here; rename that policy in population.policies"
             )
         if this.name in config.scripted_members:
             raise ConfigError(
-                f"population.members_from {text}: it would be called {this.name}, as a scripted "
-                "policy here is (population.scripted or env.scripted); give that or the other run "
-                "another name"
+                f"population.members_from {text}: it would be called {this.name}, the name of a "
+                "scripted policy here (population.scripted or env.scripted); rename that policy or "
+                "the other run"
             )
     return tuple(found)
 
@@ -229,7 +230,7 @@ def _imported(
     if like is None:
         nearest = min(different, key=lambda name: len(different[name]))
         raise ConfigError(
-            f"{taken.name} has the network of no policy here; compared to {nearest}, "
+            f"no policy here has the network of {taken.name}; compared to {nearest}, "
             f"{'; '.join(different[nearest])}"
         )
     path = saved.files.path.absolute()
@@ -248,7 +249,7 @@ def _imported(
 
 
 def _name_of(run: Path, policy: str, before: Sequence[Origin]) -> str:
-    """Return the name of an imported policy: its run's name and its own, numbered if taken."""
+    """Return a name for an imported policy: `RUN-POLICY`, with a number if that is in use."""
     plain = "".join("_" if letter in "/@." else letter for letter in f"{run.name}-{policy}")
     name = base = plain[-LONGEST:].lstrip("- ")
     number = 1

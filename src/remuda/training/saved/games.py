@@ -1,4 +1,4 @@
-"""The game of saved runs, if the user names none."""
+"""The game that policies of saved runs play if the user names none."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from remuda.training.saved.policies import Reference, SavedPolicies, is_of_run
 
 @dataclass(frozen=True)
 class SavedGame:
-    """The game of the first of several runs, with its options there."""
+    """The game of the first of several runs, with that run's options."""
 
     game: Game
-    options: Mapping[str, Any]  # the game's options: the user's override the run's
+    options: Mapping[str, Any]  # the run's options of the game, overridden by the user's options
     scripted: Mapping[str, str]  # the scripted policies that reserve seats in that run
     notes: tuple[str, ...]  # a line for each other run that learned in another game
 
@@ -47,7 +47,7 @@ def game_of_runs(
 ) -> SavedGame:
     """Return the game of the first of several runs.
 
-    `seated`: agents whose seats the user assigned, even against a run's own reservation; None: all.
+    `seated`: agents whose seats the user assigned, in place of a run's `env.scripted`; None: all.
     """
     configs = {saved.files.path: saved.config for saved in opened.values()}
     first = next(iter(configs.values()))
@@ -59,9 +59,9 @@ def game_of_runs(
 def other_games(
     configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
 ) -> tuple[str, ...]:
-    """Return a line for each run that learned in another game than the first, which is played.
+    """Return a line for each run that learned in another game than the first run's.
 
-    `seated`: agents whose seats the user assigned, even against a run's own reservation; None: all.
+    `seated`: agents whose seats the user assigned, in place of a run's `env.scripted`; None: all.
     """
     first, *others = configs.values()
     missing, notes = object(), []
@@ -69,7 +69,8 @@ def other_games(
         played, theirs = _made_with(first, asked), _made_with(config, asked)
         if config.game == first.game and played != theirs:
             first_in_force, their_in_force = _in_force(first, asked), _in_force(config, asked)
-            if first_in_force is not None and their_in_force is not None:  # else without defaults
+            # If a game cannot be made here, compare the options without defaults.
+            if first_in_force is not None and their_in_force is not None:
                 played, theirs = first_in_force, their_in_force
         played, theirs = by_leaf(played), by_leaf(theirs)
         different = [
@@ -96,7 +97,7 @@ def other_games(
 
 
 def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a game's options without those that only measure."""
+    """Return a game's options without `env.episode_metrics`, which does not change the game."""
     return {name: value for name, value in options.items() if name != "env.episode_metrics"}
 
 

@@ -34,7 +34,7 @@ HOW = (
     f"@{CHECKPOINT}N appended for weights other than the newest saved ones, or @{LIVE} for "
     "those that a run plays with now"
 )
-SAVED = f"leave out @{LIVE} for the newest weights that it saved"
+SAVED = f"leave out @{LIVE} to use the newest weights that it saved"
 
 
 class UnknownPolicyError(UsageError, KeyError):
@@ -49,7 +49,7 @@ class UnknownPolicyError(UsageError, KeyError):
 
 @dataclass(frozen=True)
 class Saved:
-    """A policy that was found."""
+    """A saved or live policy of a run."""
 
     name: str  # its name in the run; `policy@version` for a frozen copy
     player: Player
@@ -78,7 +78,7 @@ class SavedPolicies:
 
     @property
     def scripted(self) -> dict[str, str]:
-        """The hand-written members of its population: the scripted policy of each name."""
+        """The scripted policy of each hand-written member of the population, by member name."""
         return dict(self.config.population.scripted)
 
     @property
@@ -126,7 +126,7 @@ class SavedPolicies:
         return tuple(f"{name}@{snapshot.version}" for name, snapshot in self.copies())
 
     def all(self) -> dict[str, Player]:
-        """Return all policies, from the same moment; empty while nothing is saved."""
+        """Return all policies, as saved at the same moment; empty while nothing is saved."""
         if not self.names():
             return {}
         return {name: self._player(name, found) for name, found in self._snapshots().items()}
@@ -158,7 +158,7 @@ class SavedPolicies:
         return Saved(name, self._player(name, found[name]), taken)
 
     def version(self, name: str, version: int) -> Saved:
-        """Find a version of a policy: final, in a checkpoint, or a frozen copy in any of them."""
+        """Find a version of a policy in the final weights, checkpoints and their frozen copies."""
         kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
         if version in kept:
             return self.find(f"{name}@{version}")
@@ -171,19 +171,17 @@ class SavedPolicies:
                 return self.find(f"{name}@{version}", number)
             kept |= copies
         known = ", ".join(map(str, sorted(kept)))
-        raise UsageError(
-            f"{self.files.path} keeps no version {version} of {name}; it keeps {known}"
-        )
+        raise UsageError(f"{self.files.path} has no version {version} of {name}; it has {known}")
 
     def live(self, name: str) -> Saved:
-        """Return a policy with the weights that a running run plays with now, requested once."""
+        """Return a policy with the current weights of a live run; later calls return the same."""
         if name in self._live:
             return self._live[name]
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
             raise UnknownPolicyError(name, [spec.name for spec in self.specs])
         if not self.files.is_running():
-            raise UsageError(f"{self.files.path} is not running, so it has nothing {LIVE}; {SAVED}")
+            raise UsageError(f"{self.files.path} is not running, so no policy is {LIVE}; {SAVED}")
         size = layout_size(spec.network().shapes)
         try:
             snapshot = ask_weights(self.files.path, name, size)
@@ -193,7 +191,7 @@ class SavedPolicies:
         return self._live[name]
 
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
-        """Find a version of a learning policy, if it is kept; add other versions to `kept`."""
+        """Find a version of a learning policy, if it was saved; add other versions to `kept`."""
         kept = set() if kept is None else kept
         final = self.find(name)
         if final.player.snapshot.version == version:
@@ -236,7 +234,7 @@ class Reference:
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; the longest directory counts."""
+        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; RUN is the longest directory."""
         whole = Path(os.path.expanduser(text))
         if os.path.isdir(whole):  # also False for names that are too long for the disk
             return Reference(text, whole)
@@ -283,19 +281,19 @@ class Reference:
         if scripted := saved.unplayed.get(found.name):
             word = self.text if self.policy else f"{self.text}:{found.name}"
             raise UsageError(
-                f"{word} has learned nothing: in {self.run} {scripted} takes the seat of "
+                f"{word} has learned nothing: in {self.run} {scripted} plays the seat of "
                 f"{found.name} (env.scripted); name another policy"
             )
         return found
 
     def several(self, saved: SavedPolicies) -> dict[str, Entrant]:
-        """Return all learned policies or all fixed members, if the reference means these."""
+        """Return the policies of `RUN:all` or `RUN:all@frozen`; empty for other references."""
         if self.policy != ALL or ALL in {spec.name for spec in saved.specs}:
             return {}
         if self.which not in ("", FROZEN):
             raise UsageError(
-                f"{self.text}: all policies are {ALL}, and their frozen copies {ALL}@{FROZEN}; "
-                f"name those of @{self.which} one by one"
+                f"{self.text}: {ALL} means all policies, {ALL}@{FROZEN} their frozen copies; "
+                f"name policies @{self.which} one by one"
             )
         found: dict[str, Entrant]
         if not self.which:
