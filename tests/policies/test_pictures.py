@@ -89,7 +89,7 @@ def test_a_layout_that_is_set_or_declared_is_taken(layout):
 
 def test_guesses_and_pixels_without_convolutions_are_told():
     board = spec_of(spaces.Box(0, 1, (8, 8, 111), np.float32))
-    assert "8 x 8 x 111 is taken as height x width x channels" in space_notes([board])[0]
+    assert "8 x 8 x 111 is read as height x width x channels" in space_notes([board])[0]
     assert not space_notes([spec_of(PIXELS)])
     large = spaces.Dict(a=spaces.Box(0, 255, (84, 84), np.uint8), b=HEALTH)
     assert "28,224 pixels" in space_notes([spec_of(large, (), n_frames=4)])[0]

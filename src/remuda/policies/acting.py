@@ -21,7 +21,7 @@ CACHED_PASSES = 1024  # compiled passes of different shapes that are cached
 class ActingStack:
     """K policies that act without learning, each for N streams.
 
-    Plain weights and their noise are computed once per version, when a snapshot is loaded.
+    Noise and everything else that does not depend on inputs is computed when a snapshot is loaded.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ActingStack:
                 name
                 for name, weight in self._weights.items()
                 if not fixed or weight.untyped_storage().data_ptr() != memory
-            ]  # weights that are not views of the parameters
+            ]  # weights that `load` computes, since they are not views of the parameters
             for name in self._worked_out:
                 self._weights[name] = self._weights[name].clone()
             # by policy, views of the parameters that these weights are computed from
@@ -53,11 +53,11 @@ class ActingStack:
             if network.encoder is not None:
                 network.encoder.bind(self._weights)
         at = (1 if gathered else count, num_streams)
-        # [K, N, num_inputs], written by the seats
+        # [K, N, num_inputs], or [1, N, num_inputs] if gathered; written by the seats
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
         self._tensor = torch.from_numpy(self.inputs)
         shape = (count, 0 if gathered else num_streams, network.memory)
-        # [K, N, memory] recurrent state, zeros at the start of an episode
+        # [K, N, memory] recurrent state, zeros at the start of an episode; N is 0 if gathered
         self.recurrent_states: Floats = np.zeros(shape, np.float32)
         # [K, N, memory] recurrent state before the last pass
         self.previous_states: Floats = self.recurrent_states.copy()
@@ -105,9 +105,9 @@ class ActingStack:
         return self._stack.read(policy)
 
     def padded_pass(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
-        """Return the input buffer [k * width, num_inputs] and the pass of some policies.
+        """Return an input buffer [k * width, num_inputs], and a pass of some policies.
 
-        Passes of equal sizes share the buffer: fill it, then call the pass for outputs
+        All passes share the buffer's memory: fill it, then call the pass for outputs
         [k, width, O].
         """
         key = (first, end, width)
@@ -151,7 +151,7 @@ class ActingStack:
         return part()
 
     def stay(self, policy: int, acts: Bools) -> None:
-        """Keep the previous recurrent state of the streams that did not act."""
+        """Restore the previous recurrent state of the streams that did not act."""
         if self.network.memory:
             self.recurrent_states[policy, ~acts] = self.previous_states[policy, ~acts]
 

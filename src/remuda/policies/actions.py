@@ -27,7 +27,7 @@ LIMIT = 1e30  # larger bounds count as infinite: some libraries use the largest 
 
 
 class ActionBounds:
-    """The bounds of a `Box`, and the map from normalised actions to them.
+    """The bounds of a `Box`, and the map from normalised actions into them.
 
     1. Between two finite bounds, [-1, 1] is mapped to [low, high].
     2. With one finite bound, the action is shifted: -1 is the lower bound, or 1 the upper one.
@@ -81,7 +81,7 @@ class Actions(ABC):
     size: int  # numbers in one action
     dtype: npt.DTypeLike
     num_logits: int  # outputs of the policy's head
-    num_scales: int = 0  # further parameters that do not depend on the observation
+    num_scales: int = 0  # log standard deviations, which do not depend on the observation
     mask_size: int = 0  # entries of an action mask; 0: these actions cannot be masked
     meaning: str  # describes the network's outputs, for exported files
 
@@ -92,7 +92,7 @@ class Actions(ABC):
     def choose(
         self, outputs: Floats, masks: Bools, rng: Rng | None, actions: Array, log_probs: Floats
     ) -> None:
-        """Choose as `choose_for_all` for one policy; arrays have no policy axis."""
+        """Choose actions for one policy: `choose_for_all` without the policy axis."""
         rngs = None if rng is None else (rng,)
         self.choose_for_all(outputs[None], masks[None], rngs, actions[None], log_probs[None])
 
@@ -187,7 +187,7 @@ class DiscreteActions(Actions):
 class ContinuousActions(Actions):
     """Independent normal distributions with scales that do not depend on the observation.
 
-    The ring stores the sampled, normalised actions; the environment receives them within bounds.
+    The ring stores the sampled, normalised actions; the environment gets them within its bounds.
     """
 
     meaning = "means, then logarithms of standard deviations"

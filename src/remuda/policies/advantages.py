@@ -1,4 +1,4 @@
-"""Advantage estimates over consecutive segments, running moments, and credit assignment."""
+"""Advantages, value targets and importance weights of segments, and running moments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def vtrace(
     ratios: Floats,  # [R] importance ratios
     trace_decay: float,
     most: float,  # rho-bar
-    advantages: Floats,  # [R], written, without the action's weight
+    advantages: Floats,  # [R], written, not multiplied by the importance weight
     targets: Floats,  # [R], written
 ) -> None:
     """Write V-trace targets and advantages (Espeholt et al. 2018, section 4.1).
@@ -94,7 +94,7 @@ def explained_variance(values: Floats, targets: Floats, after: Bools) -> float:
 
 
 class RunningMoments:
-    """Mean and variance of all samples so far, updated by batches (Chan et al. 1983)."""
+    """The mean and variance of all samples so far, updated by batches (Chan et al. 1983)."""
 
     def __init__(self, mean: np.ndarray, variance: np.ndarray, count: float) -> None:
         self.mean, self.variance, self.count = mean, variance, count
@@ -112,9 +112,10 @@ class RunningMoments:
 
 
 class RunningReturns:
-    """Moments of the discounted sums of one policy's rewards (as in OpenAI Baselines).
+    """The moments of the discounted sums of one policy's rewards (as in OpenAI Baselines).
 
-    A stream's sum ends only at termination: segments do not distinguish truncation from their end.
+    A stream's sum restarts only after termination: a segment that ended by truncation looks like
+    one that ended by its length.
     """
 
     def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:
@@ -164,13 +165,13 @@ def running_sums(
     return found[:count]
 
 
-# maximum steps over which a fresh policy's first rewards are extrapolated; without discounting, an
-# early episode end would otherwise decide all values
+# maximum number of steps of reward in the initial value of a fresh policy; otherwise this value
+# would be huge if rewards are not discounted and few episodes terminated
 HORIZON = 200.0
 
 
 class Credit(NamedTuple):
-    """The credit of G policies' rollouts, of at most R rows each."""
+    """Importance weights and value estimates of G policies' rollouts, of at most R rows each."""
 
     weights: Floats  # [G, R] importance weights
     advantages: Floats  # [G, R]
@@ -181,14 +182,14 @@ class Credit(NamedTuple):
 
 def credit_of(
     rollout: Rollout,
-    members: Sequence[int],  # their rows of the rollout
+    members: Sequence[int],  # the G policies, by their index in the stack and the rollout
     configs: Sequence[PolicyConfig],  # by policy of the stack
     returns: Sequence[RunningReturns],  # by policy of the stack, updated
-    values: Floats,  # [G, R] before the update
-    log_probs: Floats,  # [G, R] before the update
-    fresh: Bools | None = None,  # [G] untrained values, replaced by a constant
+    values: Floats,  # [G, R] values before the update
+    log_probs: Floats,  # [G, R] log-probabilities before the update
+    fresh: Bools | None = None,  # [G] whether values are untrained; a constant replaces them
 ) -> Credit:
-    """Compute the credit of some policies, each with its own discount, lambda and correction."""
+    """Compute the credit of some policies, each with its discount, lambda and correction."""
     count = len(members)
     credit = Credit(
         weights=np.ones_like(values),
@@ -246,7 +247,7 @@ def _credit_one(
         targets[:] += advantages
 
     if is_fresh and not after.all():
-        # With equal values, targets are linear: a part from rewards, and a factor times the value.
+        # If all values are equal to v, a target is a part from rewards plus a factor times v.
         credit(rewards, np.zeros_like(values))
         mean_rewards = float(targets[~after].mean())
         credit(np.ones_like(rewards), np.zeros_like(values))
@@ -270,7 +271,7 @@ def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tupl
 
 
 def steps_of(rollout: Rollout, members: Sequence[int], rows: int) -> Bools:
-    """Return which of the first rows of some policies are steps: [G, rows]."""
+    """Return which of the first `rows` rows of some policies are steps: [G, rows]."""
     at = list(members)
     used = np.arange(rows) < rollout.num_rows[at, None]
     steps: Bools = used & (rollout.streams[at, :rows] != AFTER)

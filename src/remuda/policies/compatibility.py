@@ -1,4 +1,4 @@
-"""Checks of policies: equal streams and networks, shared experience, and notes on spaces."""
+"""Checks of which policies can share weights or experience, and notes on spaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMED = 4  # maximum number of policies that a note names
 
 
 def stream_shape(spec: PolicySpec) -> StreamShape:
-    """Return the shape of a policy's steps in the ring."""
+    """Return the shapes of a policy's steps in the ring."""
     config, actions = spec.config, spec.actions
     return StreamShape(
         spec.observation,
@@ -34,7 +34,7 @@ def stream_shape(spec: PolicySpec) -> StreamShape:
 
 
 def network_layout(spec: PolicySpec) -> tuple[object, ...]:
-    """Return the key of networks that can act as one stack."""
+    """Return a key; policies with equal keys can act as one stack."""
     network = spec.network()
     return (type(network), tuple(network.shapes.items()), network.settings, spec.scale, spec.parts)
 
@@ -55,7 +55,7 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
-    """Return the other policies of each `experience.group`; raise ConfigError if incompatible."""
+    """Return the others of each policy's `experience.group`; raise ConfigError if incompatible."""
     groups: dict[str, list[PolicySpec]] = {}
     for spec in specs:
         groups.setdefault(spec.config.experience.group, []).append(spec)
@@ -111,8 +111,9 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
     if isinstance(actions, ContinuousActions) and actions.unbounded:
         yield (
             f"{actions.unbounded} of {actions.size} continuous actions lack a finite bound. They "
-            "start with a standard deviation of 1, around 0 or 1 from their only bound, and are "
-            "not scaled; set finite bounds in the environment's action_space to scale them"
+            "are not scaled, and start with a standard deviation of 1 and a mean of 0, or a mean "
+            "at distance 1 from their only bound; to scale them, set finite bounds in the "
+            "environment's action_space"
         )
     network = spec.config.network
     if network.convolutions:
@@ -120,7 +121,7 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
             found = spec.layout_of(part) if len(part.shape) == 3 else None
             if found is not None and not found.is_sure:
                 yield (
-                    f"the observation {spec.described(part)} is taken as {WAYS[found.layout]}; if "
+                    f"the observation {spec.described(part)} is read as {WAYS[found.layout]}; if "
                     "that is wrong, set policy.network.layout"
                 )
     elif not network.module:
@@ -130,5 +131,5 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
             yield (
                 f"it observes images ({', '.join(map(spec.described, many))}), and its network "
                 f"has no convolutions, so {inputs:,} pixels go to its first linear layer; set "
-                "policy.network.convolutions, as in [[32,8,4],[64,4,2],[64,3,1]] for 84 x 84"
+                "policy.network.convolutions, such as [[32,8,4],[64,4,2],[64,3,1]] for 84 x 84"
             )

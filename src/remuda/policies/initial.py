@@ -3,7 +3,7 @@
     initial/sources.json            the source of each policy's weights, for readers
     initial/POLICY.safetensors      the weights, and with `init_optimizer` Adam's moments
 
-Files are written once, when a run starts, so that it no longer needs its sources.
+The files are written when a run starts, so that it no longer needs the other runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InitialWeights:
         self.path = path
 
     def write(self, beginnings: Mapping[str, InitialState]) -> None:
-        """Write them by policy; raise RunDirectoryError if the disk is full or not writable."""
+        """Write initial states, by policy; raise RunDirectoryError if the disk refuses."""
         if not beginnings:
             return
         try:
@@ -83,7 +83,7 @@ class InitialWeights:
         )
 
     def weights(self, policy: str, size: int) -> Floats | None:
-        """Return initial weights [size], None if random; raise RunDirectoryError if damaged."""
+        """Return weights [size] from another run, or None; raise RunDirectoryError if damaged."""
         state = self._read(policy)
         if state is None:
             return None

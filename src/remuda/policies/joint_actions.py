@@ -1,8 +1,8 @@
 """Several choices at once, for algorithms that learn action values.
 
-Each combination of choices counts as one action, numbered with the last choice changing fastest.
-Above `MOST_COMBINATIONS`, each possibility of each choice has a value, and an action's value is
-the mean over its choices. The ring and the environment always get the choices.
+Each combination of choices is one action; in their numbering the last choice changes fastest. With
+more than `MOST_COMBINATIONS`, each possibility of each choice has a value, and an action's value is
+the mean over its choices. The ring and the environment always get the separate choices.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MOST_COMBINATIONS = 1024  # maximum combinations with one network output each
 
 
 class JointActions(Actions):
-    """Several choices with a network output for each combination."""
+    """Several choices, with a network output for each combination."""
 
-    meaning = "a number for each combination of choices, of which the last changes fastest"
+    meaning = "a number for each combination of choices, the last changing fastest"
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
@@ -75,7 +75,7 @@ class JointActions(Actions):
 
 
 class BranchingActions(DiscreteActions):
-    """Several choices with a network output for each possibility.
+    """Several choices, with a network output for each possibility of each choice.
 
     An action's value is the mean of its choices' outputs (Tavakoli et al. 2018, "Action branching
     architectures"; Seyde et al. 2023, "Solving continuous control via Q-learning").
@@ -88,7 +88,7 @@ class BranchingActions(DiscreteActions):
 
 
 def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:
-    """Return the action type for learning values; raise ContractError if unsupported."""
+    """Return the action type of a value-based algorithm; raise ContractError if unsupported."""
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
             f"{agent} has continuous actions; {algorithm} learns a value for each action, "
@@ -109,13 +109,13 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
 
 
 def choices_of(actions: Actions) -> tuple[int, ...]:
-    """Return the possibilities of each choice of branching actions; empty for others."""
+    """Return the number of possibilities of each choice of branching actions; else nothing."""
     return actions.sizes if isinstance(actions, BranchingActions) else ()
 
 
 @njit(cache=True)
 def take_best_joint(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """Write the first allowed combination with the largest value [N, A]; 0 if none is allowed."""
+    """Write the first allowed combination with the largest value; zeros if none is allowed."""
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
         best = -1

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from remuda.policies.spec import PolicySpec
 
-OPSET = 18  # the oldest standard operators that torch's exporter writes
+OPSET = 18  # the oldest operator set that torch's exporter can write
 BATCH = "N"  # the batch axis, of any size
 EXAMPLES = 3  # batch size of the trace; torch treats 0 and 1 as constants
 TOLERANCE = 1e-2  # allowed difference between graph and network, relative to the largest output
@@ -54,7 +54,7 @@ def onnx_file(
 ) -> bytes:
     """Return the content of an ONNX file that chooses the policy's greedy actions.
 
-    `_inputs` and `_outputs` define inputs and outputs, each [N, ...]. `weights` are from
+    `_inputs` and `_outputs` define inputs and outputs, each [N, ...]. `weights` are the result of
     `network.acting` for one policy; `about` is further metadata. Raises UsageError if packages are
     missing or the network cannot be exported.
     """
@@ -76,8 +76,8 @@ def onnx_file(
     if not _agrees(model, module, inputs):
         raise UsageError(
             f"{spec.name}: its network ({type(network).__name__}) cannot be written as ONNX: the "
-            "graph computes different outputs. The network may use only torch operations, the same "
-            "for any batch size, without values that leave torch and without random numbers"
+            "graph computes different outputs. The network may use only torch operations, which "
+            "are the same for any batch size, and no random numbers or values outside of torch"
         )
     _describe(model, {item.name: item.meaning for item in inputs} | outputs)
     set_model_props(model, {**about, **_metadata(spec, network, agent)})
@@ -184,9 +184,9 @@ def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[st
 
 
 def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -> bool:
-    """Return whether the graph computes what the module computes, up to rounding.
+    """Return whether graph and module compute the same from random inputs, up to rounding.
 
-    Values that leave torch while tracing become constants, so this runs random inputs through both.
+    Values that leave torch during tracing become constants in the graph.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -255,7 +255,7 @@ def _first_cause(error: BaseException) -> str:
 
 
 class GreedyModule(nn.Module):
-    """The greedy policy of one version, with plain weights that are computed once."""
+    """The greedy actions of a policy at one version, as a torch module."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class GreedyModule(nn.Module):
         shape: tuple[int, ...],
         start: Sequence[int] = (),
     ) -> None:
-        """Copy weights of `network.acting`; `start` is the first action number of each choice."""
+        """Copy the weights; `start` is the number of the first action of each choice."""
         super().__init__()
         self._start = tuple(start) if any(start) else ()
         self._network, self._actions, self._shape = network, actions, shape

@@ -1,7 +1,7 @@
 """Adam for K policies (Kingma and Ba 2015), on the rows of a parameter stack.
 
-On the CPU a step is a compiled loop over each row, elsewhere torch's fused kernel. `torch.optim`
-imports a compiler, which would cost each learner most of a second and much memory.
+With one CPU thread a step is a compiled loop over each row, otherwise it is torch's fused kernel.
+`torch.optim` imports a compiler, which would cost each learner most of a second and much memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parallel work on independent parts of an update, in threads of the learner's process.
 
-Results do not depend on the number of threads: they are added in the order of the parts.
+The order of results does not depend on the number of threads, so neither do their sums.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Turns:
-    """An order for parallel parts: each waits for earlier parts, which already run."""
+    """An order for parallel parts: each waits for earlier parts, which have already started."""
 
     def __init__(self) -> None:
         self._next, self._moved = 0, threading.Condition()

@@ -35,7 +35,7 @@ class ActionSelector(ABC):
         rngs: Sequence[Rng],
         epsilons: Sequence[float],  # exploration rates; 0 takes the best action
         actions: Array,  # [K, N, size], written
-        log_probs: Floats,  # [K, N], written if known
+        log_probs: Floats,  # [K, N], written by `Sampled` only
     ) -> None:
         """Choose actions for K policies of N streams each."""
 
@@ -49,11 +49,11 @@ class ActionSelector(ABC):
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Choose for one policy of N streams, with an exploration rate for each: [N]."""
+        """Choose for one policy of N streams, each with its exploration rate: [N]."""
 
 
 class EpsilonGreedy(ActionSelector):
-    """The action with the largest value, or with probability epsilon a random allowed action."""
+    """The action with the largest value or, with probability epsilon, a random allowed action."""
 
     meaning = "values of all actions"
 
@@ -105,7 +105,7 @@ class EpsilonGreedy(ActionSelector):
 
 
 class Sampled(ActionSelector):
-    """A sample from the network's distribution; its most likely action if the rate is 0."""
+    """A sample from the network's distribution, or the most likely action if the rate is 0."""
 
     def __init__(self, actions: Actions) -> None:
         self.actions, self.meaning = actions, actions.meaning

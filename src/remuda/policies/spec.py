@@ -32,10 +32,10 @@ class PolicySpec:
     name: str
     config: PolicyConfig
     observation: tuple[int, ...]  # shape of one observation, unstacked
-    dtype: npt.DTypeLike  # of an observation, as the environment writes it
+    dtype: npt.DTypeLike  # dtype of the environment's observations
     actions: Actions
     masked: bool = False  # whether the environment provides action masks
-    scale: Scale = 1.0  # factor of observations, which scales pixels to [0, 1]
+    scale: Scale = 1.0  # multiplies observations, so that pixels are in [0, 1]
     parts: tuple[Part, ...] = ()  # parts of an observation in order; empty: a single array
     layout: str = ""  # `hwc` or `chw` if the environment declares its image axes
 
@@ -66,12 +66,12 @@ class PolicySpec:
 
     @property
     def specification(self) -> tuple[object, ...]:
-        """Return the key of policies that can be trained as one stack."""
+        """Return a key; policies with equal keys can be trained as one stack."""
         config, ppo = self.config, self.config.ppo
         numbers = config.entry.hyperparameters
         own = config.q_learning.model_dump_json(exclude={"target_every"})
         shape: tuple[object, ...] = (config.batch_size, own)
-        if self.memory:  # they learn from whole segments
+        if self.memory:  # recurrent policies learn from whole segments
             shape += (config.experience.segment_length,)
         if config.rollout_length:
             shape = (
@@ -113,13 +113,13 @@ class PolicySpec:
         return (Sampled if self.config.entry.samples else EpsilonGreedy)(self.actions)
 
     def network(self) -> Network:
-        """Build the network; raise ConfigError if recurrent for an algorithm of single steps."""
+        """Build the network; raise ConfigError if the algorithm does not support recurrence."""
         entry = self.config.entry
         kind: Any = entry.load()
         if entry.takes == "transitions" and self.memory and not kind.learns_from_sequences():
             raise ConfigError(
-                f"policy.algorithm {self.config.algorithm} learns from single steps, and its "
-                "network cannot be recurrent: leave out network.recurrent, or the state_size "
+                f"policy.algorithm {self.config.algorithm} learns from single steps, so its "
+                "network cannot be recurrent: remove network.recurrent, or the state_size "
                 "of its module, or use ppo"
             )
         found: Network = kind.network_for(self)
@@ -127,7 +127,7 @@ class PolicySpec:
 
     @property
     def pictures(self) -> tuple[ImagePart, ...]:
-        """Return the image parts: three axes, or two axes of pixels; if none, all with two axes."""
+        """Return the parts with three axes or two axes of pixels; if none, all with two axes."""
         parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
         flat = [part for part in parts if len(part.shape) == 2]
         found = [p for p in parts if len(p.shape) == 3 or (len(p.shape) == 2 and p.is_pixels)]
@@ -164,7 +164,7 @@ class PolicySpec:
 
 
 def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
-    """Build the algorithm of a stack; `streams` are numpy generators for rollouts, else torch's."""
+    """Build a stack's algorithm; `streams` are NumPy generators for rollouts, else torch's."""
     kind: Any = specs[0].config.entry.load()
     return kind([spec.config for spec in specs], specs[0].network(), streams, device)
 
@@ -207,7 +207,7 @@ def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
 
 
 def alike(one: AgentSpec, other: AgentSpec) -> bool:
-    """Return whether the same policies can take both seats."""
+    """Return whether a policy can play both seats."""
     return (
         one.observation_space == other.observation_space
         and one.action_space == other.action_space
@@ -216,7 +216,7 @@ def alike(one: AgentSpec, other: AgentSpec) -> bool:
 
 
 def kinds_of(agents: Sequence[AgentSpec]) -> list[int]:
-    """Return, by agent, the first agent with the same spaces; comparing spaces is slow."""
+    """Return, for each agent, the index of the first agent that is `alike`."""
     kinds: list[int] = []
     for i, agent in enumerate(agents):
         firsts = [k for k, first in enumerate(kinds) if k == first]

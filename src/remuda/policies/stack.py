@@ -65,7 +65,7 @@ class ParameterStack:
             gradients = self.gradients[first:end] if self._trained else None
             part._hold(self.shapes, self.flat[first:end], gradients, self.buffers)
         self._parts[first, end] = part
-        # Of K * K / 2 possible ranges, the views of the newest 2 K are kept.
+        # There are K * K / 2 possible ranges; cache the views of the 2 K most recently used.
         while len(self._parts) > 2 * len(self.flat):
             self._parts.popitem(last=False)
         return part
@@ -76,7 +76,7 @@ class ParameterStack:
         errors: Sequence[Tensor] | None = None,
         add: bool = False,
     ) -> None:
-        """Compute the gradients of a loss, or of outputs with these errors, into `gradients`."""
+        """Backpropagate a loss, or outputs with these `errors`, to `gradients`."""
         self.take(self.gradients_of(loss, errors), add)
 
     def gradients_of(
@@ -115,15 +115,15 @@ class ParameterStack:
 class Side:
     """Some policies of a stack that run through a network together.
 
-    Neighbours are used in place. Others are copied together: call `load` before a pass, and
-    `store_gradients` after it.
+    Neighbouring policies are used in place. Others are copied to neighbouring rows: call `load`
+    before a pass, and `store_gradients` after it.
     """
 
     def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:
         """Select `members`, in ascending order; `copy` returns a stack to copy them to."""
         first, end = members[0], members[-1] + 1
         self._stack = stack
-        self.index: slice | Tensor = slice(first, end)  # their rows of the stack
+        self.index: slice | Tensor = slice(first, end)  # their rows in the stack
         if end - first == len(members):
             self.part = stack.rows(first, end)
         else:
@@ -142,13 +142,13 @@ class Side:
 
 
 def whole_rows(x: Tensor) -> Floats:
-    """Return rows [K, P] of a stack with their padding up to whole cache lines."""
+    """Return the rows [K, P] of a stack with the padding that fills their last cache line."""
     rows: Floats = x.detach().as_strided((len(x), x.stride(0)), (x.stride(0), 1)).numpy()
     return rows
 
 
 def layout_checksum(shapes: Shapes) -> int:
-    """Return a checksum of the layout, which published weights carry."""
+    """Return a checksum of the layout, to compare with that of published weights."""
     return zlib.crc32(repr(list(shapes.items())).encode())
 
 

@@ -1,4 +1,4 @@
-"""The base class of algorithms: a private stack of K networks, an optimizer, and saved state."""
+"""The base class of algorithms, with a stack of K networks and an optimizer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def has_flag(kind: type, flag: str, method: str) -> bool:
-    """Return whether a class sets this flag and no subclass overrides the method."""
+    """Return a class's flag; False if a subclass overrides the method and not the flag."""
     for each in kind.__mro__:
         if flag in vars(each):
             return bool(vars(each)[flag])
@@ -36,16 +36,17 @@ def has_flag(kind: type, flag: str, method: str) -> bool:
 
 
 class Algorithm(ABC):
-    """An algorithm for K private networks of one layout; row k depends only on policy k's data.
+    """An algorithm for K networks of one layout; a policy's training depends only on its data.
 
-    A user's class declares here what `remuda.config.algorithm_registry` declares for built-in ones.
+    These attributes are for user-defined classes; `remuda.config.algorithm_registry` has the same
+    properties of built-in ones.
     """
 
     takes: ClassVar[Takes]  # the kind of experience it learns from
-    section: ClassVar[Section]  # the section of `policy` with its settings, next to `settings`
+    section: ClassVar[Section]  # the section of `policy` that it reads, besides `settings`
     masks: ClassVar[bool]  # whether it supports action masks
     samples: ClassVar[bool] = False  # whether it explores by sampling the network's distribution
-    # different defaults for its policies: `{"learning_rate": 3e-4}`
+    # defaults of `policy` that differ from the usual ones: `{"learning_rate": 3e-4}`
     preset: ClassVar[Mapping[str, Any]] = {}
     settings: ClassVar[Mapping[str, Any]] = {}  # keys and defaults of `policy.settings`
     # policy settings that it does not read, such as `ppo.clip`
@@ -74,7 +75,7 @@ class Algorithm(ABC):
         self._max_grad_norm = torch.tensor(norms, dtype=torch.float32, device=self.device)
 
     def settings_of(self, name: str, members: Iterable[int]) -> Tensor:
-        """Return a number of `policy.settings` for each of these policies: [G, 1]."""
+        """Return the value of one of `policy.settings` for each of these policies: [G, 1]."""
         default = self.settings[name]
         found = [[float(self.configs[k].settings.get(name, default))] for k in members]
         return torch.tensor(found, dtype=torch.float32, device=self.device)
@@ -84,7 +85,7 @@ class Algorithm(ABC):
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
-        """Return the part of `learned` that a newborn may inherit, without states of streams."""
+        """Return the part of `learned` that a newborn may inherit: no data of single streams."""
         optimizer = learned["optimizer"]
         return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
 
@@ -144,7 +145,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def state(self, policy: int) -> State:
-        """Return the state to continue exactly: `learned` and the random state."""
+        """Return the state from which training continues exactly: `learned` and random state."""
 
     @abstractmethod
     def restore(self, policy: int, state: State) -> None:
@@ -195,6 +196,6 @@ def clip(gradients: Floats, size: int, limits: Floats, norms: Floats) -> None:
         norm = np.sqrt(total)
         norms[k, 0] = norm
         factor = limits[k, 0] / (norm + np.float32(1e-6))
-        if not factor >= np.float32(1.0):  # NaN is detected in the weights
+        if not factor >= np.float32(1.0):  # NaN enters the weights, where `is_finite` finds it
             for i in range(size):
                 row[i] *= factor

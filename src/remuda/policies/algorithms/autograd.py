@@ -44,11 +44,12 @@ class Minibatch:
 
 
 PIECE, LEAST, MOST = 200e6, 64, 512
-"""Multiplications and minimum and maximum rows of a piece that convolutions differentiate at once.
+"""The size of the pieces of rows in which convolutions are differentiated: multiplications, and the
+minimum and maximum number of rows.
 
-Larger pieces would not fit the cache and give threads nothing to share; smaller ones cost more
-calls. The size does not depend on other policies or threads, because sums over other pieces differ
-in their last bits.
+Larger pieces would not fit the cache and would be too few for several threads; smaller ones cost
+more calls. The size does not depend on other policies or threads, because it affects the last bits
+of sums.
 """
 ROWS = 1024  # best number of rows of a policy per evaluation, without convolutions
 
@@ -65,7 +66,7 @@ class Autograd:
         part: ParameterStack,
         costs: LossCosts,
         losses: Losses,
-        settings: Mapping[str, Tensor] | None = None,  # the user's, [G, 1] each
+        settings: Mapping[str, Tensor] | None = None,  # `policy.settings` by key, [G, 1] each
         anchor: ParameterStack | None = None,  # parameters of anchor policies
         normalises: bool = False,  # normalise advantages by policy and minibatch
         objective: Objective | None = None,  # computes `losses` by kernels
@@ -173,7 +174,7 @@ class Autograd:
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
-        """Do as `step`: torch differentiates the network, kernels the loss.
+        """Do the same as `step`: torch differentiates the network, kernels the loss.
 
         Rows are processed in pieces that stay in the cache; gradients are added in their order.
         """
@@ -214,7 +215,7 @@ class Autograd:
         return errors, torch.from_numpy(joined[..., logits])
 
     def _pieces(self, pick: Pick) -> Iterator[Pick]:
-        """Yield consecutive rows; sequences stay whole."""
+        """Yield consecutive rows; a pick of sequences is not split."""
         length, most = pick.rows.shape[1], self._piece
         if pick.memory is not None or most is None or length <= most:
             yield pick

@@ -34,8 +34,8 @@ IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken"
 class DQN(TransitionAlgorithm):
     """Q-learning (Mnih et al. 2015); with `double`, separate networks select and evaluate actions.
 
-    With a recurrent network it learns from whole segments, as R2D2 (Kapturowski et al. 2019), from
-    the actor's stored state, with targets n steps later in the segment. Rewards are not rescaled.
+    A recurrent network learns from whole segments, starting at the actor's stored state, as in R2D2
+    (Kapturowski et al. 2019). Targets are n steps later in the segment. Values are not rescaled.
     """
 
     masks, recurrent, branching = True, True, True

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class IQN(DQN):
-    """Q-learning of the return distribution by its quantiles; acts on the mean."""
+    """Q-learning of the quantiles of the return; the policy acts on their mean."""
 
     section: ClassVar[Section] = "iqn"
     recurrent, branching = True, True
@@ -66,7 +66,7 @@ class IQN(DQN):
         losses = quantile_loss(taken, quantiles, targets, self.config.iqn.huber)
         if not batch.weights.numel():
             return Loss(losses, taken)
-        # The mean over all pairs of quantiles.
+        # The mean absolute error over all pairs of quantiles.
         errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
         return Loss(losses, taken, errors)
 
@@ -75,7 +75,7 @@ class IQN(DQN):
         return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
 
     def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
-        """Take a step by kernels; quantiles are drawn in the order of `loss`."""
+        """Take a step by kernels, with quantiles drawn in the same order as in `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
         for values, rng in zip(quantiles, self._rngs[part.first : part.end], strict=True):

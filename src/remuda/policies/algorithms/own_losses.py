@@ -33,7 +33,7 @@ def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
     wanted = [*samples]
     parts = found if isinstance(found, tuple | list) else (found,)
     loss, value, error = (*parts, None, None, None)[:3]
-    # Values are metrics and may have more axes; errors are by sample.
+    # Values are metrics and may have more axes; errors must have one number per sample.
     has_values = isinstance(value, Tensor) and value.dim() > 1 and len(value) == wanted[0]
     by_sample = error is None or (isinstance(error, Tensor) and error.numel() == prod(wanted))
     if len(parts) not in (2, 3) or _shape(loss) != wanted or not (has_values and by_sample):

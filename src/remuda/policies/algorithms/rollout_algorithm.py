@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 KL = Means._fields.index("kl")
 METRICS = (*Means._fields, "gradient_norm")  # metrics of a step, by policy
-ANCHOR = "anchor"  # the anchor in a policy's training state
+ANCHOR = "anchor"  # the name of the anchor's weights in a policy's training state
 # numbers of the training state: steps taken for training, and moments of returns
 PROGRESS = ("trained", "return_mean", "return_variance", "return_count")
-KL_MARGIN = 1.5  # an update ends once the policy's divergence exceeds `target_kl` times this
+KL_MARGIN = 1.5  # an update ends when the policy's divergence exceeds `target_kl` times this
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class TrainingGroup:
 class RolloutAlgorithm(Algorithm):
     """An algorithm that trains K policies, each on its own rollout with its own hyperparameters.
 
-    A stack shares the network, epochs, minibatches, rollout length and time budget. All other
-    hyperparameters are vectors [K]. If older weights played a rollout, the objective is decoupled
-    (Hilton et al. 2022): an update stays close to the policy that it starts from, and importance
-    weights relate that policy to the acting one.
+    Policies of a stack have the same network, epochs, minibatches, rollout length and time budget;
+    other hyperparameters may differ. The objective is decoupled (Hilton et al. 2022) for rollouts
+    of older weights: an update stays close to the policy that it starts from, and importance
+    weights (`correction`) account for the policy that acted.
 
     User-defined algorithms are subclasses with `losses`; see docs/extend.md.
     """
@@ -81,8 +81,8 @@ class RolloutAlgorithm(Algorithm):
     takes, samples, masks = "rollouts", True, True
     section: ClassVar[Section] = "ppo"
     fused: ClassVar[bool] = False
-    """True if kernels (`objective.py`) compute `losses`; not inherited by a class that overrides
-    it."""
+    """True if kernels (`objective.py`) compute `losses`. Not inherited by a class that overrides
+    `losses`."""
 
     def __init__(
         self,
@@ -184,10 +184,10 @@ class RolloutAlgorithm(Algorithm):
         self._target_kl[policy] = _number(config.ppo, "target_kl")
 
     def update(self, rollout: Rollout, members: Sequence[int]) -> RolloutMetrics:
-        """Train some policies, in ascending order, each on its row of a rollout.
+        """Train some policies (`members`, ascending), each on its row of a rollout.
 
-        A policy's result depends only on its row. A time budget applies to each group of policies
-        that are trained together.
+        A policy's result does not depend on other rows. A time budget applies to each group of
+        policies that are trained together.
         """
         members = list(members)
         samples = (Sequences if self.network.memory else Rows)(rollout, members, self.device)
@@ -303,7 +303,7 @@ class RolloutAlgorithm(Algorithm):
         return found | {"samples": trained, "steps": once}
 
     def _groups(self, samples: Rows | Sequences, members: Sequence[int]) -> list[TrainingGroup]:
-        """Group policies with similar minibatches, so that small ones need not wait."""
+        """Group policies with minibatches of similar size, so that small ones are not padded."""
         counts: dict[int, list[int]] = {}
         for i, units in enumerate(samples.units):
             counts.setdefault(min(self._parts(samples.steps(i)), len(units)), []).append(i)
@@ -329,13 +329,13 @@ class RolloutAlgorithm(Algorithm):
         passes: Integers,
         trained: Integers,
     ) -> TrainingGroup | None:
-        """Run one epoch and add its metrics; return the policies that continue, or None."""
+        """Run one epoch and add its metrics; return the group of policies that continue."""
         parts = group.minibatches
         order = {
             i: self._rngs[k].permutation(samples.units[i])
             for i, k in zip(group.going, group.members, strict=True)
         }
-        # Summed separately: indexing a group's columns in each step costs more than adding.
+        # Sum the group's metrics separately: indexing columns of `sums` in each step is slower.
         metrics = torch.zeros(
             len(METRICS), len(group.going), dtype=torch.float32, device=self.device
         )

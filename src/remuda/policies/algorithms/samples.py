@@ -15,18 +15,18 @@ from remuda.system.memory.shared import copied
 from remuda.types import Bools, Integers
 
 MOST_PADDING = 0.25  # share of a pass's rows that may be padding
-PASS = 256  # padding rows that are always allowed: they cost as much as another pass
+PASS = 256  # padding rows that are always allowed: they cost no more than another pass
 
 
 @dataclass(frozen=True)
 class Pick:
     """Rows of a batch for G of its policies, padded with repeated, invalid rows."""
 
-    members: Integers  # [G] policies of the batch
-    rows: Integers  # [G, B] rows of each
-    stride: int  # rows of each policy in the batch
+    members: Integers  # [G] indices of the policies in the batch
+    rows: Integers  # [G, B] row indices for each policy
+    stride: int  # number of rows of each policy in the batch
     device: torch.device
-    counts: Integers  # [G] valid rows; without memory, the first ones
+    counts: Integers  # [G] number of valid rows, which come first if `memory` is None
     valid: Tensor | None = None  # [G, B] 1 for valid rows, 0 for padding; None: all valid
     # [G, S, memory] state before each of the S sequences in the B rows
     memory: Tensor | None = None
@@ -46,7 +46,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Amount:
-    """A policy's contribution to a pass: units of at most `longest` rows."""
+    """A policy's share of a pass: a number of units, each of at most `longest` rows."""
 
     units: int
     longest: int = 1
@@ -107,7 +107,7 @@ class Sequences:
         self._starts: list[Integers] = []
         self._lengths: list[Integers] = []
         self._memories = []
-        # Only the used parts: the rest belongs to an earlier, larger rollout.
+        # Copy only the used parts: the rest is old data of a larger rollout.
         for k in members:
             count = int(rollout.num_segments[k])
             starts = rollout.starts[k, :count].copy()
@@ -185,7 +185,7 @@ def alike(amounts: Sequence[Amount]) -> list[list[int]]:
 
 
 def part_of(units: Integers, number: int, parts: int) -> Integers:
-    """Return one of `parts` nearly equal parts; the first ones have one unit more."""
+    """Return one of `parts` parts, whose sizes differ by at most one unit."""
     size, more = divmod(len(units), parts)
     start = number * size + min(number, more)
     return units[start : start + size + (number < more)]

@@ -79,11 +79,11 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-NO_MASKS = torch.ones(0, dtype=torch.bool)  # of a batch from an environment without masks
+NO_MASKS = torch.ones(0, dtype=torch.bool)  # masks if the environment has none
 
 
-TARGET = "target"  # the target network in a policy's training state
-NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # of a batch with equal weights
+TARGET = "target"  # the name of the target network in a policy's training state
+NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # weights if all samples weigh equally
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class Transitions:
 
     s_tm1: Tensor  # [K, B, num_inputs]
     a_tm1: Tensor
-    """[K, B] int64: actions; several choices are one combination number. If `branching`, choices
-    are separate: [K, B, choices]."""
+    """[K, B] int64: actions; several choices are the number of their combination. If `branching`,
+    choices are separate: [K, B, choices]."""
     r_t: Tensor  # [K, B], scaled
     discount_t: Tensor  # [K, B]
     s_t: Tensor  # [K, B, num_inputs]
     allowed_tm1: Tensor = NO_MASKS
     """[K, B, A] bool: actions allowed in s_tm1; of size 0: all, as in `allowed_t`. If
-    `branching`, A counts the possibilities of all choices."""
+    `branching`, A is the number of possibilities of all choices."""
     allowed_t: Tensor = NO_MASKS
     """[K, B, A] bool: actions allowed in s_t; all if the episode terminated."""
     weights: Tensor = NO_WEIGHTS
@@ -121,7 +121,7 @@ class UpdateMetrics(NamedTuple):
     loss: Tensor  # mean loss of a batch
     gradient_norm: Tensor  # before clipping
     value: Tensor  # mean value of the batch's actions before the update
-    errors: Tensor  # before the update: [G, B] of samples, or [G, number] of sequences
+    errors: Tensor  # [G, B] errors of samples, or [G, number] priorities of sequences
 
 
 CACHE = 2**20
@@ -160,8 +160,8 @@ class TransitionAlgorithm(Algorithm):
     """True if `loss` also takes `TransitionSequences`, so that the network may be recurrent. Not
     inherited by a class that overrides `loss`."""
     branching: ClassVar[bool] = False
-    """True if `loss` supports a value for each of several choices, used if there are too many
-    combinations. Not inherited by a class that overrides `loss`."""
+    """True if `loss` supports values of single choices, used if an action has too many
+    combinations of choices. Not inherited by a class that overrides `loss`."""
     heads: ClassVar[Sequence[str]] = ()
     """The heads of its network, each with an output for each action and separate layers. The first
     head chooses actions: by its argmax, or with `samples` by a sample from its softmax."""
@@ -209,7 +209,7 @@ class TransitionAlgorithm(Algorithm):
         """
 
     def head(self, part: Part, head: str, inputs: Tensor, target: bool = False) -> Tensor:
-        """Return a head's outputs [G, B, A], or the target network's, for inputs of a batch."""
+        """Return a head's outputs [G, B, A]; with `target`, those of the target network."""
         assert isinstance(self.network, Heads)
         stack = part.target if target else part.online
         return self.network.head(head, stack.parameters, inputs)
@@ -219,7 +219,7 @@ class TransitionAlgorithm(Algorithm):
         return self.settings_of(name, range(part.first, part.end))
 
     def renew_targets(self, part: Part) -> None:
-        """Copy weights to the target networks every `dqn.target_every` updates."""
+        """Copy weights to the target networks every `target_every` updates."""
         for policy in range(part.first, part.end):
             if self.updates[policy] % self.configs[policy].q_learning.target_every == 0:
                 self.target.flat[policy].copy_(self.online.flat[policy])
@@ -242,7 +242,7 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def training_layout(cls, config: PolicyConfig) -> TrainingLayout:
-        """Return moments and target network; the learner adds the exploration progress."""
+        """Return the layout, with the target network and the learner's exploration progress."""
         found = super().training_layout(config)
         return TrainingLayout((*found.vectors, TARGET), (*found.numbers, EXPLORED, BEGUN))
 
