@@ -17,5 +17,5 @@ def test_an_answer_that_ray_cannot_bring_any_more_is_lost_and_not_asked_for():
     ray = types.SimpleNamespace(wait=wait)  # it has nothing else that could be asked
     call = RayCall(ray, object(), "far", "")
     assert call.done()
-    with pytest.raises(NodeLostError, match="far cannot be heard"):
+    with pytest.raises(NodeLostError, match="far cannot be reached"):
         call.result(0.0)

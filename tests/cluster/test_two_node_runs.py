@@ -223,7 +223,7 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
 
     thread = threading.Thread(target=strike)
     thread.start()
-    with pytest.raises(RemudaError, match="lockstep cannot continue elsewhere"):
+    with pytest.raises(RemudaError, match="lockstep cannot continue on other nodes"):
         over_nodes(tmp_path / "two", FIXED, run={"turns": 10**7}, learners={"processes": 2})
     thread.join()
 

@@ -288,7 +288,7 @@ def test_an_answer_of_another_kind_is_told_as_the_environments():
     made.begin_turn()
     for agent in range(made.num_agents):
         made.act(agent, np.zeros(1, np.int64))
-    said = r"does not do what its library says: \w+Error: .*, at `"
+    said = r"does not follow its library's interface: \w+Error: .*, at `"
     # Called by Remuda: a test's own line would be told as the user's.
     end_turn = naming_user_code()(made.end_turn)
     with pytest.raises(UserCodeError, match=said):

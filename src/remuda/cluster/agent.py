@@ -1,4 +1,4 @@
-"""The agent of a node: it hosts the node's roles and executes the head's requests.
+"""The agent of a node: it hosts the node's roles (processes) and executes the head's requests.
 
 It runs in a separate process. One thread, the keeper, owns the runtime and watches it. Between two
 checks it executes requests, and `poll` returns the status of its last check. If this process dies,
@@ -48,11 +48,11 @@ log = logging.getLogger(__name__)
 LONGEST_LOG = 1 << 20  # maximum bytes of a log that are sent to the head
 TURN = 60.0  # seconds that an out-of-order request waits for earlier ones
 HOME = "remuda-node-"  # prefix of an agent's directory, before its process id and random letters
-LOOK = 0.1  # seconds between two checks of the keeper
+LOOK = 0.1  # seconds between two checks by the keeper
 
 
 def sweep_homes() -> None:
-    """Remove directories of killed agents on this machine; each names its process."""
+    """Remove the directories of dead agents on this machine; their names contain process ids."""
     for left in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
         process = left.name.removeprefix(HOME).split("-")[0]
         if process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -61,7 +61,7 @@ def sweep_homes() -> None:
 
 @dataclass(frozen=True)
 class NodeRecipe:
-    """The recipe of a node's shared memory, the same on every node."""
+    """The arguments from which each node's agent builds the run's shared memory."""
 
     config: Config
     specs: tuple[PolicySpec, ...]
@@ -72,8 +72,8 @@ class NodeRecipe:
     number: int
     nodes: int  # maximum number of nodes
     secret: bytes
-    initial: Mapping[str, bytes]  # files, for policies that do not start from random weights
-    checkpoints: str  # the directory, if nodes share it; empty: parts are sent to the head
+    initial: Mapping[str, bytes]  # files of initial weights, by file name; may be empty
+    checkpoints: str  # the shared checkpoint directory; if empty, nodes send files to the head
     address: str  # address at which this node listens
     ports: range
 
@@ -91,7 +91,7 @@ class NodeStatus:
     roles: tuple[RoleStatus, ...] = ()
     news: tuple[str, ...] = ()
     fatal: RoleDiedError | None = None
-    traffic: tuple[tuple[int, ...], ...] = ()  # [nodes][counts] by `Count`
+    traffic: tuple[tuple[int, ...], ...] = ()  # [nodes][columns of `Count`]
     epoch: int = 0  # epoch of the placement of its roles
 
 
@@ -133,7 +133,7 @@ T = TypeVar("T")
 def in_keeper(
     method: Callable[Concatenate[NodeAgent, P], T],
 ) -> Callable[Concatenate[NodeAgent, P], T]:
-    """Let the agent's keeper call a method, and wait for its result."""
+    """Run a method in the agent's keeper thread, and wait for its result."""
 
     @wraps(method)
     def called(agent: NodeAgent, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -146,7 +146,7 @@ def in_keeper(
 class NodeAgent:
     """The host of a node's roles. All methods may be called from any thread.
 
-    Requests may arrive out of order, so a placement waits until that of the previous epoch is done.
+    Requests may arrive out of order, so `replace` waits for the previous epoch's placement.
     """
 
     def __init__(self, recipe: bytes) -> None:
@@ -167,9 +167,9 @@ class NodeAgent:
         self._news: list[str] = []
         self._status = NodeStatus()
         self._lock = threading.Lock()
-        # the newest placement of the roles; 0 before they start
+        # epoch of the newest placement in effect; 0 before the roles start
         self._epoch, self._epochs = 0, threading.Condition()
-        self._wanted = 0  # the newest placement known here, which roles must follow
+        self._wanted = 0  # epoch of the newest placement that the head has requested
         self.keeper = Keeper(watch=self._watch)
 
     @in_keeper
@@ -265,7 +265,7 @@ class NodeAgent:
 
     @in_keeper
     def settle(self, number: int, manifest: Manifest | None) -> None:
-        """Announce that a checkpoint is complete, or given up if there is no manifest."""
+        """Complete a checkpoint here, or abandon it if there is no manifest; inform the roles."""
         if self._recipe.checkpoints:
             pass  # the head commits or abandons it
         elif manifest is None:
@@ -273,7 +273,7 @@ class NodeAgent:
         else:
             try:
                 for part in (part for role in self._running.roles for part in role.parts):
-                    self._checkpoints.carry_over(number, part)  # if its role was dead or late
+                    self._checkpoints.carry_over(number, part)  # in case its role was dead or late
                 self._checkpoints.commit(replace(manifest, files={}))
                 self._checkpoints.keep(2)
             except OSError as error:  # roles here fall back to the previous checkpoint
@@ -358,7 +358,7 @@ class NodeAgent:
             if self._fatal is None:
                 runtime.run_for(LOOK)
         except RemudaError as error:
-            # This class takes only a message, so it can be pickled for the head.
+            # An exception whose only argument is its message can be pickled for the head.
             self._fatal = RoleDiedError(str(error))
         except Exception as error:  # a node without a keeper would only appear alive
             log.exception("the keeper failed")
@@ -372,7 +372,7 @@ class NodeAgent:
             tuple(runtime.status()),
             (),
             self._fatal,
-            # From a list: tuples made from a generator fill the interpreter's free lists.
+            # Use a list: tuples made from a generator fill the interpreter's free lists.
             tuple([tuple(row) for row in self._made.traffic.counts.tolist()]),
             self._epoch,
         )

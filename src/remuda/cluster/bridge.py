@@ -78,7 +78,7 @@ def _listen(descriptor: Any) -> Listener:
 
 @dataclass(frozen=True)
 class BridgeRole:
-    """The recipe of a bridge."""
+    """The picklable arguments of a bridge; `build` makes the bridge in its process."""
 
     stores: Stores
     plan: Plan  # the newest placement, checked in every round
@@ -88,7 +88,7 @@ class BridgeRole:
     wakeup: Wakeup
     traffic: Traffic
     weights_every: float = 0.0
-    silence: float = 10.0  # seconds without a frame after which a link is replaced
+    silence: float = 10.0  # seconds without data after which a link is replaced
     name: str = field(default=BRIDGE, init=False)
     parts: tuple[str, ...] = field(default=(), init=False)
 
@@ -98,7 +98,7 @@ class BridgeRole:
         return Bridge(self)
 
     def on_process_death(self) -> None:
-        """Do nothing: each node itself releases its roles that wait for other nodes."""
+        """Do nothing: other nodes release their waiting roles themselves."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Bridge:
     """A worker that sends new data to every node that needs it, in rounds.
 
     1. Only a role that needs data of another node waits for that node.
-    2. A reader that sees a received word sees everything that was written before it on its node.
+    2. A reader that sees another node's word sees everything that node wrote before the word.
     3. A broken link is replaced, and data that the other end already has is not sent again.
     """
 
@@ -174,7 +174,7 @@ class Bridge:
         self._poll.poll(min(timeout, TICK) * 1000.0)
 
     def finish(self) -> None:
-        """Send the rest and close; the roles of this node have stopped."""
+        """Send the remaining data and close all links; this node's roles have stopped."""
         limit = time.monotonic() + 5.0
         while time.monotonic() < limit:
             for peer in self._peers.values():
@@ -307,7 +307,7 @@ class Bridge:
         assert peer.link is not None
         log.info("connected to node %d", peer.number)
         role = self._role
-        # In lockstep, an actor plays with the weights from the previous turn's training.
+        # In lockstep, an actor needs the weights from the previous turn's training at once.
         every = 0.0 if self._stores.in_turns else role.weights_every
         peer.channel = Channel(self._stores, self._placement, self._me, peer.number, every)
         peer.next_round, peer.next_beat, peer.was_open = 0.0, now + BEAT, True

@@ -1,8 +1,8 @@
 """The protocol between two nodes: frames with data that one has and the other needs.
 
 First each end reports which of the other's data it holds; then each sends the missing data. The
-sender reads a frame's words before it copies the rest, and the receiver writes them after the rest.
-So a reader that sees a word sees all that was written before it, as on one machine.
+sender reads words (64-bit shared numbers) before it copies other data; the receiver writes them
+last. So a reader that sees a word sees all that was written before it, as on one machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Channel:
         self._payload: Array = np.empty(max(ROOM, largest) if self._out else 0, np.uint8)
         self._weights_every = weights_every
         self._next_slow = self._next_weights = 0.0
-        # experience of policies that learn there and are played here
+        # experience of policies that learn on the peer, if actors play on this node
         self._late = [
             stores.experience[name]
             for policy, name in enumerate(stores.policies)
@@ -69,9 +69,10 @@ class Channel:
         ]
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
-        self.in_step = self._sent_all = False  # all data of the other end has arrived; of this one
-        self.has_report = False  # the other end has sent its report; nothing is sent before
-        self.wakes: set[int] = set()  # roles of the other node that were rung here
+        # True once all the peer's data has arrived here, or all of this node's has been sent
+        self.in_step = self._sent_all = False
+        self.has_report = False  # True once the peer's report has arrived; only then send data
+        self.wakes: set[int] = set()  # roles on the peer that roles here have rung
         self.steps_in = self.steps_out = 0
 
     def _follow_population(self, table: Table, placement: Placement) -> None:
@@ -88,7 +89,7 @@ class Channel:
                     self._shards_out[actor] = ShardOut(shard)
 
     def holds(self) -> Frame:
-        """Return the report of the other node's data that is here; it is sent first."""
+        """Return a report of the peer's data that this node already has; it is sent first."""
         frame = Frame()
         for key, following in self._in.items():
             frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
@@ -96,14 +97,14 @@ class Channel:
         return frame
 
     def news(self, now: float) -> Frame | None:
-        """Return a frame with data that the other lacks; None if there is none, or no report."""
+        """Return a frame with data that the peer lacks; None if it lacks none or sent no report."""
         if not self.has_report:
             return None
         frame = Frame()
         newer = self._weights_out.newer() if now >= self._next_weights else {}
-        self._fast_out.read()  # first: data written before these words is copied after
+        self._fast_out.read()  # before the data that was written earlier is copied
         is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
-        if is_stamped or self._stores.in_turns:  # in lockstep they arrive no later than `trained`
+        if is_stamped or self._stores.in_turns:  # in lockstep, send before `trained`
             newer = self._weights_out.newer()
         slowly = now >= self._next_slow or is_stamped or bool(newer)
         if slowly:
@@ -233,7 +234,7 @@ class Channel:
         self._in[key].write(RingUpdate(numbers[3:first], found, rows, data))
 
     def _translate(self) -> None:
-        """During a remote learner's first update, let actors here watch the bridge's process."""
+        """During a remote learner's first update, put the bridge's process id in place of its."""
         for experience in self._late:
             for actor in self._own_actors:
                 words = experience.rings[actor].counters
@@ -247,7 +248,7 @@ def _halves(numbers: Integers) -> tuple[Integers, Integers]:
 
 
 class Count(IntEnum):
-    """Counts of the link to each node, over all its connections."""
+    """Columns of `Traffic.counts`; totals cover all of a peer's connections."""
 
     SENT_BYTES = 0
     RECEIVED_BYTES = 1
@@ -259,22 +260,22 @@ class Count(IntEnum):
 
 
 def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
-    """Return the total bytes and messages sent; `counts` [nodes, peers, counts]."""
+    """Return the total bytes and frames sent; `counts` is [nodes, peers, columns of `Count`]."""
     rows = [row for node in counts for row in node]
     return sum(int(r[Count.SENT_BYTES]) for r in rows), sum(int(r[Count.FRAMES]) for r in rows)
 
 
 class Traffic:
-    """Counts [nodes, counts], written only by the bridge of this node.
+    """Counts [peers, columns of `Count`], written only by the bridge of this node.
 
-    They restart with a bridge, so readers compute differences.
+    A restarted bridge counts from zero.
     """
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
         self._before: dict[int, list[int]] = {}
         self._last: dict[int, list[int]] = {}
-        self._of: dict[int, Link] = {}  # not its `id()`, which another link may reuse
+        self._of: dict[int, Link] = {}  # the link itself: another link may reuse its `id()`
 
     @property
     def counts(self) -> Array:

@@ -1,8 +1,8 @@
-"""The handover state: other nodes' copies of the state of roles that move to a node.
+"""The handover state: copies, held by other nodes, of the state of roles that move to a node.
 
 A learner resumes from its newest part of a checkpoint, or else from its newest published weights,
-with its counts and words. An actor resumes with its counts, and with the copies of its rings on the
-nodes of its learners. All of it is written before any role starts on the new node.
+with its counts. An actor resumes with its counts, and with its learners' copies of its rings. The
+state is written before any role starts on the new node.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from remuda.system.checkpoint.store import MANIFEST, Checkpoints, Manifest
 from remuda.system.memory.atomic import load, store
 from remuda.types import Array, Integers, State
 
-# Added to each sequence of a ring that moves, so no reader mistakes its segments for known ones, or
-# for the last ones that the lost node sent.
+# Added to each segment's sequence number when a ring moves, so no reader mistakes a new segment for
+# one it knows, or for one of the last that the lost node sent.
 MOVED = 1 << 32
 
 
@@ -49,7 +49,7 @@ class CheckpointFiles:
         return cls(replace(manifest, earlier={}), files)
 
     def write(self, checkpoints: Checkpoints) -> None:
-        """Write it for a node's roles unless it is complete there, with the manifest last."""
+        """Write the files, then the manifest, unless this node already has all of them."""
         number = self.manifest.number
         directory = checkpoints.directory(number)
         try:
@@ -64,18 +64,18 @@ class CheckpointFiles:
 
 @dataclass(frozen=True)
 class HandoverState:
-    """The state of the roles that move to one node; plain data."""
+    """The picklable state of the roles that move to one node."""
 
-    # of policies that will learn there
+    # weights of policies that will learn there
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     learned: Mapping[str, Array] = field(default_factory=dict)  # their rows of the scoreboard
-    # [actors, words] of every policy's rings: the head's copy
+    # the head's copy of the counters of every policy's rings, [actors, words]
     words: Mapping[str, Integers] = field(default_factory=dict)
     # each actor's rows of the scoreboard
     acted: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     # state and written steps of each known ring, by policy and actor
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
-    # the head's copy of each follower's shard
+    # the head's copy of the match results of each moving follower
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     saved: CheckpointFiles | None = None  # the newest checkpoint
     # policies that already learn there: their learner is reading their rings
@@ -116,7 +116,7 @@ def handover_state_of(
 
 
 def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoints) -> None:
-    """Write the handover state before roles start on their new node; no bridge writes then."""
+    """Write the handover state before roles start on their new node, while links are paused."""
     published = assembly.published
     assert isinstance(published, PublishedWeights)
     if handover.saved is not None:
@@ -127,8 +127,8 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
         for ring in assembly.experience[name].rings:
             if not _was_followed(ring):
                 _let_words_agree(ring)
-        # No step may be taken twice, and the head's count of taken steps may be older than the
-        # count here. A released ring skips all closed segments, as after a death on one node.
+        # No step may be trained on twice, but the copied count of consumed steps may be out of
+        # date. A released ring skips all closed segments, as after a learner's death on one node.
         assembly.experience[name].release()
     for actor, arrays in handover.shards.items():
         assert assembly.table is not None
@@ -156,7 +156,7 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
 def rings_of(
     assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
 ) -> dict[tuple[str, int], Any]:
-    """Return the local state of these actors' rings for these policies, if data arrived."""
+    """Return the state of these actors' rings for these policies, if this node has their data."""
     found = {}
     for name in policies:
         for actor in actors:
@@ -223,13 +223,13 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = word.OPEN
-    # Lost segments must not count as untaken: the first slots would stay occupied forever.
+    # Lost segments must not count as unread: the first slots would stay occupied forever.
     shared["numbers"][:] = int(words[word.HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = word.NOTHING
     shared["queue_steps"][:] = int(words[word.CLOSED_STEPS])
     if written > int(words[word.CLOSED_STEPS]):
-        # No actor will close the unfinished segment, and its steps must be counted. Close it by a
+        # No actor will close the unfinished segment, but its steps must be counted. Close it by a
         # queue entry without a segment, which a learner skips.
         closed = int(words[word.CLOSED])
         shared["queue_steps"][closed % ring.num_segments] = written

@@ -1,15 +1,16 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-The end that opens a link proves that it knows the run's secret and is in the same epoch, so a node
+The end that opens a link proves that it knows the run's secret and the current epoch, so a node
 that was given up is refused. The other end proves the same, for the random bytes of this link. The
 secret itself is never sent. Nothing here waits: data that does not fit into the connection's
 buffers stays queued. No frame is built before the last one is sent, so a slow node gets fewer
 frames, but never old ones.
 
-    frame:    length of the rest, checksums of the length and of the rest, then sections
+    frame:    byte length of the sections, checksums of the length and of the sections, sections
     section:  kind, key, count of numbers, count of bytes; then the numbers; then the bytes
 
-All numbers are little-endian 64-bit words, and everything is word-aligned. No code is sent.
+Numbers are little-endian and have 64 bits, checksums 32. Sections are padded to a multiple of
+8 bytes. No code is sent.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class Kind(IntEnum):
     WEIGHTS = 4  # a snapshot
     FAST = 5  # changed words that are checked in every round
     SLOW = 6  # changed words that are checked a few times a second
-    WAKE = 7  # roles that were rung on another node
+    WAKE = 7  # numbers of the roles to wake
     TABLE = 9  # changed words of a population's table
     FROZEN = 10  # the weights of a frozen copy
     NEWBORN = 11  # the initial state of a newborn
-    SHARD = 12  # results of a follower
+    SHARD = 12  # match results of a follower
     IN_STEP = 8  # all earlier data has been sent
 
 
@@ -89,12 +90,12 @@ class Frame:
 
 
 def checked(length: int) -> int:
-    """Return the checksum of a frame's length; else the receiver might wait for a damaged one."""
+    """Return the checksum of a frame's length, so a receiver never waits for a damaged length."""
     return zlib.crc32(length.to_bytes(WORD, "little"))
 
 
 def sections(frame: Array) -> Iterator[Section]:
-    """Yield the sections of a frame, [bytes] uint8 without its length, aligned to a word."""
+    """Yield the sections of a frame, [bytes] uint8 without its header, aligned to 8 bytes."""
     at = 0
     words = frame.view(np.int64)
     while at < len(words):
@@ -198,7 +199,7 @@ class Link:
                 self._pending[0] = self._pending[0][sent:]
 
     def frames_in(self) -> Iterator[Array]:
-        """Yield received frames without their length: [bytes] uint8 each, owned by the reader."""
+        """Yield received frames without their header: [bytes] uint8 each, owned by the reader."""
         while True:
             view = memoryview(self._buffer)[self._filled :]  # type: ignore[arg-type]
             try:

@@ -19,7 +19,7 @@ from remuda.errors import NodeLostError, RemudaError
 log = logging.getLogger(__name__)
 
 ASK = 0.25  # seconds between two polls of a node
-GAP = 2.0  # after a longer gap between two checks, in seconds, the head itself was stopped
+GAP = 2.0  # a longer gap between two checks, in seconds, shows that the head itself was stopped
 THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")  # the path of a log on its own node
 
 
@@ -37,7 +37,7 @@ class Member:
     _looked: float = field(default_factory=time.monotonic)
 
     def ask(self, nodes: Nodes) -> None:
-        """Take the node's answer, and poll it again when that is due."""
+        """Store the node's answer if it has arrived, and poll the node again when that is due."""
         now = time.monotonic()
         if now > self._looked + GAP:  # the head itself was stopped, so answers are seen late
             self._asked += now - self._looked
@@ -160,7 +160,7 @@ class JoiningNodes:
 
 
 class FetchedLogs:
-    """Copies of other nodes' log files, `ROLE@NODE.log`; a full disk loses only them."""
+    """Copies of other nodes' log files, `ROLE@NODE.log`. If the disk is full, they are skipped."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -207,7 +207,7 @@ class LinkMonitor:
     def missing(
         self, placement: Placement, traffic: Mapping[int, Sequence[Sequence[int]]]
     ) -> list[tuple[int, int]]:
-        """Return the newly found pairs, each once per placement."""
+        """Return pairs (node, peer) found without a link, each once per placement."""
         if placement.epoch != self._epoch:
             self._epoch, self._since, self._reported = placement.epoch, {}, set()
         now, found = time.monotonic(), []

@@ -89,13 +89,13 @@ class Migration:
     def ask_for_rings(
         self, move: Move, gone: Collection[int]
     ) -> tuple[dict[Any, Any], dict[int, Call]]:
-        """Request moving actors' rings, from learners' nodes if `gone`, else from the actors'."""
+        """Request moving actors' rings: from learners' nodes if `gone`, else from actors' nodes."""
         assembly, epoch = self._node.assembly, move.after.epoch
         wanted: dict[int, tuple[list[int], list[str]]] = {}
         for actor in move.actors:
             if gone:
                 sources = self._learned_by(move.before, gone)
-                sources.pop(move.after.actors[actor], None)  # it already has the rings
+                sources.pop(move.after.actors[actor], None)  # this node already has the rings
             else:
                 sources = {move.before.actors[actor]: [spec.name for spec in assembly.specs]}
             for node, names in sources.items():

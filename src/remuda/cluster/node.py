@@ -75,11 +75,11 @@ class Node:
     ) -> None:
         """Change to another placement.
 
-        Arriving roles start once the data of other nodes is here, or after `REACH` seconds. None
-        starts if a newer placement comes before. Without its predecessor's last data, a learner
-        would repeat updates.
+        Arriving roles start once the data of other nodes is here, or after `REACH` seconds; if a
+        newer placement comes first, they do not start. Without its predecessor's last data, a
+        learner would repeat updates.
         """
-        self.plan.pause()  # from here on no other node writes the handed-over state
+        self.plan.pause()  # once the bridge has seen this, no other node writes here
         end = time.monotonic() + REACH
         while not self.plan.is_seen and time.monotonic() < end:
             runtime.run_for(0.001)

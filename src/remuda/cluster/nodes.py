@@ -12,16 +12,16 @@ import numpy as np
 from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.system.memory.shared import SharedArrays
 
-HEAD = 0  # the number of this machine
+HEAD = 0  # the number of the head: the node where the run was started
 
 
 @dataclass(frozen=True)
 class NodeInfo:
     """A node, with its resources when it joined."""
 
-    number: int  # 0: this machine, the head; never reused
+    number: int  # 0 for the head; never reused
     name: str  # name for users: its host name, or a label
-    address: str  # the IP address for the other nodes
+    address: str  # the IP address at which other nodes reach it
     cores: int  # cores that the run may use
     memory: int  # bytes that the run may use
     gpus: int  # GPUs that the run may use
@@ -59,7 +59,7 @@ class Nodes(Protocol):
         """Wait for the first nodes of the run; the head comes first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent without waiting; if its class raises, each call raises that."""
+        """Make the node's agent without waiting; if its class raises, later calls raise that."""
 
     def call(self, number: int, method: str, *args: Any) -> Call:
         """Call a method of the node's agent; several calls run at once, in threads there."""
@@ -108,7 +108,7 @@ class Placement:
         )
 
     def peers_of(self, node: int) -> list[int]:
-        """Return the nodes linked with a node: the head, and those of its actors or learners."""
+        """Return a node's peers: the head, and learners' nodes for actors, and vice versa."""
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
             return []  # it has no data to send
@@ -137,7 +137,8 @@ def place(
     """Assign a node to every role.
 
     Learners that need a GPU go to a node with GPUs; a policy's label has priority. Each other role
-    goes to the node with the most remaining cores, learners before actors.
+    goes to the node with the most remaining cores, learners before actors. For `devices`, `wanted`
+    and `beside` see `needs_of`.
     """
     left = {node.number: float(node.cores) for node in nodes}
     gpus = {node.number: node.gpus for node in nodes}
@@ -179,7 +180,7 @@ def place(
 
 
 def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Placement | None:
-    """Move actors of overloaded nodes to a new node, most overloaded first; None if no moves."""
+    """Move actors of overloaded nodes to a new node, most overloaded first; None if none moves."""
     by_number = {node.number: node for node in nodes}
     if not by_number[new].plays:
         return None
@@ -204,7 +205,7 @@ def without(
     wanted: Sequence[str] = (),
     beside: Sequence[int] = (),
 ) -> Placement:
-    """Move the roles of lost nodes to the remaining ones, each to the one with most free cores.
+    """Move the roles of lost nodes to the remaining nodes, each to that with the most free cores.
 
     Learners prefer nodes with the wanted label, and with a GPU if they train on one; see `place`.
     """
@@ -253,7 +254,7 @@ class Plan:
 
     @property
     def revision(self) -> int:
-        """A number that grows with every placement; odd while one is written."""
+        """A number that grows with every placement; odd during writes and while links are paused."""
         return load(self._shared["revision"], 0)
 
     def pause(self) -> None:
@@ -283,7 +284,7 @@ class Plan:
         store(shared["revision"], 0, revision + 2)
 
     def read(self) -> tuple[int, Placement, dict[int, tuple[str, int]]] | None:
-        """Return the revision, the placement and the addresses; None while they are written."""
+        """Return revision, placement and addresses; None while `revision` is odd or changes."""
         shared, revision = self._shared, self.revision
         if revision % 2 == 1:
             return None

@@ -47,7 +47,7 @@ class RayCall:
 
     def result(self, timeout: float | None = None) -> Any:
         if self._is_lost:  # calling Ray now would end this process
-            raise NodeLostError(f"node {self._node} cannot be heard")
+            raise NodeLostError(f"node {self._node} cannot be reached: Ray on this machine died")
         data = answer_of(self._ray, self._answer, self._node, timeout)
         is_fine, value = pickle.loads(data)
         if is_fine:
@@ -95,7 +95,7 @@ def answer_of(ray: ModuleType, answer: Any, node: str, timeout: float | None) ->
 
 def no_remuda(node: str) -> str:
     """Return the message about a node without this library."""
-    return f"node {node} has no Remuda of this version: install the same there as on this machine"
+    return f"Remuda on node {node} is missing or differs: install this machine's version there"
 
 
 def first_line(error: Exception) -> str:
@@ -207,7 +207,7 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _log() -> str:
-    """Return the path of the file to which this process prints, on this machine."""
+    """Return the path of the file that receives this process's standard error."""
     try:
         return str(Path(os.readlink("/proc/self/fd/2")))
     except OSError:

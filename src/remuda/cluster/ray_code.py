@@ -91,8 +91,8 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> 
             return f"node {node} has no module {module}, which the run needs: install it there"
         if other != own:
             return (
-                f"the source of {module} on node {node} is not that of this machine: install the "
-                "same on all nodes"
+                f"the source of {module} on node {node} differs from this machine's: install the "
+                "same version on all nodes"
             )
     return None
 

@@ -61,7 +61,7 @@ def import_ray(local: bool) -> ModuleType:
 
 
 def version_of(text: str) -> tuple[int, int]:
-    """Return major and minor version; an unreadable version counts as new."""
+    """Return major and minor version; an unreadable version counts as supported."""
     parts = text.split(".")
     try:
         return int(parts[0]), int(parts[1])
@@ -107,7 +107,7 @@ def _none_at(address: str, found: str = "", error: Exception | None = None) -> s
 
 
 def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = ()) -> None:
-    """Join the cluster as a driver whose agents end with it."""
+    """Join the cluster as a Ray driver, so agents end with this process."""
     if ray.is_initialized():
         raise RemudaError(
             "this process has already called ray.init, but Remuda must join the cluster itself: "

@@ -3,8 +3,8 @@
 That process, the *keeper*, starts the nodes and reads a pipe from the run. When the pipe closes,
 because the run ended or died, the keeper kills every process of every node and removes Ray's
 directory. If the keeper itself is killed, the first process of each node does the same for its
-node. Ray by itself would leave some processes behind. A node is a session of processes, so it can
-be killed or stopped as a whole.
+node. Ray by itself would leave some processes behind. All processes of a node are one POSIX
+session, so they can be killed or stopped together.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int
 
 
 def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
-    """Read the report of a started node; None if the run ended before."""
+    """Read the report of a started node; None if the run ends first."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     poll.register(0, 0)  # only to detect its closing: its lines are read later

@@ -80,8 +80,8 @@ class RayNodes:
        is killed. The node may then rejoin, with a new number.
     3. Only a separate thread waits for Ray's control service, so it never blocks the run. If the
        service dies, the cluster is lost, and the run ends with a message.
-    4. Nodes are checked before use. A node is refused if its version of Python, Remuda or torch, or
-       its source of Remuda or of modules that the configuration names, differs.
+    4. Nodes are checked before use. A node is refused if its Python, Remuda or torch version
+       differs from the head's, or its source of Remuda or of modules named in the configuration.
     """
 
     def __init__(self, config: Config) -> None:
@@ -291,7 +291,7 @@ class RayNodes:
                     self._give_up(node)  # it died before it was taken
                 except RemudaError as error:
                     self._refused.add(node.ray_id)
-                    LOG.warning("%s; the run does not use it", error)
+                    LOG.warning("%s; the run does not use this node", error)
         snapshot = self._poller.newest()
         if self._poller.waits > GONE_AFTER:
             raise RoleDiedError(self._silent())

@@ -1,4 +1,4 @@
-"""The compiled kernels that copy a ring from its actor's node to its learner's node.
+"""Compiled kernels that copy a ring from its actor's node to its learner's node.
 
 On the actor's node the actor itself writes; on the learner's node the bridge writes the actor's
 data in the same order, so readers there see no difference. `collect` reads a ring as a learner
@@ -93,7 +93,7 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 @njit(cache=True)
 def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
-    """Copy the queue from entry `first` to the last that `words` count; return their number.
+    """Copy queue entries from `first` to the last one that `words` count; return their number.
 
     Entries that the actor overwrites during the copy get no segment. `CLOSED_STEPS` in `words` is
     set to that of the last entry, or to `steps`, the value last sent, because the actor's own word
@@ -228,7 +228,7 @@ def follow(
     payload: Array,
     watched: int,
 ) -> int:
-    """Write what `collect` copied; return 1 if the learner must be rung, otherwise 0.
+    """Write what `collect` copied; return 1 if the learner must be rung, 0 or `NOT_THE_SAME`.
 
     `words` are empty if more of the ring follows; `watched` is the word that the learner waits for.
     """

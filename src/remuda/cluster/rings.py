@@ -24,7 +24,7 @@ STEPS = ("actions", "log_probs", "rewards", "discounts", "versions")
 
 
 class RingUpdate(NamedTuple):
-    """New data of a ring; without `words` none of it counts before the rest arrives."""
+    """New data of a ring; if `words` is empty, learners do not see the data until more arrives."""
 
     words: Integers  # [WORDS]
     heads: Integers  # [segments, COLUMNS]
@@ -54,7 +54,10 @@ class RingOut:
         self._sent.sequence[:], self._sent.committed[:] = sequence, committed
 
     def news(self, payload: Array, at: int) -> tuple[RingUpdate, int] | None:
-        """Return the data added since the last call, if any; valid until the next call."""
+        """Return the data added since the last call, and its end in `payload`; None if no data.
+
+        It is valid until the next call.
+        """
         words = self._words
         if not (kernels.has_changed(self._parts, self._sent, words) or self._is_pending):
             return None

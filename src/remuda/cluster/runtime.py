@@ -230,7 +230,7 @@ class ClusterRuntime:
             of = (f"{what}, with {', '.join(roles[n]) or 'no role'}" for n, what in lost.items())
             raise RoleDiedError(
                 f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot "
-                "continue elsewhere"
+                "continue on other nodes"
             )
         left = [i for n, i in self._infos.items() if n not in self._joining.beginning]
         after = self._migration.without(self.placement, lost.keys(), left)
@@ -240,7 +240,7 @@ class ClusterRuntime:
             for role in roles[number]:
                 self._moved.note(role, what)
             to = Move(self.placement, after).in_words(number, names, self._name)
-            news.append(f"{what}; it continues with {to}" if to else what)
+            news.append(f"{what}; the run continues with {to}" if to else what)
         self._move(after, lost.keys())
         self._news += news
 

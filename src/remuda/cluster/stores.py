@@ -25,7 +25,7 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.system.scoreboard import Play, Scoreboard
 from remuda.types import Array
 
-# Words of a ring that its learner, or its actor, writes, in the order of visibility.
+# Words of a ring by the role that writes them, in the order in which they become visible.
 LEARNERS_WORDS = (ring.EXCUSED, ring.CONSUMED, ring.TAKEN, ring.TAKEN_STEPS, ring.UPDATE_TIME)
 ACTORS_WORDS = (
     ring.HEAD,
@@ -66,7 +66,7 @@ class Stores:
     actors: tuple[Wakeup, ...]
     learners: tuple[Wakeup, ...]
     in_turns: bool  # actor and learners take turns, as in `lockstep`
-    table: Table | None = None  # if seats are dealt; the lead (the first actor) runs on the head
+    table: Table | None = None  # of a population; the lead (the first actor) runs on the head
 
     @property
     def wakeups(self) -> tuple[Wakeup, ...]:
@@ -107,7 +107,7 @@ class Stores:
         control = self.control.words
         for policy, name in enumerate(self.policies):
             if self._learns_at(placement, policy) == home and to in placement.actors:
-                # An actor's room depends on the total of all actors, which the learner's node has.
+                # An actor waits by the total of all actors, which the learner's node has.
                 parts.append(self._words(placement, name, ACTORS_WORDS, without=to))
                 parts.append(self._words(placement, name, LEARNERS_WORDS))
             if self._learns_at(placement, policy) == to:
@@ -129,7 +129,7 @@ class Stores:
         return Words([(array, where) for array, where in parts if where != []])
 
     def _population_words(self, placement: Placement, home: int, to: int) -> Parts:
-        """Return the words of followers, and the confirmations of births by learners."""
+        """Return words that followers write, and words by which learners confirm births."""
         if self.table is None:
             return []
         parts: Parts = []
@@ -204,7 +204,7 @@ class Stores:
         at: int | None = None,
         without: int | None = None,
     ) -> tuple[Array, list[int]]:
-        """Return words of the rings of a policy: of actors `at` a node, or not at `without`."""
+        """Return words of a policy's rings: of actors `at` a node, or of all not at `without`."""
         counters = self.experience[policy].counters
         actors = [
             actor

@@ -1,8 +1,8 @@
 """Synchronisation of a population's table, and of followers' shards, between nodes.
 
 The lead is on the head. On other nodes the bridge writes the parts of the table that learners and
-followers read. It reads the table as a whole, between two changes by the lead. A bridge that dies
-leaves a revision odd, as a lead does; its successor receives everything.
+followers read. The head's bridge reads the table between two changes by the lead. A bridge that
+dies while writing leaves the revision odd, as a lead does; its successor receives everything.
 
 Followers' results, and the seats in their matches, go to the head the same way. The word that marks
 a ring as cleared goes to the node of its learner after the ring itself, and from there to the head.
@@ -52,7 +52,7 @@ class TableOut:
         places = len(table.places)
         self._frozen: Integers = np.full(places, -1, np.int64)
         self._copies = copies
-        self.is_read = False  # whether the last `read` met no change by the lead
+        self.is_read = False  # True if the lead changed nothing during the last `read`
 
     def read(self) -> None:
         """Read the words before rings and weights, and record whether they are consistent."""

@@ -40,8 +40,8 @@ class WeightsOut:
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
         """Return a policy's newest snapshot as numbers and arrays, and mark it as sent.
 
-        None if its version has changed: its learner may have taken steps that the words, which
-        were read before, do not count. A successor would train on them twice.
+        Return None if its version has changed: its learner may have consumed steps that the words,
+        which were read before, do not count. A successor would train on them twice.
         """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)

@@ -1,1 +1,1 @@
-"""Runtimes that run the roles: in this process, or in a separate process each."""
+"""Runtimes, which run actors and learners: all in this process, or each in a separate one."""

@@ -39,7 +39,7 @@ class AwakeClock:
 class Silence:
     """Seconds without a heartbeat, counting only time that the role and its watcher could use.
 
-    Heartbeats also age on a laptop that slept, or if a role gets no processor.
+    Heartbeats also age while a laptop sleeps, or if a role gets no processor time.
 
     1. If the process sleeps or is stopped, all time counts.
     2. If it is runnable, only the processor time that it used counts.
@@ -118,7 +118,7 @@ class ProcessorTime:
     used: float = 0.0  # seconds of processor time, including its workers
     watched: float = 0.0  # seconds over which `used` was measured
     _last: tuple[int, float] | None = None  # process id and time of the last measurement
-    _had: dict[ProcessId, float] = field(default_factory=dict)  # of each process at that time
+    _had: dict[ProcessId, float] = field(default_factory=dict)  # by process, `cpu` at that time
 
     @property
     def share(self) -> float | None:

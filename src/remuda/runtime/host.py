@@ -73,14 +73,14 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
 
 
 def _fail(control: Control, hosting: Hosting, code: int = EXCEPTION) -> None:
-    """Mark the role as failed, and exit; the mark counts even if the exit hangs."""
+    """Mark the role as failed, and exit; the coordinator sees the mark even if the exit hangs."""
     control.enter(hosting.index, FAILED)
     sys.exit(code)
 
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set torch's number of threads: more would compete, and sum in another order."""
+    """Set torch's number of threads: more would compete, and add floats in another order."""
     import torch
 
     before = torch.get_num_threads()

@@ -98,7 +98,7 @@ class InlineRuntime:
         with self._stack:
             if workers:
                 _close(workers[0])
-            with ExitStack() as learners:  # all finish before an exception is raised
+            with ExitStack() as learners:  # all learners finish before an exception is raised
                 for worker in reversed(workers[1:]):
                     learners.callback(worker.finish)
 

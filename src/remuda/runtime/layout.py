@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 PROCESS_MEMORY = 800 * 2**20  # estimated bytes of a process: the interpreter, torch, its arrays
-NICE = 3  # niceness of learners if there are fewer cores than processes: half the processor time
+NICE = 3  # niceness of learners if cores are scarce: half of an actor's processor time
 NICEST = 19  # the highest niceness of the kernel
 # For a population, `auto` considers several actors if an agent-step takes at least this many
 # seconds: their communication then costs little by comparison.
@@ -30,8 +30,8 @@ WORTH_IT = 0.1  # relative speedup that justifies a layout with more processes
 class Costs:
     """The cost of an agent-step on one core of this machine, in seconds."""
 
-    play: float  # environment, action and experience, whatever the number of copies
-    learn: float  # the training that one more step makes due
+    play: float  # environment, action and experience; independent of the number of copies
+    learn: float  # the training that becomes due with one more step
     turn: float = 0.0  # the fixed cost of a turn; the copies share it
 
     def playing(self, copies: float) -> float:
@@ -83,9 +83,9 @@ def make_layout(
 ) -> Layout:
     """Assign copies to actors, and policies to learner processes and devices.
 
-    For `auto`, with `costs`: the smallest number of processes among the fastest layouts. Without
-    `costs`: one actor, and as many learner processes as cores and policies allow. On GPUs: one
-    learner process per GPU. Memory limits the number of processes.
+    With `costs`, `auto` selects the fewest processes among the fastest layouts. Without `costs`, it
+    selects one actor, and as many learner processes as cores and policies allow. On GPUs there is
+    one learner process per GPU. Memory limits the number of processes.
     """
     common = devices_of(config)
     if cores is None:
@@ -103,8 +103,8 @@ def make_layout(
     threads = config.learners.threads
     if config.exact and threads not in (1, "auto"):
         raise ConfigError(
-            f"learners.threads is {threads}, and the number of threads changes the results of "
-            f"sums; the schedule {config.schedule} needs 1"
+            f"learners.threads is {threads}, but the schedule {config.schedule} needs 1, because "
+            "floating-point sums depend on the number of threads"
         )
     groups = (
         _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common)
@@ -155,7 +155,7 @@ def niceness(
 
 
 def parts_at_once(layout: Layout, here: Collection[int] | None = None) -> int:
-    """Return how many parts each learner process computes in parallel, on idle cores."""
+    """Return how many parts of a minibatch each learner process computes in parallel."""
     actors = len(layout.copies)
     roles = range(actors + len(layout.groups)) if here is None else here
     playing = sum(number < actors for number in roles)
@@ -222,8 +222,8 @@ def _check_actors(config: Config) -> None:
         return
     if actors > 1 and config.exact:
         raise ConfigError(
-            f"actor.processes is {actors}, and the schedule {config.schedule} fixes the order of "
-            "everything, which needs 1; or use --schedule async"
+            f"actor.processes is {actors}, but the schedule {config.schedule} needs 1, because it "
+            "fixes the order of all steps; or use --schedule async"
         )
     if actors > copies:
         raise ConfigError(

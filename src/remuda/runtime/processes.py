@@ -34,13 +34,13 @@ ATTEMPTS = 3  # starts that may be lost with the fork server before one counts a
 class ProcessRuntime:
     """A runtime that starts, watches, restarts and stops one process per role.
 
-    1. Processes start from a server that never touched a GPU, or by spawn, and receive recipes and
-       shared memory. No start waits for a process, which may die at any instant.
-    2. No child outlives the coordinator, by whatever signal it dies.
-    3. A child that exits, raises, is killed, or is silent for too long is reported with its cause
+    1. Processes are forked from a server that never touched a GPU, or spawned, and receive shared
+       memory. Starting one never waits for a process, because it may die at any instant.
+    2. No child outlives the coordinator, even if a signal kills the coordinator.
+    3. A child that exits, raises, is killed, or is silent for too long is reported with the cause
        and its log. It restarts after a pause from its last good state; the others continue. A role
        whose first process fails is not restarted. Time in which this process was stopped does not
-       count as silence, nor time in which a role or its workers got no processor.
+       count as silence, nor time in which a role or its workers got no processor time.
     4. More deaths of one role than the budget allows end the run.
     5. `stop` leaves no child behind: one that does not finish within its limit is killed.
     """
@@ -256,7 +256,7 @@ class ProcessRuntime:
         child.reset(self._control)
         is_actor = child.index < self._num_actors
         # A learner always resumes from its last state. An actor's saved state is only for a resumed
-        # run; within a run, the rings are ahead of it.
+        # run; within a run, the rings are newer.
         resumed, was_ready = self._resumed, child.was_ready
         restore = resumed and not was_ready if is_actor else resumed or was_ready
         hosting = Hosting(

@@ -77,7 +77,7 @@ class RoleContext:
 
 
 class AsyncLoop:
-    """`async`: work whenever possible, sleep when there is nothing to do."""
+    """The loop of `async`: work whenever possible, sleep when there is nothing to do."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
         control = context.control
@@ -93,7 +93,7 @@ class AsyncLoop:
 
 
 class LockstepActor:
-    """`lockstep`, for the actor: play a turn, then wait until every learner has trained.
+    """The actor's loop in `lockstep`: play a turn, then wait until every learner has trained.
 
     A checkpoint belongs to one turn: the learners save before they report that turn as trained, and
     the actor waits until the checkpoint is settled. Learners that die are restarted and then report
@@ -145,7 +145,7 @@ class LockstepActor:
 
 
 class LockstepLearner:
-    """`lockstep`, for learners: after each turn, train all that is due and report it."""
+    """The learners' loop in `lockstep`: after each turn, do all training that is due, report it."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
         control, index = context.control, context.index
@@ -169,7 +169,7 @@ class LockstepLearner:
 
     @staticmethod
     def _train(worker: Worker, context: RoleContext) -> bool:
-        """Train all that is due; False if it must stop before the end."""
+        """Do all training that is due; return False if the role must stop before the end."""
         while worker.work():
             context.control.beat(context.index)
             if context.control.stopped:

@@ -1,7 +1,7 @@
 """The interface by which the coordinator runs the roles.
 
 `InlineRuntime` runs them in the coordinator's process, `ProcessRuntime` each in a separate one. Any
-other, such as one for several machines, must pass `tests/contracts/test_runtime.py`.
+other runtime, such as that of a cluster, must pass `tests/contracts/test_runtime.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The foundation of every room: shared memory, processes, checkpoints, random numbers, output."""
+"""Foundations of all packages: shared memory, processes, checkpoints, random numbers, output."""

@@ -29,7 +29,7 @@ class CompileListener(event.Listener):
         self._call(True)
 
     def on_end(self, event: Any) -> None:  # noqa: ARG002
-        """Count its end."""
+        """Count the end of a function's compilation."""
         self._depth -= 1
         if not self._depth:
             self._call(False)

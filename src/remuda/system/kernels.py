@@ -1,14 +1,14 @@
 """A cache of compiled functions, keyed by everything they were compiled from.
 
 Numba's cache only checks the file of the function itself. A kernel also depends on other files:
-functions that it calls, constants, the order of a NamedTuple's fields. A stale kernel would access
-other words of shared memory than other processes do. Here everything that a kernel refers to is
-part of its key.
+functions that it calls, constants, the order of a NamedTuple's fields. A stale kernel would read
+and write the wrong places of shared memory. Here everything that a kernel refers to is part of its
+key.
 
 The files are where Numba puts them (next to the source, under `__pycache__`). Their names contain
 the processor type, so that different machines may share an installation. Any number of processes
-read and write them: each file is written under a unique name and renamed. Processes that write at
-the same time at worst compile again.
+may read and write them: each file is written under a unique name and renamed. If two write at the
+same time, one of them may have to compile again.
 """
 
 # mypy: disallow-untyped-calls=False
@@ -44,7 +44,7 @@ def njit(**options: Any) -> Callable[[Function], Function]:
         # Read it now: before the first call the user may edit the imported file.
         _contents(inspect.getfile(function))
         kernel: Any = numba.njit(**options)(function)
-        if keep and hasattr(kernel, "_cache"):  # not where NUMBA_DISABLE_JIT is set
+        if keep and hasattr(kernel, "_cache"):  # False if NUMBA_DISABLE_JIT is set
             kernel._cache = KernelCache(kernel)
         return cast(Function, kernel)
 
@@ -77,7 +77,7 @@ class KernelFiles(IndexDataCacheFile):
         self._find_stamp()
         try:
             return super().load(key)
-        except Exception:  # whatever unpickling raises
+        except Exception:  # unpickling may raise anything
             return None
 
     def save(self, key: Any, data: Any) -> None:
@@ -95,7 +95,7 @@ class KernelFiles(IndexDataCacheFile):
         self._save_index(overloads)
 
     def _find_stamp(self) -> None:
-        # Not where the kernel is defined: names that it refers to may be undefined there.
+        # Not when the kernel is defined: names that it refers to may still be undefined then.
         if self._source_stamp is None:
             self._source_stamp = digest(self._kernel)
 

@@ -1,4 +1,4 @@
-"""Names of the user's classes and functions, and loading them.
+"""Names for the user's classes and functions, and functions that load them.
 
 A run knows its game, and the user's algorithms, networks, matchmakers and directors, by the names
 in its config.yaml. A class or function of a module is `module:Class`. The directories of such
@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 PREFIX = "pickled:"
 DIGITS = 8  # hexadecimal digits of the digest in a name
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-"""The version of pickled code: another one cannot run it."""
+"""The Python version of pickled code, which no other version can run."""
 
 PATHS = "code-paths.json"  # the file of a run that names the directories of its modules
 LARGEST = 1 << 20  # maximum bytes that are read from it
 
-PICKLES: dict[str, bytes] = {}  # the pickles that this process knows, and their names
+PICKLES: dict[str, bytes] = {}  # the pickles that this process knows, by name
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
-_directories: dict[str, None] = {}  # those of all runs that this process opened, in order
+_directories: dict[str, None] = {}  # module directories of all runs opened here, in order
 _files: dict[str, str] = {}  # the file of each module when its run started
 _warned: set[str] = set()
 
@@ -84,7 +84,7 @@ def import_module(name: str) -> Any:
 
 
 def _searching(find: Callable[[], T]) -> T:
-    """Call `find`; if it misses a module, again with the directories of opened runs."""
+    """Call `find`; if a module is missing, search the directories of opened runs and call again."""
     try:
         return find()
     except ModuleNotFoundError:
@@ -145,9 +145,9 @@ def without_digests(tree: Any) -> Any:
 
 
 def with_digests_of(tree: Any, other: Any) -> Any:
-    """Return `tree` with the pickles of `other` where labels match.
+    """Return `tree` with the pickle names of `other` where labels match.
 
-    So fixed code is no difference between the two.
+    Then code that the user has corrected does not count as a difference.
     """
     if isinstance(tree, str) and isinstance(other, str):
         same = is_pickled(other) and without_digest(tree) == without_digest(other)
@@ -187,7 +187,7 @@ def label_of(thing: object) -> str:
 
 
 def import_path(thing: object) -> str | None:
-    """Return `module:Class`, by which a fresh process can import it; None: it cannot."""
+    """Return `module:Class`, by which a fresh process can import it; None if it cannot."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or not _is_importable(module):
         return None
@@ -203,7 +203,7 @@ def pickle_of(name: str) -> bytes:
     if name not in PICKLES:
         raise MissingCodeError(
             f"the code of {name} is missing: code of a script or a notebook is saved in its "
-            f"run's directory as {file_name(name)}; open that run, or give the class or "
+            f"run's directory as {file_name(name)}; open that run, or pass the class or "
             "function itself to remuda.train"
         )
     return PICKLES[name]
@@ -227,7 +227,7 @@ def load_object(name: str, data: bytes) -> Any:
         found = OBJECTS[name] = _searching(lambda: pickle.loads(code))
     except (ImportError, AttributeError) as error:
         raise MissingCodeError(
-            f"{name} cannot be read: {error}; what its code imports must be found here too"
+            f"{name} cannot be read: {error}; install here the modules that its code imports"
         ) from None
     return found
 
@@ -274,7 +274,7 @@ def read_beside(config: Path, tree: object) -> None:
     """
     for name in names_in(tree):
         if name not in PICKLES:
-            with suppress(OSError):  # using it will raise an error
+            with suppress(OSError):  # using the missing pickle raises an error later
                 PICKLES[name] = read_file(config.parent / file_name(name))
     with suppress(OSError, ValueError):
         kinds = {"directories": list, "modules": dict}
@@ -294,7 +294,7 @@ def _pickle(thing: object, what: str) -> bytes:
         why = " ".join(str(error).split())
         raise UsageError(
             f"{what} {label_of(thing)} cannot be sent to other processes: {why}; define it in a "
-            "module, and create there what cannot be sent"
+            "module, and create the objects that cannot be sent there"
         ) from error
     finally:
         if by_value is not None:

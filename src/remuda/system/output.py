@@ -4,7 +4,7 @@
 
 1. Characters that the encoding lacks are replaced.
 2. Inside `unfailing()`, printing neither raises nor waits for a reader (a stopped terminal, an
-   unread pipe). A thread writes; text that finds the queue full is lost, and a line says so.
+   unread pipe). A thread writes; while its queue is full, text is dropped, and a line reports it.
 3. Outside of it, printing blocks and raises as Python's own streams do.
 """
 
@@ -32,9 +32,9 @@ ERRORS = "remuda.replace"  # name of the codec error handler of installed stream
 IN_ASCII = {"±": "+/-", "–": "-", "—": "-", "…": "...", "•": "*", "×": "x", "→": "->"}
 """Readable replacements; every other character becomes a question mark."""
 MOST = 256 * 1024  # maximum bytes that wait for a reader
-PIECE = 65_536  # maximum bytes of one write, so that a slow reader counts as progress
+PIECE = 65_536  # maximum bytes of one write, so that a slow reader makes visible progress
 AT_ONCE = 0.05
-"""The longest wait of a write, once per stall: normally a line is out when `print` returns."""
+"""Maximum seconds that `print` waits for its text to be written; after a stall it does not wait."""
 PATIENCE = 10.0  # seconds without progress after which the end of `unfailing()` drops waiting text
 GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ENXIO, errno.ENOTCONN)
 """Errors after which an output never works again."""
@@ -45,7 +45,7 @@ class OutputError(RemudaError):
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode characters that an encoding lacks; undecodable bytes of file names are kept."""
+    """Replace characters that an encoding lacks; UTF keeps undecodable bytes of file names."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     found = bytearray()
@@ -61,7 +61,7 @@ codecs.register_error(ERRORS, _replaced)
 
 
 class _Sink(io.RawIOBase):
-    """A raw stream over a descriptor, which the process owns."""
+    """A raw stream over a descriptor that it never closes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -159,7 +159,7 @@ class _Sink(io.RawIOBase):
             self._size += len(words)
 
     def _write_some(self, data: bytes) -> int:
-        """Write a piece and return how many bytes are done; text for a full disk is lost."""
+        """Write a piece; return the bytes written, or dropped because the disk is full."""
         try:
             return os.write(self._descriptor, data[:PIECE])
         except BlockingIOError:
@@ -201,8 +201,8 @@ os.register_at_fork(after_in_child=_forget_all)
 def install() -> dict[str, tuple[TextIO, TextIO]]:
     """Put sinks behind `sys.stdout` and `sys.stderr`, and move log handlers to them.
 
-    A stream of another kind, such as a notebook's or a test's, is left alone. Return the stream
-    before and the stream now for each name in `sys`.
+    A stream of another kind, such as a notebook's or a test's, is left alone. Return the old and
+    the new stream for each changed name in `sys`.
     """
     changed: dict[str, tuple[TextIO, TextIO]] = {}
     for name in ("stdout", "stderr"):
@@ -210,7 +210,7 @@ def install() -> dict[str, tuple[TextIO, TextIO]]:
         descriptor = _descriptor_of(stream)
         if descriptor is None:
             continue
-        with suppress(Exception):  # its buffered text comes first
+        with suppress(Exception):  # first write the text in its buffer
             stream.flush()
         if descriptor not in _streams:
             _streams[descriptor] = _sink_like(stream, descriptor)
@@ -236,7 +236,7 @@ def never_fail() -> None:
 
 
 def _descriptor_of(stream: object) -> int | None:
-    """Return the descriptor of a stream that Python opened at start; None: another kind."""
+    """Return the descriptor of a stream that Python opened at start; None for other streams."""
     if type(stream) is not io.TextIOWrapper:
         return None
     try:
@@ -293,7 +293,7 @@ def finish(patience: float = PATIENCE) -> None:
 
 
 def write_at_once(descriptor: int, data: bytes) -> None:
-    """Write if that needs no waiting; for signal handlers."""
+    """Write unless that would block; for signal handlers."""
     with suppress(OSError, ValueError):
         if select.select([], [descriptor], [], 0)[1]:
             os.write(descriptor, data)

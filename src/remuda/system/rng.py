@@ -1,4 +1,4 @@
-"""Seeded random number generators: one for each role and policy, all from the run's seed.
+"""Seeded random number generators, for each role and policy, derived from the run's seed.
 
 A generator is derived from names, never from the order of creation, so that the same actor or
 learner draws the same numbers in any process, together with others, or after a restart.

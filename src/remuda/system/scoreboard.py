@@ -2,9 +2,10 @@
 
 Counters grow, so the coordinator computes averages from differences, and a missed reading loses
 nothing. The exception is a restarted learner, which continues from its checkpoint's counts:
-`Learn.RESTORED` then shows that differences are invalid. Extremes do not grow: an actor resets them
-in each interval that the coordinator marks. Every row has one writer; a number is one aligned
-64-bit word and never torn. Nothing here blocks a process, and the counters survive its death.
+`Learn.RESTORED` then shows that differences are invalid. The lowest and highest returns are of one
+interval: an actor resets them when the coordinator starts the next. Every row has one writer; a
+number is one aligned 64-bit word, so it is never seen half written. Nothing here blocks a process,
+and the counters survive its death.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Row = npt.NDArray[np.float64]
 
 
 NOTES, NOTE_WORDS = 4, 96
-"""The number of notes of the environment that an actor may leave, and 8-byte words of each."""
+"""Maximum number of notes about its environment from an actor, and the 8-byte words of each."""
 
 
 class Play(IntEnum):
@@ -33,8 +34,8 @@ class Play(IntEnum):
     AGENT_STEPS = 1
     WAITS = 2  # times the actor waited for a learner; only if experience is set to `wait`
     WAIT_SECONDS = 3
-    FORCED = 4  # waits that ended because a learner took nothing within its limit
-    OVERTAKEN = 5  # snapshots whose copy was overwritten by a newer one, and discarded
+    FORCED = 4  # waits that ended because a learner consumed no steps within its limit
+    OVERTAKEN = 5  # copies of weights discarded because newer weights overwrote their source
     SECONDS_WEIGHTS = 6  # seconds spent on polling and loading snapshots
     SECONDS_ENV = 7
     SECONDS_INFER = 8
@@ -50,17 +51,15 @@ class Policy(IntEnum):
     VERSION = 3
     TURNS_SUM = 4
     MARK = 5
-    """The mark of the interval of all columns below, which mean nothing under another mark. It
-    neither grows nor is saved: see `Scoreboard.mark`."""
-    RETURNS = 6  # returns counted since the mark...
+    """The interval that the columns below describe (`Scoreboard.mark`). They are invalid if it is
+    not the current one, and are not saved."""
+    RETURNS = 6  # number of returns in the interval
     FIRST = 7
-    """...the first of them, which is subtracted from the next two for precision..."""
-    ABOVE_SUM = 8
-    """...the sum of differences of the others to it..."""
-    ABOVE_SQUARES = 9
-    """...and of their squares; the smallest and the largest return."""
-    LOW = 10
-    HIGH = 11
+    """The first return of the interval. The next two columns are relative to it, for precision."""
+    ABOVE_SUM = 8  # sum of the returns' differences from `FIRST`
+    ABOVE_SQUARES = 9  # sum of the squares of these differences
+    LOW = 10  # lowest return
+    HIGH = 11  # highest return
 
 
 class EpisodeTotals(IntEnum):
@@ -77,45 +76,45 @@ class Learn(IntEnum):
     LOSS_SUM = 2
     VERSION = 3
     STALENESS_SUM = 4
-    """Sum over updates of this version minus the mean version that acted in the batch."""
+    """Sum over updates of the learner's version minus the mean version that acted in the batch."""
     REDRAWN = 5
     SECONDS_SAMPLE = 6
     SECONDS_UPDATE = 7
     SECONDS_PUBLISH = 8
-    NONFINITE = 9
-    HALTED = 10  # 1 after too many of these in a row: the policy has stopped learning
+    NONFINITE = 9  # updates undone because the loss or a weight was not finite
+    HALTED = 10  # 1 after too many undone updates in a row: the policy has stopped learning
     STALENESS_MAX = 11  # the largest staleness of any step that was trained on
     TRAINED = 12
-    """On-policy: steps that the weights were trained on, each counted once; without updates that
-    were undone, or lost by going back to a checkpoint."""
+    """On-policy: steps that the weights were trained on, each counted once. Updates that were
+    undone, or lost by a return to a checkpoint, do not count."""
     LOST = 13
     """On-policy: steps that are neither trained on nor pending: overwritten, too old, not restored
     by a resume, or in an update that was undone or lost with a dead learner."""
     ENTROPY_SUM = 14  # on-policy: sum over updates of the policy's mean entropy, in nats
-    KL_SUM = 15  # on-policy: sum over updates of how far the policy moved, in nats
+    KL_SUM = 15  # on-policy: sum over updates of the KL divergence from the old policy, in nats
     CLIPPED_SUM = 16  # on-policy: sum over updates of the share of clipped steps
     STALENESS_LOW_SUM = 17  # sum over updates of the smallest staleness in a batch...
     STALENESS_HIGH_SUM = 18
     """...and of the largest."""
-    EFFECTIVE_SUM = 19  # on-policy: sum over updates of the effective share of their steps
+    EFFECTIVE_SUM = 19  # on-policy: sum over updates of effective sample size as a share of steps
     POLICY_LOSS_SUM = 20  # on-policy: sum over updates of the policy loss...
     VALUE_LOSS_SUM = 21
     """...and of the value loss, unweighted."""
-    OTHERS_SUM = 22  # sum over updates of the share of their steps that others of the group chose
-    OTHERS_STEPS = 23  # on-policy: those steps, each counted once in an update...
-    OTHERS_WEIGHT_SUM = 24
-    """...and the sum of their weights in it."""
+    OTHERS_SUM = 22
+    """Sum over updates of the share of steps that other policies of `experience.group` played."""
+    OTHERS_STEPS = 23  # on-policy: number of those steps, each counted once in an update
+    OTHERS_WEIGHT_SUM = 24  # on-policy: sum of the weights of those steps
     ACCEPTED = 25  # number of updates in the sums over updates, including those undone later
     RESTORED = 26
-    """Grows whenever another learner starts to count here, or one goes back to a saved state; odd
+    """Grows whenever another learner process starts to count here, or returns to a saved state; odd
     while all other counts are rewritten. Only meaningful within a session."""
     GRADIENT_NORM_SUM = 27
     EXPLAINED_SUM = 28
     """On-policy: sum of the explained variance of the values, over the updates that have one..."""
     EXPLAINED_UPDATES = 29
-    """...and their number: without variance of the targets there is nothing to explain."""
+    """...and their number: an update whose targets have no variance has none."""
     VALUE_SUM = 30  # off-policy: sum over updates of the mean value of the actions in a batch
-    LEARNING_RATE = 31  # learning rate of the last update; before it, that of the first
+    LEARNING_RATE = 31  # learning rate of the last update, or of the first if none is done yet
     ENTROPY_COST = 32  # current weight of the entropy in the loss, if the algorithm has one
 
 
@@ -148,7 +147,7 @@ class Scoreboard:
                 "notes": ((num_actors, NOTES, NOTE_WORDS), np.int64),
             }
         )
-        self.mark_interval()  # rows start with zero, which is no mark
+        self.mark_interval()  # rows start with interval zero, which is never the current one
 
     @property
     def arrays(self) -> SharedArrays:
@@ -167,9 +166,9 @@ class Scoreboard:
         }
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned; before any process starts.
+        """Continue from the result of `state`, before any process starts.
 
-        The first actor continues the counts of all, whatever the number of actors was.
+        The first actor's row continues the sums of all earlier actors.
         """
         shared, metrics = self._shared, len(EpisodeTotals) + len(self.episode_metrics)
         totals, acted = shared["episode_totals"][0], shared["policy"][0][:, : Policy.MARK]
@@ -196,10 +195,10 @@ class Scoreboard:
 
     @property
     def mark(self) -> Row:
-        """The interval in which return extremes are counted: [1], written by the coordinator.
+        """The number of the current interval of return extremes: [1], written by the coordinator.
 
-        An actor that finds a mark other than its row's resets the row's extremes. One that looked
-        just before may count an episode into the old interval, which is not read again.
+        An actor whose row has another number resets the row's extremes. If it checked just before a
+        change, it may count an episode in the old interval, which is not read again.
         """
         word: Row = self._shared["mark"]
         return word
@@ -238,7 +237,7 @@ class Scoreboard:
         row[-1] = len(data)
 
     def notes(self) -> dict[str, str]:
-        """Return the environments' notes by key; of several actors' notes the first."""
+        """Return the environments' notes by key; if several actors left one, the first."""
         found: dict[str, str] = {}
         for row in self._shared["notes"].reshape(-1, NOTE_WORDS):
             note = _note_in(row)
@@ -320,7 +319,7 @@ def added_up(rows: Row) -> Row:
 
 
 def count_on(row: Row, counts: Row) -> None:
-    """Let a learner's row continue from saved counts, visibly for readers.
+    """Let a learner's row continue from saved counts, so that readers notice.
 
     `Learn.RESTORED` is odd during the write; if the process dies then, its successor makes it even.
     """

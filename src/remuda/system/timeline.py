@@ -58,7 +58,7 @@ class Timeline:
         self._next = self._count[0] = count + 1
 
     def spans(self) -> Iterator[tuple[Span, float, float]]:
-        """Return the kept spans, oldest first."""
+        """Yield the newest `CAPACITY` spans, oldest first."""
         count = int(self._count[0])
         for i in range(max(count - CAPACITY, 0), count):
             what, start, end = _SPAN.unpack_from(self._bytes, i % CAPACITY * _SPAN.size)
@@ -76,7 +76,7 @@ class Spans:
     """The spans of a role on another node, by the clock of this one."""
 
     def __init__(self, spans: Iterable[tuple[Span, float, float]], later: float) -> None:
-        """Keep spans; `later` is how far this clock is ahead of theirs, in seconds."""
+        """Convert spans; `later` is the seconds by which this node's clock is ahead of theirs."""
         self._spans = [(Span(what), start + later, end + later) for what, start, end in spans]
 
     def spans(self) -> Iterator[tuple[Span, float, float]]:

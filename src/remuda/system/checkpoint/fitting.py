@@ -1,8 +1,8 @@
 """Checks of a saved state before it is used.
 
 A checkpoint file may be damaged, mixed up or crafted. Compiled code does not check its indices, so
-a position of 2**40 in a kernel ends the process without an error. Therefore each `restore` reads
-its values through these functions. They check type, dtype, shape and range, and raise a
+an index of 2**40 in a kernel ends the process without an error. Therefore each `restore` reads its
+values through these functions. They check type, dtype, shape and range, and raise a
 `CheckpointError` that names the file, the value and the allowed range.
 
 A state of several arrays declares them in one table, `{name: (like, range)}`, for `fitting_all`.
@@ -83,7 +83,7 @@ def fitting(
     allowed: Range | None = None,
     columns: Sequence[int] | None = None,
 ) -> Array:
-    """Return the array `name` if it has the shape and dtype of `like` and fits the range."""
+    """Return the array `name` if it has `like`'s shape and dtype, and `columns` are in range."""
     found = _value(state, name)
     if not isinstance(found, np.ndarray):
         raise CheckpointError(f"{where_is(state, name)} should be an array")
@@ -92,7 +92,7 @@ def fitting(
             f"the checkpoint does not fit: {where_is(state, name)} should be {like.shape} "
             f"{like.dtype} and is {found.shape} {found.dtype}"
         )
-    if found.dtype == np.bool_:  # a byte of a file that is neither 0 nor 1
+    if found.dtype == np.bool_:  # a file may hold bytes other than 0 and 1
         _check_range(state, name, found.view(np.uint8), Range(0, 1))
     elif allowed is not None:
         _check_range(state, name, found if columns is None else found[..., columns], allowed)
@@ -139,7 +139,7 @@ def require(state: Mapping[str, Any], name: str, fits: bool, allowed: str) -> No
 
 @contextmanager
 def refusing(where: str, advice: str) -> Iterator[None]:
-    """Turn errors inside, expected or not, into a CheckpointError with advice to the user."""
+    """Turn errors inside the `with`, except other Remuda errors, into a CheckpointError."""
     try:
         yield
     except CheckpointError as error:

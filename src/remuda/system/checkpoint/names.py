@@ -47,7 +47,7 @@ def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
 
 @contextmanager
 def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
-    """Make a directory; an error that leaves it empty removes it with its new parents."""
+    """Make a directory; if an error leaves it empty, remove it and the parents made for it."""
     made = [each for each in (parent, *parent.parents) if not each.exists()]
     try:
         path = new_directory(parent, name)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from remuda.errors import RunDirectoryError
 
-# bytes of a file that is read as a whole, except weights and parts of checkpoints
+# maximum bytes of a file that is read at once, except weights and parts of checkpoints
 LARGEST = 256 * 2**20
 ANY_SIZE = 2**63
 # Links are refused: in another user's run they may point to any of this user's files.
@@ -66,7 +66,7 @@ def read_json(path: Path, largest: int = LARGEST) -> Any:
 
 D = TypeVar("D")
 NUMBER = (int, float)
-LARGEST_WHOLE, LARGEST_REAL = 2**63 - 1, 1e100  # larger numbers in a file of a run are damage
+LARGEST_WHOLE, LARGEST_REAL = 2**63 - 1, 1e100  # larger numbers show that a file is damaged
 Kinds = Mapping[str, type | tuple[type, ...]]  # the allowed types of each named value
 
 

@@ -1,4 +1,4 @@
-"""States of workers in memory and on disk, from which a successor continues exactly.
+"""States of workers in memory and on disk, from which a restarted worker continues exactly.
 
 A state is plain data: nested dictionaries of arrays, numbers, strings and lists of these. On disk
 its arrays are the tensors of a safetensors file, named by their path (`algorithm/online`). All else
@@ -59,7 +59,7 @@ def _tensor_file(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> It
     The safetensors library returns only whole files, which takes several times the memory for
     hundreds of policies, and it writes metadata in random order.
     """
-    # The widest first, so every array starts on a multiple of its item's size.
+    # The widest dtypes come first, so every array starts on a multiple of its item size.
     ordered = sorted(arrays.items(), key=lambda named: (-named[1].itemsize, named[0]))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
     offset = 0

@@ -1,14 +1,14 @@
-"""The checkpoints of a run on disk: written whole or not at all, and verified before use.
+"""The checkpoints of a run on disk: written completely or not at all, and verified before use.
 
     checkpoints/000007/manifest.json         description of the checkpoint, checksums of its files
     checkpoints/000007/agent_0.safetensors   a part: the state that one worker saved
     checkpoints/best.json                    the checkpoint with the best evaluation
     checkpoints/.000008.partial/             a checkpoint that is being written
-    checkpoints/parts-000003/                parts of a removed one that a kept manifest names
+    checkpoints/parts-000003/                parts of a removed one that other manifests name
 
 Each part's owner writes it into the partial directory. The coordinator then writes the manifest and
-renames the directory. If it dies before, the partial directory remains; no process reads it, and
-the next checkpoint removes it. Only the coordinator starts, commits and removes checkpoints.
+renames the directory. If it dies first, the partial directory remains; no process reads it, and the
+next checkpoint removes it. Only the coordinator starts, commits and removes checkpoints.
 
 If the owner of a part is dead or late, the manifest names the part of an older checkpoint, with its
 original checksum. Nothing is copied or hashed again, so a part that is damaged on disk is detected
@@ -62,7 +62,7 @@ class Manifest:
     turns: int  # turns played, over all copies
     seconds: float  # seconds played
     exact: bool  # all parts are from one moment, so a resumed run equals an uninterrupted one
-    config: Mapping[str, Any]  # the settings that a successor must share
+    config: Mapping[str, Any]  # the settings that a resumed run must keep
     files: Mapping[str, str]  # the SHA-256 checksum of each file
     # the older checkpoint that holds a file, if not this one
     earlier: Mapping[str, int] = field(default_factory=dict)
@@ -83,7 +83,8 @@ class Checkpoints:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._begun = 0
-        self._carried: dict[str, tuple[int, str]] = {}  # of the checkpoint that is being written
+        # by file: the older checkpoint whose part the one being written reuses, and the checksum
+        self._carried: dict[str, tuple[int, str]] = {}
 
     def numbers(self) -> list[int]:
         """Return the complete checkpoints, oldest first."""
@@ -104,7 +105,7 @@ class Checkpoints:
             shutil.rmtree(left, ignore_errors=True)
         noted = self._noted_best()
         if noted is not None and noted["checkpoint"] not in self.numbers():
-            (self.path / BEST).unlink()  # set aside; its number may be reused
+            (self.path / BEST).unlink()  # that checkpoint was set aside; its number may be reused
         number = max(self._begun, *self.numbers(), *self._kept_apart(), 0) + 1
         self._begun, self._carried = number, {}
         self.partial(number).mkdir()
@@ -134,8 +135,8 @@ class Checkpoints:
 
     def commit(self, manifest: Manifest) -> None:
         """Complete checkpoint `manifest.number` with the parts that are written or carried over."""
-        # Roles do not know this name: a late role that was considered dead can no longer replace a
-        # part whose checksum is computed.
+        # Roles do not know this name, so a late role that was considered dead cannot replace a part
+        # whose checksum is being computed.
         closed = self.path / f".{manifest.number:06d}.closed.partial"
         self.partial(manifest.number).rename(closed)
         checksums = {path.name: _checksum(path) for path in sorted(closed.glob("*.safetensors"))}
@@ -146,7 +147,7 @@ class Checkpoints:
             earlier={name: held_by for name, (held_by, _) in carried.items()},
         )
         write_whole(closed / MANIFEST, manifest.pack())
-        for left in closed.glob(".*"):  # what a late role was writing
+        for left in closed.glob(".*"):  # a late role's temporary files
             left.unlink(missing_ok=True)
         _sync_directory(closed)
         closed.rename(self.directory(manifest.number))
@@ -160,9 +161,9 @@ class Checkpoints:
     def _way_out(self, found: int) -> str:
         """Advise on a checkpoint of another format."""
         if found > FORMAT:
-            return "a newer one wrote it: install that"
+            return "a newer version wrote it: install that version"
         return (
-            "an older one wrote it, and its training cannot be resumed. Its policies "
+            "an older version wrote it, and its training cannot be resumed. Its policies "
             "can be played, and a new run can start with only their weights: "
             f"--policy.init_from {shlex.quote(str(self.path.parent))}"
         )
@@ -187,7 +188,7 @@ class Checkpoints:
             return Manifest(**data)
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, TypeError) as error:  # TypeError: an unknown name
+        except (ValueError, TypeError) as error:  # TypeError: an unknown field
             raise CheckpointError(f"{path} is damaged: {error}") from None
 
     def read(self, number: int, part: str) -> State:
@@ -199,7 +200,7 @@ class Checkpoints:
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != manifest.files.get(path.name):
-            raise CheckpointError(f"{path} is damaged: its checksum is not that of the manifest")
+            raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")
         return unpack(data, str(path))
 
     def file(self, manifest: Manifest, name: str) -> Path:
@@ -257,7 +258,7 @@ class Checkpoints:
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
         if not whole:
-            raise CheckpointError(f"{path} is damaged: its checksum is not the manifest's")
+            raise CheckpointError(f"{path} is damaged: its checksum differs from the manifest's")
 
     def newest_whole(
         self, say: Callable[[str], None], accept: Callable[[Manifest], None] = lambda _: None
@@ -283,7 +284,7 @@ class Checkpoints:
         """Remove all but the newest `count`, the best, and the older parts that they reuse.
 
         The directory of a removed checkpoint is renamed first, so a listed checkpoint is never
-        missing a part. The next call removes the remains of a crash.
+        missing a part. The next call removes anything that a crash left behind.
         """
         best = self.best()
         numbers = self.numbers()

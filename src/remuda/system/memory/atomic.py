@@ -132,7 +132,7 @@ def fetch_add(words: Integers, index: int, value: int) -> int:
 
 @njit(cache=True)
 def fence_acquire() -> None:
-    """Keep reads before the fence from moving after it, and later accesses from moving before."""
+    """Keep reads before the fence from moving after it, and later accesses from moving ahead."""
     _fence_acquire()
 
 
@@ -144,7 +144,7 @@ def fence_release() -> None:
 
 @njit(cache=True)
 def fence_full() -> None:
-    """Order writes before the fence against reads after it: set a flag, then check another's."""
+    """Order writes before the fence against reads after it, as for a flag that both sides check."""
     _fence_full()
 
 

@@ -41,7 +41,7 @@ class MappedFile:
 
 
 class Arena:
-    """Allocates many sets of arrays from few files.
+    """An allocator of many sets of arrays from few files.
 
     Open files are scarce (often 1,024 for a process), and each mapping needs two. Files double in
     size, so their number grows with the logarithm of the allocated bytes. The coordinator
@@ -49,7 +49,7 @@ class Arena:
     """
 
     def __init__(self, sparse: bool = False) -> None:
-        """Start empty; `sparse`: this node uses only some arrays, so none is filled in advance."""
+        """Start empty; if `sparse`, only some arrays are used, so none is filled in advance."""
         self.sparse = sparse
         self._file: MappedFile | None = None
         self._used = 0
@@ -68,11 +68,11 @@ class Arena:
 class SharedArrays:
     """Named arrays in one block of memory that several processes share.
 
-    1. The block has no name: the system frees it when the last process that maps it ends, by any
-       signal. Nothing is left behind, and no process can unlink a block that another still uses.
+    1. The block has no name: the system frees it when the last process that maps it ends, however
+       it ends. Nothing is left behind, and no process can unlink a block that another still uses.
     2. A child can receive it only while it starts, by the file's descriptor.
     3. Fresh memory holds zeros; each array starts on a new cache line.
-    4. It contains no lock. The class that lays it out states who may write which array.
+    4. It contains no lock. The class that defines the arrays states which process may write each.
     5. All arrays of an arena share its descriptors.
     """
 
@@ -150,7 +150,7 @@ def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> 
 
 
 def copied(array: Array, device: torch.device | str = "cpu") -> torch.Tensor:
-    """Copy an array into torch's own memory, which is aligned, on a device."""
+    """Copy an array to a device, into memory that torch allocates and aligns."""
     import torch
 
     return torch.from_numpy(array).to(device, copy=True, memory_format=torch.contiguous_format)

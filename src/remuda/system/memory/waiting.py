@@ -18,15 +18,15 @@ ONE = (1).to_bytes(8, sys.byteorder)
 
 
 class Wakeup:
-    """Wakes one waiting process; any process may ring it.
+    """A wake-up of one waiting process; any process may ring it.
 
     1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep.
        The kernel counts rings, and the count is cleared only before the predicate is checked.
-    2. It cannot spin: each return from the sleep has used up at least one ring.
+    2. A wait cannot spin: each return from the sleep uses up at least one ring.
     3. It is not a lock. A process that dies ringing or waiting leaves it usable for all others: it
        is open in every process that uses it. Ringing never blocks, with or without a waiter.
     4. Every wait has a time limit.
-    5. It is one open file, an event counter; or a pipe, two files, if the system has no counters.
+    5. It uses one open file (an eventfd), or two (a pipe) on systems without eventfd.
     """
 
     def __init__(self, _descriptors: tuple[int, ...] = ()) -> None:

@@ -12,7 +12,7 @@ PROC = Path("/proc")
 # fields of /proc/PID/stat after the name: user and system time, and the start time
 CPU, STARTED = slice(11, 13), 19
 
-ProcessId = tuple[int, int]  # its id and start time (`started`); 0: any process with that id
+ProcessId = tuple[int, int]  # id and start time (`started`); time 0 matches any process of that id
 
 
 @dataclass(frozen=True)

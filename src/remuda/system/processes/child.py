@@ -31,7 +31,7 @@ from remuda.system.processes.recipe import FAILED, receive, tell
 STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXCEPTION = 70  # exit code after an exception, which its output shows
 REFUSED = 72  # exit code after an error that a restart would repeat: the process is not restarted
-UNGUARDED = 71  # exit code of a child whose script would start a run in it
+UNGUARDED = 71  # exit code of a child whose script would start another run in it
 LAST_WORDS = 2.0  # seconds without progress after which the rest of the output is dropped
 
 
@@ -43,7 +43,7 @@ def ignore_held_signals() -> None:
 
 
 def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None) -> None:
-    """Execute a recipe, and end this process."""
+    """Execute a recipe (see `Recipe`), and end this process."""
     code: object = EXCEPTION
     try:
         if lifeline is not None:
@@ -79,7 +79,7 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
 
 
 def check_guard() -> None:
-    """Raise an UnguardedScriptError in a child that only runs the user's script."""
+    """Raise an UnguardedScriptError in a child that is only importing the user's script."""
     if getattr(process.current_process(), "_inheriting", False):
         raise UnguardedScriptError(script_name())
 
@@ -150,7 +150,7 @@ def _name(name: str) -> None:
 
 
 def main_of_spawned(recipe: int, lifeline: int | None, own: Sequence[int]) -> None:
-    """Execute a recipe in a fresh interpreter; programs that it starts do not inherit `own`."""
+    """Execute a recipe in a fresh interpreter; its children do not inherit descriptors `own`."""
     ignore_held_signals()
     for descriptor in own:
         os.set_inheritable(descriptor, False)

@@ -41,7 +41,7 @@ MODULES = (
     *("remuda.envs.games.array_game", "remuda.envs.workers.pool"),
 )
 # Prefixes of environment variables that libraries read while they load: another value needs another
-# server. The children read those of GPUs later.
+# server. Children read the variables of GPUs later.
 READ_EARLY = (
     *("PYTHON", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMBA_", "TORCH"),
     *("PYTORCH", "ATEN_", "LD_", "MALLOC_", "GLIBC_", "REMUDA_"),
@@ -173,7 +173,7 @@ class ProcessState:
 
     server: Server | InheritedServer | None = None
     why_not: str = ""  # why children are spawned; empty: they are forked
-    is_program: bool = False  # the main program, which has run nothing else yet
+    is_program: bool = False  # True in the main program if it has run nothing else before
     # for children without another lifeline; this process never closes it
     lifeline: Lifeline | None = None
 
@@ -184,7 +184,7 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
     if state.lifeline is None:
         state.lifeline = Lifeline()
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
-        state.why_not = "this system has no descriptors of processes"
+        state.why_not = "this system has no process descriptors (pidfd)"
     if state.why_not or isinstance(state.server, InheritedServer):
         return
     found = state.server

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-_levels: list[str] = []  # levels of this process's log files (`run.log_level`); the last counts
+_levels: list[str] = []  # levels of this process's log files (`run.log_level`); the last applies
 _is_log: list[str] = []  # the level, if this process's output is a log file itself
 
 

@@ -73,8 +73,8 @@ class Server(Protocol):
 class ForkedProcess:
     """A child of the fork server.
 
-    Until the child says hello it has changed nothing. If this object is closed before, the child
-    ends without running its target. Afterwards its pidfd reports its end and takes signals, even
+    Until the child sends HELLO it has changed nothing. If this object is closed first, the child
+    ends without running its target. After HELLO, its pidfd reports its end and takes signals, even
     without the server, which only adds the exit code. If this process cannot receive the pidfd, the
     socket replaces it: the child holds the other end until it exits.
     """
@@ -123,7 +123,7 @@ class ForkedProcess:
             return
         self._listen()
         if self._pid is None:
-            # From here on a hello fails, and the child ends; earlier messages are still read.
+            # From here on HELLO fails, and the child ends; earlier messages are still read.
             with contextlib.suppress(OSError):
                 self._reply.shutdown(socket.SHUT_RD)
             self._listen()

@@ -1,8 +1,8 @@
 """The recipe of a child process, and the messages about its start and end.
 
-A recipe is an anonymous file, which cannot fill up like a pipe: a child reads it when it is ready.
-Its writer writes only to memory, and never waits. Messages and descriptors go through sockets that
-keep message boundaries (SOCK_SEQPACKET).
+A recipe is a pickled call with its environment. It is in an anonymous file, which cannot fill up
+like a pipe, so its writer never waits; the child reads it when it is ready. Messages and
+descriptors go through sockets that keep message boundaries (SOCK_SEQPACKET).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fork server: it loads the libraries and forks children, nothing else.
 
-It is a fresh process that imports the libraries (`main`), or a fork of one that just has (`fork`).
+It is a fresh process that imports the libraries (`main`), or a fork of one with them (`fork`).
 It never plays, trains, or touches a GPU, and starts no thread, so a fork of it is as clean as a
 fresh process with the same imports. Each process that it forks has a separate socket to it. It
 blocks only in `poll`.
@@ -276,7 +276,7 @@ def is_the_program() -> None:
 def load_and_begin(say: Callable[[str], None]) -> None:
     """Load the libraries that children need, and fork the server from this process.
 
-    So the main program and the server share one load. In any other process it is `begin`.
+    Then the main program and the server load them only once. In other processes, only call `begin`.
     """
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
