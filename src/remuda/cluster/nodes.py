@@ -254,7 +254,7 @@ class Plan:
 
     @property
     def revision(self) -> int:
-        """A number that grows with every placement; odd during writes and while links are paused."""
+        """Number that grows with every placement; odd during a write or while links are paused."""
         return load(self._shared["revision"], 0)
 
     def pause(self) -> None:
