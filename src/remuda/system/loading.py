@@ -47,7 +47,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 PATHS = "code-paths.json"  # the file of a run that names the directories of its modules
 LARGEST = 1 << 20  # maximum bytes that are read from it
 
-PICKLES: dict[str, bytes] = {}  # the pickles that this process knows, by name
+PICKLES: dict[str, bytes] = {}  # known pickles, by their names
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
 _directories: dict[str, None] = {}  # module directories of all runs opened here, in order
 _files: dict[str, str] = {}  # the file of each module when its run started
