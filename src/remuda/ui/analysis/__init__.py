@@ -1,1 +1,1 @@
-"""The commands that analyse, and their tables."""
+"""Analyses, tournaments, PSRO and exploiters: their setup, and their results as tables."""

@@ -52,7 +52,7 @@ class CutPlay:
 def extras_of(
     run: RunDirectory, names: Sequence[str], rng: np.random.Generator, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """Compute the possible extra parts of an analysis: exact exploitability, behaviour."""
+    """Compute exact exploitability and behaviour, as far as the run allows."""
     found: dict[str, Any] = {}
     try:
         players = _players(SavedPolicies(run), names)
@@ -76,7 +76,7 @@ def extras_of(
 def society_of(
     run: RunDirectory, rng: np.random.Generator, seconds: float, seed: int
 ) -> tuple[Society, dict[str, Any]]:
-    """Analyse the agents of independent learners in fresh episodes; return extras, too."""
+    """Analyse the returns of independent learners in fresh episodes; return extras, too."""
     if seconds <= 0.0:
         raise UsageError(
             f"{run.path}: each agent has one policy for the whole run, so there are no matches to "

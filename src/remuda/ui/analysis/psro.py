@@ -84,9 +84,9 @@ def psro(
     Arguments are the options of `remuda psro` (docs/commands.md), and:
 
     - `iterations`: the maximum; None: 20, or with `resume` the previous maximum.
-    - `options`: of the game.
-    - `directory`: for the results; None: nothing is written with exact oracles, otherwise a new
-      directory under `runs/psro/`.
+    - `options`: the game's options.
+    - `directory`: where results are written; None: with exact oracles nothing is written, with
+      trained ones into a new directory under `runs/psro/`.
     - `resume`: a directory to continue; only `iterations`, `enough`, `view` and `on_iteration` may
       be passed with it.
     - `policy`: settings of the oracles, as for `train`; they override the preset of `exploit`.

@@ -38,7 +38,7 @@ class Report:
     sources: tuple[AnalysisSource, ...]
     analyses: tuple[Analysis, ...]
     extras: tuple[Mapping[str, Any], ...]
-    why: str = ""  # why a run has no usable matches, as in self-play; it then has only extras
+    why: str = ""  # why a run, such as one of self-play, has no usable matches; `extras` remain
 
     @property
     def several(self) -> Several:
@@ -73,7 +73,7 @@ def analyse_what_there_is(
     seconds: float = 0.0,
     seed: int = 0,
 ) -> Report:
-    """Analyse the payoffs of each source, or only the policies of a run without usable matches."""
+    """Analyse each source's payoffs; for a run without usable matches, only its policies."""
     try:
         analyses = tuple(analyse_payoffs(payoffs_of(s, choice), rng, samples) for s in sources)
     except UsageError as error:

@@ -25,7 +25,7 @@ from remuda.evaluation.tournaments.until import Look
 from remuda.ui.terminal.live import PlayProgress
 from remuda.ui.terminal.tables import table_of
 
-POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])  # smallest and largest mean
+POOR, GOOD = np.array([120, 60, 60]), np.array([40, 110, 70])  # RGB of smallest and largest mean
 
 
 class MatchProgress:
@@ -80,7 +80,7 @@ class MatchProgress:
         self._bar.update(self._task, completed=done, total=wanted, rate=rate, description=label)
 
     def look(self, found: Look) -> None:
-        """Show the result after a round, and its least sure part."""
+        """Show the result after a round, and its least certain part."""
         answer = f"{found.words}: {in_words(found.sure)}"
         if self._bar is None:
             print(

@@ -44,7 +44,8 @@ RECORDED = (
     *("run", "checkpoints", "game", "env", "scripted", "seed", "sampled"),
     *("episodes", "until", "matches"),
 )  # options recorded in a tournament's directory, for `--resume`
-RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")  # with --resume
+RESUMED = ("resume", "episodes", "matches", "seconds", "processes", "format")
+"""Options that may be used with `--resume`."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def set_up(
     options: Mapping[str, Any],
     scripted: Mapping[str, str] | None = None,
 ) -> Crossplay:
-    """Find the entrants and the game; an empty `game` means that of the first run."""
+    """Find the entrants and the game; if `game` is empty, use the game of the first run."""
     opened = open_runs(words)
     notes: tuple[str, ...] = ()
     if not game:
@@ -268,7 +269,7 @@ def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]
         digest = weights_digest(snapshot)
         for key in names:
             policy = key[0]
-            # A member imported from another run keeps the name it had there.
+            # The record names a member from another run by its name in that run.
             matches = name == policy or name not in specs
             if key not in found and key[1:] == (snapshot.version, digest) and matches:
                 spec = specs[policy]

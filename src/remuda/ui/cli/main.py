@@ -38,7 +38,7 @@ class Command:
         return (self.run.__doc__ or "").strip().splitlines()[0]
 
     def call(self, words: Sequence[str]) -> int:
-        """Run the command with the words after it; return the exit code."""
+        """Run the command with its command-line words; return the exit code."""
         if self.options is None or self.takes_words:
             return self.run(words)
         return self.run(read_options(words, self.options, self.positional))
@@ -64,14 +64,14 @@ COMMANDS = {
     "games": Command(games.games, games.GamesOptions, "game"),
     "play": Command(games.play, options.PlayOptions, "game"),
 }
-# Remuda starts processes with it.
+# Not for users: `remuda train --seeds --jobs` starts its child processes with this command.
 UNLISTED = {several_runs.ONE_OF_SEEDS: Command(training.train_one_of_seeds, is_long=True)}
 
 EXIT_CODES = (
-    "exit code: 0: success. 1: something failed, or the existing runs do not allow it; the "
-    "message explains why. 2: an unknown command, flag, key or game, or a value of the wrong type "
-    "(errors found after a run is opened exit with 1). 3: the run finished, but a "
-    "policy stopped learning because too many of its updates were not finite. 129, 130, 143: "
+    "exit code: 0: success. 1: something failed, or the state of a run does not allow the command; "
+    "the message explains why. 2: an unknown command, flag, key or game, or a value of the wrong "
+    "type (errors found after a run is opened exit with 1). 3: the run finished, but a policy "
+    "stopped learning because too many of its updates were not finite. 129, 130, 143: "
     "stopped by SIGHUP (the terminal was closed), Ctrl-C or SIGTERM."
 )
 

@@ -69,8 +69,8 @@ def _end_files() -> None:
     file_types = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
     left = [found for found in objects if type(found) in file_types]
     for file in _inwards(left, kinds):
-        # `__del__` closes it, as the interpreter would. Plain files stay open: other files may
-        # write into them when they close.
+        # `__del__` closes the file, as the interpreter would. Plain files are only flushed: other
+        # files may write into them when they close.
         closes = type(file).__module__ != "_io" and hasattr(file, "__del__")
         with suppress(BaseException):
             file.__del__() if closes else file.flush()
@@ -124,11 +124,11 @@ before_end: list[Callable[[], None]] = []  # called before a signal ends the pro
 def end_at_once() -> None:
     """Make Ctrl-C, SIGTERM and SIGHUP print one line and end the process (codes 130, 143, 129).
 
-    An exception would have to pass through half-loaded native libraries, callbacks or finalizers,
-    which may abort, swallow it, or break. A sudden exit is safe: the files survive even `kill -9`.
+    An exception would pass through half-loaded native libraries, callbacks or finalizers, which may
+    abort, swallow the exception, or break. A sudden exit is safe: a run's files survive `kill -9`.
     A run (`Signals`) and a picture in the terminal (`ends_in_order`) handle signals themselves.
-    Call it in the main thread. An ignored signal (SIGINT in the background of a shell) stays
-    ignored.
+    Call this function in the main thread. Ignored signals, such as SIGINT of a shell's background
+    process, stay ignored.
     """
     for number in STOPPING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -136,7 +136,7 @@ def end_at_once() -> None:
 
 
 def set_exit_hints(*words: str) -> None:
-    """Set the hints to print, after the signal, when a signal ends the process."""
+    """Set the hints that `exit_message` adds when a signal ends the process."""
     _hints[:] = words
 
 

@@ -45,7 +45,7 @@ def resume_at_once(config: Config, base: Path = Path("runs")) -> Path | None:
 
 
 def find_unfinished(config: Config, base: Path) -> Path | None:
-    """Return the newest unfinished run under `base` of this configuration that has a checkpoint."""
+    """Return the newest unfinished run under `base` with this configuration and a checkpoint."""
     for path in sorted(base.glob("*/config.yaml"), reverse=True):
         run = RunDirectory(path.parent)
         try:

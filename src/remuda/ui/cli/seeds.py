@@ -54,7 +54,7 @@ class Seeds:
 
     @staticmethod
     def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
-        """Return the seeds that the same command started, unless all are done."""
+        """Return the seeds that the same command started earlier; None: start new ones."""
         wanted = tuple(range(config.seed, config.seed + count))
         if config.run.directory is not None:
             if not (config.run.directory / SEEDS).is_file():
@@ -73,7 +73,7 @@ class Seeds:
 
     @staticmethod
     def open(directory: Path, settings: Mapping[str, Any]) -> Seeds:
-        """Open seeds that were started earlier; settings override theirs."""
+        """Open the seeds in a directory; `settings` override their configuration."""
         try:
             found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
         except (OSError, ValueError) as error:
@@ -82,7 +82,7 @@ class Seeds:
         config = load_config(overlay(saved, settings))
         sweep(directory)
         opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
-        if settings:  # they also apply to later sessions
+        if settings:  # the new settings also apply to later resumes
             opened.save()
         return opened
 
@@ -108,7 +108,7 @@ class Seeds:
         return (old.turns, old.seconds) == (wanted.turns, wanted.seconds)
 
     def is_measured(self, seed: int) -> bool:
-        """Return whether a finished run was evaluated, or tried to be, as currently configured."""
+        """Return whether a finished run was evaluated, or that failed, as currently configured."""
         run = RunDirectory(self.path(seed))
         old, wanted = run.read_config().run, self.config.run
         found = run.summary_so_far().get("evaluation")
@@ -213,8 +213,9 @@ def _in_parallel(
 ) -> tuple[int | None, bool]:
     """Train `jobs` seeds at a time, each in a process whose output goes to a file.
 
-    This process forwards its first signal to them. A terminal's Ctrl-C does not reach them
-    directly: it would arrive as a second signal. If this process dies, they stop cleanly.
+    This process forwards its first signal to the children. Ctrl-C in the terminal does not reach
+    them directly, since it would count as their second signal. If this process dies, they stop
+    cleanly.
     """
     from remuda.coordinator.coordinator import Signals
 

@@ -26,8 +26,8 @@ Numbers = npt.NDArray[np.float64]
 PIECE = 1 << 20  # bytes per read
 PATIENCE = 0.25  # maximum seconds per request to read new records
 SEAM = 512  # bytes before the unread ones, compared to detect a replaced file
-MOST = 3_000_000  # numbers kept per run; above it, every second record is dropped
-MOST_OF_ALL = 8_000_000  # numbers kept of all runs; least recently used runs are dropped first
+MOST = 3_000_000  # maximum numbers kept per run; then every second record is dropped
+MOST_OF_ALL = 8_000_000  # maximum numbers kept of all runs; least recently used runs are dropped
 POINTS = 400  # points of a curve on the screen
 MEAN_RETURN = "mean_return"  # a column: the mean over all policies of their `mean_return`
 
@@ -44,7 +44,7 @@ class RunCurves:
     def _forget(self) -> None:
         self._columns.clear()
         self._rows = self._lines = 0
-        self.every = 1  # every how many-th record is kept
+        self.every = 1  # one of every so many records is kept
         self.read_bytes = 0  # bytes read so far; they identify the state of the curves
         self._file: tuple[int, int] | None = None
         self._seam = b""

@@ -102,7 +102,7 @@ def _plain(values: torch.Tensor, allowed: Array) -> list[float | None]:
 
 def main() -> None:
     """Play the request on standard input."""
-    # Prints of the environment go to the log, not among the lines.
+    # Standard output is for the JSON lines: send the environment's prints to standard error.
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     torch.set_num_threads(1)
@@ -172,7 +172,7 @@ def _seats(
     agents: Sequence[str],
     known: Sequence[str],
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return by agent the seats played by policies of the run, and by scripted policies."""
+    """Return two mappings from agents to players: policies of the run, and scripted policies."""
     seats: dict[str, str] = {}
     scripted: dict[str, str] = {}
     for agent in agents:
@@ -188,7 +188,7 @@ def _seats(
         if request["live"] and player in known:
             player = f"{player}@{LIVE}"
         if player not in known and player.endswith(f"@{LIVE}") and not request["may_ask"]:
-            raise UsageError(READ_ONLY)  # also for seats of the run's configuration
+            raise UsageError(READ_ONLY)  # also if the run's `env.scripted` names live weights
         (seats if is_own else scripted)[agent] = player
     return seats, scripted
 

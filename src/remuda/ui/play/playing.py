@@ -51,7 +51,7 @@ class Moment:
 
     turn: int
     actions: dict[str, Any]  # the actions of agents that acted
-    returns: dict[str, float | None]  # so far; None: the agent has not acted
+    returns: dict[str, float | None]  # returns so far; None: the agent has not acted
     picture: Array | None  # [height, width, 3] uint8; None: the game renders none
     over: bool = False
 
@@ -146,7 +146,7 @@ def episode(
     """Yield the start of an episode in one environment copy, then the end of each turn."""
     policies = [policy] * env.num_agents if callable(policy) else list(policy)
     rng = np.random.default_rng(seed)
-    for _ in range(MOST_EMPTY):  # some episodes may end at once
+    for _ in range(MOST_EMPTY):  # an episode may start without active agents
         env.reset(rng.integers(2**62, size=1), np.ones(1, np.bool_))
         if env.active.any():
             break
@@ -243,7 +243,7 @@ class PlayedGame:
     others: tuple[str, ...] = ()  # a line for each run that was trained in another game
 
     def notes(self, seats: Sequence[str]) -> list[str]:
-        """Describe the options, and the players of these seats, that come from the run."""
+        """Describe which options, and which players of these seats, come from the run."""
         if not self.run:
             return []
         taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]

@@ -59,7 +59,7 @@ class TrainedPlayer:
 
 @dataclass
 class HumanPlayer:
-    """A person at the keyboard, as a `ScriptedPolicy`; a single legal action is taken at once."""
+    """A person at the keyboard, as a `ScriptedPolicy`; an only legal action needs no key."""
 
     console: Console
     keyboard: Keyboard
@@ -188,8 +188,9 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
     for spec in env.agents:
         if seats.get(spec.name) == ME and not isinstance(spec.action_space, Discrete):
             raise ConfigError(
-                f"--seat {spec.name}=me: {spec.name} of {game.name} acts in {spec.action_space}, "
-                "and a human can choose only among numbered actions (Discrete); seat a policy there"
+                f"--seat {spec.name}=me: {spec.name} of {game.name} has {spec.action_space} actions"
+                ", but a human can choose only among numbered actions (Discrete); seat a policy "
+                "there"
             )
     if not (console.is_terminal and sys.stdin.isatty()):
         mine = next(agent for agent, player in seats.items() if player == ME)

@@ -219,7 +219,8 @@ def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> No
     axes.legend(areas[::-1], names[::-1], handlelength=1.0, handleheight=1.0, **BESIDE)
 
 
-BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}  # of legends
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
+"""The place of legends: to the right of the axes."""
 
 LONGEST = 24  # maximum characters of a name in a legend
 WIDTH = 9.6  # inches of a chart
@@ -277,7 +278,7 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
     labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
-    if len(handles) > FEW:  # the last is the mean, if there is one
+    if len(handles) > FEW:  # name only the mean, which is last, if there is one
         first = -1 if labels[-1].startswith("mean of") else len(labels)
         handles, labels = handles[first:], labels[first:]
     if handles:

@@ -44,7 +44,7 @@ SIDE = 4.4  # inches of a plane's side
 
 @dataclass(frozen=True)
 class CyclicPlanes:
-    """The cyclic part of a game in planes."""
+    """The cyclic part of a game's payoffs, as points in planes."""
 
     found: Disc  # the planes at the mean payoffs
     errors: Numbers
@@ -196,7 +196,7 @@ def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
 
 
 FRONT_SAMPLES = 200  # draws of the payoffs, for the uncertainty of objectives
-SURE = 0.95  # a policy alone on the front is called best if on it in this share of draws
+SURE = 0.95  # a policy alone on the front is called the best if it is there in this share of draws
 
 
 @dataclass(frozen=True)

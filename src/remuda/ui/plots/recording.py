@@ -22,7 +22,7 @@ from remuda.types import Array
 
 FILM = ".mp4"
 FORMATS = (".gif", FILM)
-COLOURS = 255  # of the shared palette; the 256th means `as in the previous frame`
+COLOURS = 255  # colours of the shared palette; the 256th means `as in the previous frame`
 SAMPLES = 16  # frames from which the palette is made
 
 
@@ -48,7 +48,7 @@ def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -
         "GIF",
         save_all=True,
         append_images=images[1:],
-        # GIFs count in hundredths of a second, and players slow down below two.
+        # GIF durations are in hundredths of a second; players slow down frames shorter than two.
         duration=max(round(100 / frames_per_second), 2) * 10,
         loop=0,
         disposal=1,
@@ -96,9 +96,7 @@ def _palette(frames: Sequence[Array]) -> Image.Image:
     chosen = np.unique(np.linspace(0, len(frames) - 1, SAMPLES).astype(int))
     found = [Image.fromarray(frames[i]).getcolors(COLOURS) for i in chosen]
     colours = {colour for counts in found for _, colour in counts or ()}
-    if (
-        None not in found and len(colours) <= COLOURS
-    ):  # games drawn with few colours keep all of them
+    if None not in found and len(colours) <= COLOURS:  # frames with few colours keep all of them
         pixels = np.array([sorted(colours)], np.uint8)
     else:
         pixels = np.concatenate([frames[i].reshape(-1, 3) for i in chosen])[None]

@@ -125,7 +125,7 @@ def best_first(found: Analysis) -> Integers:
 
 
 def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
-    """Return a norm and colour map: two hues around an even payoff, if there is one."""
+    """Return a norm and colour map: two hues around the even payoff or 0, otherwise one scale."""
     known = matrix[np.isfinite(matrix)]
     low, high = float(known.min()), float(known.max())
     even = float(np.nanmean(matrix + matrix.T)) / 2.0 if zero_sum else 0.0

@@ -23,7 +23,7 @@ from remuda.ui.reports.html import render, with_pictures
 
 log = logging.getLogger(__name__)
 
-PREFIX = "report_"  # of picture files of a report; those of `remuda analyse` have no prefix
+PREFIX = "report_"  # prefix of a report's picture files; those of `remuda analyse` have none
 HEADING = "Strengths and exploitation"
 NOTE = "This directory has each picture as PNG, SVG and PDF; all numbers are in analysis.json."
 SAMPLES = 100  # draws of the payoffs in a report; `remuda analyse` uses more

@@ -169,7 +169,7 @@ def remarks(summary: RunSummary) -> list[str]:
 
 MISSED = 0.5  # a replay ratio below this share of `experience.replay_ratio` is reported as missed
 ENOUGH = 20  # minimum updates to judge a replay ratio
-ENTIRE = 0.75  # from this share of the time on, a learner counts as busy, or as having a processor
+ENTIRE = 0.75  # above this share of the time, a learner counts as busy, or as having a processor
 # Greedy play is reported as worse if it loses more than all three of:
 LOST = 0.5  # this share of the improvement in training,
 NOTABLE = 0.1  # this share of the training return,

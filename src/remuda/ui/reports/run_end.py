@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PICTURE_SECONDS = 10.0  # seconds after which the picture gets no more frames
+PICTURE_SECONDS = 10.0  # time limit for playing the frames of the picture
 PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
 
@@ -45,7 +45,7 @@ def show_results(run: RunDirectory) -> list[str]:
 def show_files(
     run: RunDirectory, notes: Sequence[str] = (), drawn: Callable[[], str | None] = lambda: None
 ) -> None:
-    """Make the picture and the report of a run; print the paths of its files, and notes."""
+    """Make the picture and the report of a run; print the paths of its files and `notes`."""
     from remuda.ui.reports.results import print_files
 
     notes = [*notes, *make_report(run, drawn)]

@@ -39,7 +39,7 @@ class PolicySummary:
     version: int = 0
     staleness: float | None = None  # mean over all updates
     replay_ratio: float | None = None
-    member: MemberRecord | None = None  # its record in a population that deals seats
+    member: MemberRecord | None = None  # its record in the population
     scripted: str = ""  # the scripted policy of its seat (`env.scripted`); empty: none
 
     @property

@@ -18,7 +18,7 @@ from remuda.runs.metrics import Goal, MemberRecord, PolicyRecord, Record
 from remuda.ui.terminal.numbers import NOTHING, clock, number, percent, rate, waited
 from remuda.ui.terminal.tables import population_line
 
-SHARE_STYLES = {  # colours of the actor's time
+SHARE_STYLES = {  # colours of the bar that shows the actor's time
     "env": "blue",
     "infer": "cyan",
     "write": "green",
@@ -32,7 +32,7 @@ LINES_ABOVE = 9  # lines above the first policy
 
 
 class LivePicture:
-    """The state of a run, which rich draws into the available space."""
+    """The state of a run as a renderable of the library rich."""
 
     def __init__(self, goal: Goal) -> None:
         self._goal = goal
@@ -286,7 +286,7 @@ class Recent:
 
 
 class History:
-    """The history of a number since the start; at 48 points, neighbours are merged in pairs."""
+    """The history of a number since the start; at `POINTS` points, neighbours are merged."""
 
     POINTS = 48
     SECONDS = 0.5  # seconds covered by a point before the first merge

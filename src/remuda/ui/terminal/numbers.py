@@ -51,7 +51,7 @@ def between(low: float, high: float) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Format a rate with three digits; more would flicker."""
+    """Format a rate with three digits, since more would flicker in a live view."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if abs(value) < 100:

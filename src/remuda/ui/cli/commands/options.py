@@ -58,8 +58,8 @@ class GameOptions(Section):
     """The options of the game."""
 
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the game, such as `--env.options.num_agents 4`. If no game is named, they
-    override those of the run."""
+    """Options of the game, such as `--env.options.num_agents 4`. If the game comes from a run,
+    they override the run's options."""
 
 
 class PlayOptions(PictureOptions):
@@ -73,7 +73,7 @@ class PlayOptions(PictureOptions):
     lists."""
     seat: dict[str, str] = Field(default_factory=dict)
     """The player of each agent, as in `--seat agent_0=me agent_1=RUN:policy`. `me`: you, at the
-    keyboard. `RUN:policy`: a policy of a run, also as `@best`, `@VERSION`, or `@live` (the
+    keyboard. `RUN:policy`: a policy of a run, also with `@best`, `@VERSION`, or `@live` (the
     current weights of a live run). Or the name of a scripted policy."""
     sampled: bool = False
     """Let policies of runs explore as at the end of training; otherwise they act greedily."""

@@ -25,7 +25,7 @@ class ResponseOptions(Section):
     policy: PolicyConfig = PolicyConfig()
     """Settings of the trained policies; they override a PPO preset for best responses."""
     num_envs: PositiveInt | None = None
-    """Environment copies in training. None: 64 per policy of a seat."""
+    """Environment copies in training. None: 64 for each policy that is trained for a seat."""
     schedule: Literal["async", "lockstep", "sequential"] = "async"
     """The schedule of training, as in `schedule` of a run."""
     seed: NonNegativeInt = 0
@@ -48,14 +48,14 @@ class PsroOptions(PrintOptions, ResponseOptions):
     iterations: NonNegativeInt = 20
     """Maximum number of iterations, not counting the initial random policies."""
     enough: NonNegativeFloat = 0.0
-    """Stop once NashConv is known exactly and is at most this."""
+    """Stop when NashConv is known exactly and is at most this."""
     seconds: PositiveFloat | None = 20.0
     """Seconds of training per iteration. None: only `turns` limits it."""
     turns: PositiveInt | None = None
     """Turns of training per iteration, summed over environment copies. None: only `seconds` limits
     it."""
     candidates: PositiveInt = 2
-    """Best responses trained per player, as one stack; the best one is used."""
+    """Best responses trained for each player, as one stack; the best one is used."""
     matches: PositiveInt = 2000
     """Matches per pair of policies. Pairs that matter for the mixtures play more."""
     trials: PositiveInt = 2000
@@ -119,8 +119,8 @@ class ExploitOptions(PrintOptions, ResponseOptions):
     policies form a mixture."""
     against: tuple[str, ...] = ()
     """Policies of a run that are the target, such as `policy_3` or `policy_3@12`; each plays all
-    seats. None: all policies. In a population they form a mixture, otherwise each plays its own
-    seat."""
+    seats. Empty: all policies; those of a population form a mixture, others play their own
+    seats."""
     mixture: Literal["uniform", "nash"] = "uniform"
     """Weights of several policies: equal, or those of the Nash equilibrium of fresh matches among
     them (two-player zero-sum games)."""
@@ -134,7 +134,7 @@ class ExploitOptions(PrintOptions, ResponseOptions):
     exploiters: PositiveInt = 4
     """Exploiters per seat, trained as one stack."""
     episodes: int = Field(2000, ge=2)
-    """Fresh matches per seat of the chosen exploiter, and of the target against itself."""
+    """Fresh matches per seat of the chosen exploiter, and as many of the target against itself."""
     seats: tuple[str, ...] = ()
     """Agents whose seats to exploit, such as `agent_0`; none: all, including those in
     `env.scripted`."""

@@ -80,7 +80,7 @@ def _train_run(
             is_auto = True
             config, resumed = read_resumed(without_config, unfinished), str(unfinished)
     explicit_keys = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
-    if resumed and is_auto:  # the same command again, although settings may have evolved since
+    if resumed and is_auto:  # the same command must not reset hyperparameters that evolved
         explicit_keys = frozenset()
     progress = PlayProgress()
     shown: list[str] = []
@@ -180,7 +180,7 @@ OWN_GAME = re.compile(r"[\w./]+:\w+")  # the form of the name of a user's game
 
 
 def _check_last_words(words: Sequence[str], game: str) -> None:
-    """Raise a `ConfigError` if a game is read as a value of an option, and `game` is trained."""
+    """Raise a `ConfigError` if a game's name was read as the value of another option."""
     from remuda.envs.registry import is_known
 
     for name, (*others, last) in flags_with_several(words, Config):
@@ -228,7 +228,7 @@ def _read_sources(sources: Sources) -> dict[str, Any]:
     try:
         load_config(base)
     except ConfigError:
-        # Checked only now: one file may need a setting of the next.
+        # Find the file with the error. Files are valid only together: one may need another's keys.
         for tree, source in zip(trees, sources.files, strict=True):
             load_config(tree, source)
     return base

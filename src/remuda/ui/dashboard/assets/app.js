@@ -11,7 +11,7 @@ const VIEWS = { runs, run, population, watch, timeline };
 const OF_RUN = { run: "Run", population: "Population", watch: "Watch", timeline: "Timeline" };
 const main = document.getElementById("main"), nav = document.getElementById("nav"), alive = document.getElementById("alive");
 // The browser may run on the machine that trains: the page works at most a fiftieth of the time, but
-// polls at least every ten seconds. A view that waits less than a second (a long file is being read) is exempt.
+// polls at least every ten seconds. A view that waits less than a second, since a long file is being read, is exempt.
 const REST = 50, LONGEST = 10000;
 let view = null, timer = null;
 

@@ -99,7 +99,7 @@ export function lines(chart, curves, axis, extra = {}) {
     curves.forEach(({ name, curve }, i) => {
       const colour = palette[i % palette.length];
       let { x, y, low, high } = curve;
-      if (extra.area) {  // each on top of those before it
+      if (extra.area) {  // stack each curve on those before it
         low = below ?? y.map(() => 0);
         high = below = y.map((value, k) => (low[k] ?? 0) + (value ?? 0));
       }

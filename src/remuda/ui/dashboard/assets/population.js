@@ -85,7 +85,7 @@ export function make(main, id) {
     const links = lives.filter((born) => born.parent !== null && rows.includes(born.parent))
       .map((born) => ({ coords: [[born.matches, rows.indexOf(born.parent)], [born.matches, rows.indexOf(born.policy)]] }));
     const words = (born) => [`${born.policy}, generation ${born.generation}`, `born after ${number(born.matches)} matches`,
-      born.parent === null ? "initialised at random" : `of ${born.parent} (generation ${born.parent_generation})` + (born.second ? ` and ${born.second}` : ""),
+      born.parent === null ? "initialised at random" : `child of ${born.parent} (generation ${born.parent_generation})` + (born.second ? ` and ${born.second}` : ""),
       ...Object.entries(born.hyperparameters).slice(0, 10).map(([name, value]) => `${name}: ${number(value)}`)].join("\n");
     chart("Lineage", "One row per slot of the population, over finished matches. When a policy is replaced, an arrow comes from its parent. Hover over a birth to see its initial hyperparameters.", rows.length > 10 ? "chart tall" : "chart").show(() => ({
       grid: { left: 8, right: 20, top: 10, bottom: 8, containLabel: true },
@@ -104,7 +104,7 @@ export function make(main, id) {
     const ending = (word) => run.columns.filter((name) => name.endsWith(`/${word}`)).sort(natural);
     const groups = [["Ratings", "The estimated skill of each learner.", ending("rating"), "/rating"]];
     const genes = [...new Set(run.columns.filter((name) => name.includes("/hyperparameters/")).map((name) => name.split("/hyperparameters/")[1]))];
-    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "Its value for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
+    for (const gene of genes.slice(0, 12)) groups.push([gene.split(".").at(-1).replaceAll("_", " "), "The value of this hyperparameter for each policy; evolution changes it.", ending(`hyperparameters/${gene}`), `/hyperparameters/${gene}`]);
     const measures = MEASURES.map((name) => `population/${name}`).filter((name) => run.columns.includes(name));
     for (const name of measures) groups.push([name.slice(11).replaceAll("_", " "), "From the analyses made during the run.", [name], null]);
     const columns = groups.flatMap(([, , names]) => names.slice(0, 10)).slice(0, 60);
