@@ -145,7 +145,7 @@ def test_a_measurement_that_fails_is_told_once(store):
     best.offer(number, {})
     best.offer(number, {})
     assert len(said) == 1
-    assert "so no best checkpoint is kept: the game broke" in said[0]
+    assert "so no more checkpoints are evaluated: the game broke" in said[0]
     assert store.best() is None
 
 
@@ -243,7 +243,7 @@ def test_a_measurement_that_ran_out_of_time_is_told_once(store):
     best.offer(number, {})
     best.offer(number, {})
     assert said == [
-        f"checkpoint {number} was not measured to the end: run.evaluate_seconds have "
+        f"checkpoint {number} was not evaluated completely: run.evaluate_seconds have "
         "passed; increase it, or reduce checkpoint.evaluate_episodes"
     ]
     assert store.best() is None

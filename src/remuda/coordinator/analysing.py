@@ -28,7 +28,8 @@ from remuda.types import AgentSpec, Integers
 log = logging.getLogger(__name__)
 
 LOOKS = 1.0
-"""Maximum seconds between two polls that count as waiting: Ctrl-Z stops the coordinator too."""
+"""Maximum seconds that count as waiting between two polls: a longer gap means that Ctrl-Z, or a
+sleeping machine, stopped the coordinator too."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class PopulationAnalyser:
     2. There is at most one helper and one open request. If an analysis is not finished when the
        next is due, the next one is skipped.
     3. A helper that ends is replaced when the next analysis is due. One that does not answer for
-       `patience` seconds is killed, and its successor has twice as long. The run continues, and
+       `patience` seconds is killed, and its successor gets twice as long. The run continues, and
        each kind of message appears once.
     4. The helper ends with this process (its lifeline), and `close` kills it.
     """
@@ -210,7 +211,7 @@ def analyser_of(
     logs: Path,
     say: Callable[[str], None],
 ) -> PopulationAnalyser | None:
-    """Make the population analyser of a run; None if seats are not dealt or it is off."""
+    """Make the analyser of a run's population; None if there is no population or it is off."""
     if table is None or not config.analysis.every:
         return None
     roster = Roster.of(config, agents)
@@ -220,9 +221,10 @@ def analyser_of(
 
 
 def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:
-    """Choose the members to analyse: [N, 2], policy index and version of each.
+    """Choose at most `most` members to analyse: [N, 2], policy index and version of each.
 
-    Learning members come first, then the newest copy of each policy, then the second newest, ...
+    Learning members come first, then the newest copy of each policy, then the second newest, and so
+    on. The policies in `apart` are excluded.
     """
     occupants = table.occupants
     before = occupants.sequence.copy()

@@ -32,7 +32,7 @@ from remuda.runs.metrics import AnalysisNumbers
 from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Array, Bools, Integers, Numbers
 
-MET = 10  # meetings of two members needed for their payoffs
+MET = 10  # minimum number of meetings of two members for a known payoff
 SECONDS = 2.0  # time limit of the search for an equilibrium of a general-sum game
 DRAWS = 2  # bootstrap draws of the payoffs: the minimum, since no intervals are computed
 DIVERSITY_DRAWS = 40  # bootstrap draws for the bias of the diversity and its null distribution
@@ -41,7 +41,7 @@ CHANCE = 0.05
 
 
 def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Numbers]:
-    """Compute all numbers of an analysis during a run."""
+    """Compute an analysis, and each member's mean payoff and equilibrium probability, [N]."""
     whole = payoffs.completed()
     count = len(live)
     distinct = ~np.eye(count, dtype=np.bool_)
@@ -73,7 +73,8 @@ def measure(payoffs: Payoffs, live: Bools) -> tuple[AnalysisNumbers, Numbers, Nu
 def gapless(known: Bools, live: Bools) -> Integers:
     """Return a set of members that all met each other: [K] indices, in order.
 
-    The member with the most gaps is removed repeatedly. Ties: frozen members first, then the last.
+    The member with the most gaps is removed repeatedly. In a tie, frozen members are removed before
+    live ones, and later ones before earlier ones.
     """
     missing = ~(known & known.T)
     np.fill_diagonal(missing, False)
@@ -143,7 +144,7 @@ current weights replace those of old weights."""
 class RecentPayoffs:
     """The sums of results between the analysed members; each record of the ledger is read once.
 
-    1. Between two frozen members, all meetings count that were read since both are analysed.
+    1. Between two frozen members, all meetings read since both were selected count.
     2. If one of two members learns, all meetings of the newest read count; older ones count as at
        most `RECENT` meetings.
     3. A newborn starts from zero: results of the previous policy with its name are cleared.

@@ -35,7 +35,7 @@ from remuda.system.user_errors import where_raised
 log = logging.getLogger(__name__)
 
 SLACK = 30.0  # additional seconds for the measuring process, to start and to end a turn
-TO_CLOSE = 1.0  # seconds to close its environment when it is stopped
+TO_CLOSE = 1.0  # seconds for that process to close its environment when it is stopped
 
 
 def measurement(evaluation: Evaluation, scripted: Collection[str] = ()) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class CheckpointPlay:
         limits: Limits | None = None,
     ) -> None:
         """Measure the checkpoints of a run."""
-        if config.schedule == "sequential":  # the run's own copies may live in this process
+        if config.schedule == "sequential":  # the run's environment copies may be in this process
             config = config.model_copy(
                 update={"env": config.env.model_copy(update={"num_envs": 1})}
             )
@@ -97,10 +97,10 @@ class CheckpointPlay:
 
 
 class MeasuringProcess:
-    """A process for each checkpoint that is measured during a run, in its main thread.
+    """Evaluation of checkpoints during a run, each in the main thread of a new process.
 
     Environments may need signals or an event loop, which other threads lack. A process that dies or
-    hangs loses the measurement of one checkpoint, and none outlives this process.
+    hangs loses the measurement of one checkpoint. No process outlives the coordinator.
     """
 
     def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
@@ -115,7 +115,7 @@ class MeasuringProcess:
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Start a process without waiting for it."""
         self._number, self._refused = number, ""
-        seconds = self._config.run.evaluate_seconds  # for its play, and for that against the best
+        seconds = self._config.run.evaluate_seconds  # for its episodes, and for those with the best
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
         ours, theirs = Pipe(duplex=False)
         pickles = pickles_in(self._config.model_dump(mode="json"))
@@ -203,13 +203,13 @@ def best_keeper(
     say: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> BestKeeper | None:
-    """Make the keeper of a run's best checkpoint; None if none is measured."""
+    """Make the keeper of a run's best checkpoint; None if checkpoints are not evaluated."""
     if not config.checkpoint.evaluate_episodes:
         return None
     inline, cancelled = config.schedule == "sequential", threading.Event()
 
-    # During the run, a measurement gets a little time after a signal: the keeper sets `cancelled`
-    # then. Inline, the signal itself must end it.
+    # A measurement in parallel to the run may continue briefly after a signal, until the keeper
+    # sets `cancelled`. Inline, the signal itself must end it.
     def interrupted() -> bool:
         return cancelled.is_set() or (inline and stopped())
 
@@ -237,7 +237,7 @@ def compare_last(
     evaluation = result.evaluation
     enough = min(config.checkpoint.evaluate_episodes, config.run.evaluate_episodes)
     if evaluation is None or evaluation.cut or len(evaluation.returns) < enough:
-        return result  # of cut play, mostly the short episodes have finished
+        return result  # if play was cut short, mostly short episodes have finished
     try:
         if coordinator.compare_last(
             measurement(evaluation, config.env.scripted), snapshots, play.challenge
@@ -248,7 +248,7 @@ def compare_last(
             if play.limits.interrupted()
             else "run.evaluate_seconds have passed"
         )
-    except Exception as error:  # the user's game
+    except Exception as error:  # the user's environment may raise anything
         log.exception("play against the best checkpoint so far failed")
         why = where_raised(error) or f"{type(error).__name__}: {error}"
     return result.with_note(f"the last checkpoint was not compared with the best so far: {why}")

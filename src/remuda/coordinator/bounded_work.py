@@ -16,10 +16,10 @@ Work = Iterator[int]  # each step does a piece and yields its number of values
 
 
 class Pieces:
-    """Work that calls of `go_on` do in pieces.
+    """Work that is done in pieces, by calls of `go_on`.
 
-    There is no thread: if the process dies, the rest is not done. So the last piece writes all that
-    must become visible at once.
+    There is no thread: if the process dies, the rest is not done. So the last piece writes
+    everything that must become visible at once.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Pieces:
         self._work = work
 
     def go_on(self, values: int = VALUES) -> int:
-        """Do pieces until `values` values are encoded or all is done; returns their number."""
+        """Do pieces until `values` values are encoded, or all; return the number encoded."""
         done = 0
         while self._work is not None and done < values:
             work, self._work = self._work, None  # a piece that raises is not repeated

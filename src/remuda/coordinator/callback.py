@@ -48,7 +48,7 @@ class Callback:
     callback."""
 
     def on_start(self, run: ActiveRun) -> None:
-        """The run is about to start or resume; nothing was played in this session yet."""
+        """The run is about to start or resume; nothing has been played in this session."""
 
     def on_episodes(self, run: ActiveRun, episodes: Mapping[str, EpisodeSummary]) -> None:
         """Episodes ended since the last call.
@@ -64,7 +64,7 @@ class Callback:
         Args:
             run: the current run.
             row: its columns, as in `Run.metrics`, such as `row["turns"]` and
-                `row["agent_0/mean_return"]`; NaN without a value.
+                `row["agent_0/mean_return"]`; NaN if a column has no value.
         """
 
     def on_checkpoint(self, run: ActiveRun, number: int, path: Path) -> None:
@@ -81,7 +81,7 @@ class Callback:
 
         Args:
             run: the run.
-            result: the result of `train`; None: it failed.
+            result: the result of `train`; None if it failed.
         """
 
 
@@ -146,7 +146,7 @@ class ActiveRun:
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Return the current values of all hyperparameters that can change during the run.
 
-        If policies are born, they are those of the current or last policy in this slot.
+        If new policies replace others during the run, they are of the slot's newest policy.
 
         Raises:
             UsageError: there is no such policy.
@@ -170,15 +170,15 @@ class ActiveRun:
 
         Raises:
             UsageError: an unknown name or policy, a value that is not allowed, or the run has
-                ended. Nothing is changed then.
+                ended. In that case nothing is changed.
         """
         if self._over:
             raise UsageError("hyperparameters cannot be set any more: the run has ended")
         if self.config.population.has_births:
             raise UsageError(
-                "hyperparameters cannot be set by a callback where policies are born "
+                "hyperparameters cannot be set by a callback in a run where policies are born "
                 "(population.births, population.evolution, population.director, "
-                "population.league): a newborn brings its own"
+                "population.league), because each new policy gets its own values"
             )
         if policy is not None:
             self._check_name(policy)
@@ -191,7 +191,7 @@ class ActiveRun:
             self._apply(name, checked)
 
     def attach(self, changes: LiveHyperparameters, table: Table | None) -> None:
-        """Write changes into this memory from now on, including those of this session so far."""
+        """Write changes into this memory from now on, and those already made in this session."""
         self._changes, self._table = changes, table
         for name, values in self._set.items():
             self._apply(name, values)

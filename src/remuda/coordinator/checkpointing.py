@@ -24,8 +24,8 @@ OUT_OF_TIME = (
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
 """A function that evaluates snapshots. It returns at least `mean_return`; None if cut short. If
-`constant_sum` is true, the mean is the same for all policies. If `same_returns` is true too, that
-holds only if the best has the same mean, up to rounding relative to `largest_return`."""
+`constant_sum` is true, means do not rank checkpoints. If `same_returns` is true too, they do unless
+the best has the same mean, up to rounding relative to `largest_return`."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
 """A function that plays snapshots against a checkpoint. It returns their mean return minus the
 checkpoint's; NaN if cut short."""
@@ -35,7 +35,7 @@ class Saver(Protocol):
     """The processes of a run, as the checkpointer needs them."""
 
     def save(self, number: int) -> set[str]:
-        """Let every process write its parts; returns the names of the written parts."""
+        """Let every process write its parts; return the names of the written parts."""
 
     def settle(self, number: int) -> None:
         """Announce that the checkpoint is complete or abandoned."""
@@ -68,11 +68,11 @@ class Checkpointer:
         self.failed = ""  # why the newest checkpoint was not written; empty: it was written
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
-        """Write a checkpoint now; returns its number, or None if none was written.
+        """Write a checkpoint now; return its number, or None if none was written.
 
         If no turn was played since the last one, nothing is written. The part of a dead or late
-        process is copied from the previous checkpoint, from which its successor continues. If all
-        parts must be from the same moment, no checkpoint is written instead.
+        process is reused from an older checkpoint, from which its successor continues. If all parts
+        must be from the same moment, no checkpoint is written in this case.
         """
         number = 0
         if turns == self._turns:
@@ -142,7 +142,7 @@ class BestKeeper:
 
     The best checkpoint has the highest mean return over all agents. In constant-sum environments
     that mean is always the same. There a checkpoint becomes the best by beating the best so far:
-    its mean return against it must be the higher one.
+    when they play each other, its mean return must be higher.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class BestKeeper:
         snapshots: Mapping[str, Snapshot],
         challenge: Challenge | None = None,
     ) -> bool:
-        """Compare a checkpoint measured elsewhere, after the run; False if play was cut short."""
+        """Compare a checkpoint that was evaluated after the run; False if play was cut short."""
         if measured["mean_return"] is None:
             return True
         found = self._compare(number, measured, snapshots, challenge or self._challenge)
@@ -241,13 +241,13 @@ class BestKeeper:
             try:
                 self._checkpoints.mark_best(found)
             except OSError as error:
-                self._say(f"cannot note the best checkpoint: {error.strerror}")
+                self._say(f"cannot record the best checkpoint: {error.strerror}")
 
     def _play(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         try:
             measured = self._measure(snapshots)
             if measured is None:
-                self._report_once(f"checkpoint {number} was not measured to the end")
+                self._report_once(f"checkpoint {number} was not evaluated completely")
                 return
             if measured["mean_return"] is None:
                 self._report_once(
@@ -264,10 +264,10 @@ class BestKeeper:
                     f"checkpoint {number} was not compared with the best so far, checkpoint "
                     f"{found['rival']}"
                 )
-        except Exception as error:  # the run is worth more than the measurement
+        except Exception as error:  # a failed measurement must not end the run
             log.exception("the evaluation of checkpoint %d failed", number)
             self._failed = True
-            self._say(f"the evaluation failed, so no best checkpoint is kept: {error}")
+            self._say(f"the evaluation failed, so no more checkpoints are evaluated: {error}")
 
     def _report_once(self, what: str, why: str = OUT_OF_TIME) -> None:
         """Report once that a measurement failed, unless it was cancelled."""

@@ -34,7 +34,8 @@ TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
 """A line of metrics is written each time the run is 1 / `LINES` longer, and at least every
 `LONGEST` seconds."""
-WHOLE = 60.0  # seconds between metrics lines that list every frozen copy; others omit most
+# seconds between metrics lines that list all frozen copies; others omit them if they are many
+WHOLE = 60.0
 SHOWN_TICKS = 16  # number of ticks that the live view averages over
 RETRY = 2.0  # maximum seconds until a failed checkpoint is retried
 EVALUATION_LIMIT = 2.0  # seconds that a checkpoint's evaluation may continue after the run
@@ -48,7 +49,7 @@ class RunEvents(Protocol):
 
     @property
     def ended(self) -> tuple[str, bool]:
-        """The reason to end the run (empty: continue), and whether it then counts as finished."""
+        """The reason to end the run (empty: continue), and whether the run counts as finished."""
 
     @property
     def wants_checkpoint(self) -> bool:

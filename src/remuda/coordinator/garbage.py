@@ -26,7 +26,8 @@ def passed_over() -> Iterator[None]:
     """Exclude all existing objects from garbage collections inside the `with`.
 
     A full collection visits 300,000 objects of the libraries and takes a tenth of a second. If
-    other code froze objects before, all stay frozen. Objects of an earlier run are collected first.
+    other code froze objects before, all objects stay frozen at the end. Garbage of an earlier run
+    is collected first.
     """
     by_others = is_laid_aside_by_others()
     if by_others and _State.laid_aside:  # some frozen objects may be garbage by now

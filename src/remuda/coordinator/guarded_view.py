@@ -23,8 +23,8 @@ class GuardedView:
     def __init__(self, view: View) -> None:
         if not all(callable(getattr(view, name, None)) for name in METHODS):
             raise UsageError(
-                f"view: an object with the methods {', '.join(METHODS[:-1])} and {METHODS[-1]}; "
-                f"this is {view!r}; leave it out to have the usual one"
+                f"view needs the methods {', '.join(METHODS[:-1])} and {METHODS[-1]}, and "
+                f"{view!r} lacks some; leave `view` out to have the default view"
             )
         self._view = view
         self.failed = ""  # the failure as a message; empty: no failure
@@ -39,7 +39,7 @@ class GuardedView:
         self._call(self._view.log, record)
 
     def say(self, message: str) -> None:
-        if logging.getLogger("remuda").handlers:  # the run has its log
+        if logging.getLogger("remuda").handlers:  # the run's log file is open
             log.info("%s", message)
         self._call(self._view.say, message)
 

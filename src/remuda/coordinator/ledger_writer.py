@@ -17,8 +17,8 @@ class LedgerWriter:
 
     1. A record's position in the file is its number. Missing records are replaced by records of
        kind `LOST`, so that a resumed run goes back to the right record.
-    2. Records that came too fast, or did not fit on a full disk, affect neither the run nor later
-       records; they are counted and reported.
+    2. If records come too fast to be written, or the disk is full, the loss is reported. It affects
+       neither the run nor later records.
     """
 
     def __init__(self, table: Table, path: Path, say: Callable[[str], None]) -> None:
@@ -36,8 +36,8 @@ class LedgerWriter:
     def close(self) -> None:
         """Append the remaining records after all processes have ended.
 
-        These include results that the lead did not take: the ledger has them, but no checkpoint. A
-        resumed run goes back to its checkpoint.
+        These include results that the lead has not processed. No checkpoint includes them, so a
+        resumed run discards them.
         """
         self._table.followers.hand_over()
         self.write()

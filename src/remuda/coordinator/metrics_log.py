@@ -1,7 +1,8 @@
 """Write metrics to a file of JSON lines, which is authoritative, and to TensorBoard's file.
 
-An event has all numbers of a record: ten thousand for 256 policies. As protobuf objects they are
-four times as costly as JSON. Here a number is encoded as four bytes after its tag's cached bytes.
+A TensorBoard event has all numbers of a record: ten thousand for 256 policies. As protobuf objects
+they cost four times as much time as JSON. Here a number is encoded as four bytes after its tag's
+cached bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class EventEncoder:
             tags += self._tags_of(group, tuple(named))
             numbers += named.values()
         there = [number is not None for number in numbers]
-        with np.errstate(over="ignore"):  # as protobuf does: infinite
+        with np.errstate(over="ignore"):  # too large numbers become infinite, as in protobuf
             floats = np.array(list(compress(numbers, there)), np.float64).astype("<f4")
         pairs = zip(compress(tags, there), floats.view("V4").tolist(), strict=True)
         return b"".join(chain.from_iterable(pairs))
@@ -145,7 +146,7 @@ class MetricsLog:
     """The writer of metrics, in pieces; a full disk loses only the records that do not fit.
 
     A record of many policies is encoded over several ticks (`work`). The last piece writes its line
-    and then its event. If the process dies before, that record is lost, and the files contain only
+    and then its event. If the process dies first, that record is lost, and the files contain only
     complete records.
     """
 
@@ -199,7 +200,7 @@ class MetricsLog:
             self.failed = ""
         except OSError as error:
             self.failed = f"the last metrics could not be written: {error.strerror}"
-            if not self._failing:  # training is worth more than its log
+            if not self._failing:  # a lost log must not end training
                 self._say(
                     f"cannot write metrics into {self._run.path}: {error.strerror}; "
                     "training continues without them"

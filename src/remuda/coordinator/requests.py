@@ -1,14 +1,14 @@
 """Requests to a live run: stop, save, change a value, or show its weights.
 
-A request is a file in the run's directory `requests/`, renamed there once it is complete. Only the
-coordinator reads and removes it. It carries it out between two polls, and writes the answer next to
-it; before that, a file of weights if they were requested. When training ends it writes a file
-`closed`: clients read existing answers and stop waiting. At the end it removes the directory,
-unless an answer in it has not been read yet.
+A request is a file in the run's directory `requests/`, which the client renames once it is
+complete. The coordinator executes requests between two polls, removes them, and writes each answer
+to a file next to the request. A file of weights, if requested, is written before the answer. When
+training ends, the coordinator writes a file `closed`: clients read existing answers and stop
+waiting. At the end it removes the directory, unless an answer in it has not been read yet.
 
 If the coordinator is killed, the client sees that no process holds the run, or that another
 directory replaced the one it wrote into. A resumed run removes old requests. On a full disk
-requests fail, but the run continues. Everyone who may write into the run's directory may send
+requests fail, but the run continues. Every user who may write into the run's directory may send
 requests.
 """
 
@@ -51,7 +51,7 @@ Playing = Callable[[str], Mapping[str, Snapshot]]
 
 
 class Requests:
-    """The requests to one run, carried out in the coordinator's process."""
+    """The requests to one run, executed in the coordinator's process."""
 
     def __init__(self, directory: Path, run: ActiveRun, say: Callable[[str], None]) -> None:
         """Start without requests, and remove those of an earlier session."""
@@ -68,7 +68,7 @@ class Requests:
         self._playing = playing
 
     def look(self) -> None:
-        """Carry out new requests."""
+        """Execute new requests."""
         if self._is_closed:
             return
         try:
@@ -86,7 +86,7 @@ class Requests:
             self._answer(self._folder / name)
 
     def close(self) -> None:
-        """Stop carrying out requests; existing answers can still be read."""
+        """Stop executing requests; existing answers can still be read."""
         self._playing, self._is_closed = None, True
         if self._folder.is_symlink() or not self._folder.exists():
             return
@@ -106,7 +106,7 @@ class Requests:
         """Remove the directory atomically, and then its contents."""
         aside = self._folder.with_name(f".{FOLDER}")
         with contextlib.suppress(OSError):
-            shutil.rmtree(aside, ignore_errors=True)  # of a killed predecessor
+            shutil.rmtree(aside, ignore_errors=True)  # left by a coordinator that was killed
             if self._folder.is_symlink():
                 self._folder.unlink()
             else:
@@ -141,7 +141,7 @@ class Requests:
         what = request.get("do")
         if what == "stop":
             self._run.interrupt("stopped by request")
-            return "it stops, with a last checkpoint"
+            return "the run will write a last checkpoint and stop"
         if what == "checkpoint":
             self._run.save()
             return "a checkpoint will be written"
@@ -150,7 +150,7 @@ class Requests:
         if what == "set":
             values, policy = request.get("values"), request.get("policy")
             if not isinstance(values, dict) or not isinstance(policy, str | None):
-                raise UsageError("`values` are named numbers, and `policy` is a name or null")
+                raise UsageError("`values` must be named numbers, and `policy` a name or null")
             if not values:
                 raise UsageError(
                     "`values` is empty, so that nothing would change: give named numbers, as in "
@@ -187,7 +187,7 @@ def _read(data: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UsageError("a request is an object of JSON")
+        raise UsageError("a request must be a JSON object")
     return found
 
 
@@ -195,9 +195,9 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
     """Send a request to a live run, and return its answer.
 
     `request` has the key `do`: `stop`, `checkpoint`, `list` (hyperparameters that can be set), or
-    `set` with `values` and a `policy`, or null for all. The answer is a message, or the values of
-    `list` by policy. Raise a `UsageError` if it is impossible, cannot be written, or not answered
-    in time.
+    `set` with `values` and a `policy` (null for all). The answer is a message, or for `list` the
+    values by policy. Raise a `UsageError` if the request is impossible, cannot be written, or is
+    not answered in time.
     """
     return _asked(directory, _new_name(), request, seconds)
 
@@ -205,8 +205,8 @@ def ask(directory: Path, request: Mapping[str, Any], seconds: float = PATIENCE) 
 def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIENCE) -> Snapshot:
     """Return the weights that a policy of a live run plays with now.
 
-    `size` is their expected number. Raise a `UsageError` if it does not play, its weights are of
-    another size, or there is no answer.
+    `size` is the expected number of weights. Raise a `UsageError` if the policy does not play, has
+    another number of weights, or there is no answer.
     """
     name = _new_name()
     path = directory / FOLDER / f"{name}{WEIGHTS}"
@@ -258,7 +258,7 @@ def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
     run, closed = RunDirectory(directory), answer.with_name(CLOSED)
     until, looked = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until:
-        # Before reading the answer, so that work done before is still reported.
+        # Checked before the answer is read, so that an answer written before the end is returned.
         over = closed.exists() or not _is_at(where, answer.parent)
         if time.monotonic() - looked > OFTEN:
             over, looked = over or not run.is_running(), time.monotonic()

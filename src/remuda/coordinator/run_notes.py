@@ -1,4 +1,4 @@
-"""Notes for the user during a run, which are not errors."""
+"""Notes for the user during a run about conditions that are not errors."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Numbers = list[float | None]
 
 
 class Spread(NamedTuple):
-    """The extremes and deviation of each policy's returns in an interval; None: no episode."""
+    """Each policy's lowest and highest return in an interval, and deviation; None: no episode."""
 
     low: Numbers
     high: Numbers
@@ -85,7 +85,7 @@ class Reading:
     traffic: tuple[int, int] | None  # bytes and messages between nodes so far; None with one node
 
 
-FEW = 100  # up to this number, frozen copies are in every record; more only on request
+FEW = 100  # up to this number, frozen copies are in every record; more only if it is `whole`
 
 
 class ScoreboardReader:

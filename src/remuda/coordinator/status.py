@@ -46,7 +46,7 @@ class StatusFile:
     """The writer of a run's status, in pieces; the run continues if the disk is full.
 
     A status of many policies is encoded over several ticks (`work`). The last piece writes it
-    atomically. If the process dies before, the previous status stays.
+    atomically. If the process dies first, the previous status stays.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class StatusFile:
 
     @property
     def is_due(self) -> bool:
-        """Return whether it is time for the next status, and the previous one is written."""
+        """True if it is time for the next status, and the previous one is written."""
         return time.monotonic() - self._begun >= INTERVAL and not self.work.busy
 
     def begin(self, record: Record, roles: Iterable[RoleStatus], ended: str = "") -> None:

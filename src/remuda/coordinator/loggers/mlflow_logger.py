@@ -15,7 +15,7 @@ from remuda.errors import RemudaError
 from remuda.runs.result import Result
 
 AT_ONCE = {"metrics": 1000, "params": 100}
-LONGEST = 500  # maximum length of a parameter's value, in characters, in all versions
+LONGEST = 500  # maximum characters of a parameter's value that every version of MLflow accepts
 
 
 class MLflowLogger(Callback):
