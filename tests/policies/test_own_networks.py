@@ -176,7 +176,7 @@ def test_drawing_weights_leaves_the_random_numbers_of_torch_alone():
 def test_what_cannot_be_lifted_is_told_and_brought_through_one_after_another(caplog):
     with caplog.at_level(logging.WARNING):
         encoder = LiftedModule(f"{OWN}:Branching", {}, (5,))
-    assert "Branching: torch.func.vmap cannot lift it" in caplog.text
+    assert "Branching: torch.func.vmap cannot run it" in caplog.text
     weights = {name: torch.randn(2, *shape) for name, shape in encoder.shapes("hidden").items()}
     assert encoder.features("hidden", weights, torch.randn(2, 3, 5)).shape == (2, 3, 6)
 
@@ -225,7 +225,7 @@ def test_a_single_policy_with_long_short_term_memory_computes_what_pytorch_does(
 def test_a_cell_of_ones_own_is_called_as_it_is(caplog):
     with caplog.at_level(logging.WARNING):
         encoder = LiftedModule(f"{OWN}:LongOwn", {}, (5,))
-    assert "LongOwn: torch.func.vmap cannot lift it" in caplog.text
+    assert "LongOwn: torch.func.vmap cannot run it" in caplog.text
     weights = {n: torch.randn(2, *shape) for n, shape in encoder.shapes("hidden").items()}
     inputs, state = torch.randn(2, 3, 5), torch.randn(2, 3, 12)
     together = encoder.step("hidden", weights, inputs, state)

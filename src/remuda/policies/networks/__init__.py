@@ -1,1 +1,1 @@
-"""Networks, written for K policies at once."""
+"""Neural networks that run K policies at once."""

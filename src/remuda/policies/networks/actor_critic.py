@@ -1,4 +1,4 @@
-"""Policy and state value networks for K policies."""
+"""Networks with a policy head and a value head, for K policies."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class ActorCritic(Network):
     """Hidden layers, shared or separate, with a policy head and a value head.
 
     An encoder may precede the hidden layers, and a gated recurrent layer may follow them. Initial
-    weights are orthogonal, with gain sqrt(2) in hidden layers, 0.01 in both heads, and 1 elsewhere.
-    So a fresh policy is close to uniform (Andrychowicz et al. 2021).
+    weights are orthogonal, with gain sqrt(2) in convolutions and hidden layers, 1 in the recurrent
+    layer, and 0.01 in both heads, so that a new policy is close to uniform (Andrychowicz et al.
+    2021).
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class ActorCritic(Network):
         num_inputs: int,
         actions: Actions,
         config: NetworkConfig,
-        normalised: bool = False,  # by moments of observations, in buffers
+        normalised: bool = False,  # normalise observations by their moments, which are buffers
         encoder: Encoder | None = None,
         scale: Scale = 1.0,  # multiplies inputs
         value_normalisation: bool = False,  # PopArt
@@ -106,7 +107,7 @@ class ActorCritic(Network):
                 self.encoder.initialise(tower, parameters, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        """Return the weights of the policy, without those of the value."""
+        """Return the weights of the policy, without those of the value head and its tower."""
         tower = self._towers[0]
         weights = self._taken(parameters, tower, (*self._hidden(tower), *self._gates, "policy"))
         if self.actions.num_scales:
@@ -134,7 +135,7 @@ class ActorCritic(Network):
     def policy_and_value(
         self, parameters: Parameters, inputs: Tensor, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return distributions [K, B, num_outputs] and values [K, B] for inputs from `prepare`.
+        """Return policy outputs [K, B, num_outputs] and values [K, B] for inputs from `prepare`.
 
         `memory` [K, G, memory] is the state before each of G sequences of equal length, which
         follow each other in the B inputs.

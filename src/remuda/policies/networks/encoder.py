@@ -33,7 +33,10 @@ def unroll(step: Step, inputs: Tensor, state: Tensor, burn_in: Tensor | None = N
 
 
 class Encoder(ABC):
-    """A map from observations to features, for K policies at once."""
+    """A map from observations to features, for K policies at once.
+
+    Each tower of a network (the layers below a head, or below all heads) has separate parameters.
+    """
 
     width: int  # number of features
     work: int = 0  # multiplications of convolutions for one observation
@@ -41,7 +44,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the parameters that a tower needs."""
+        """Return the shapes of the encoder's parameters for a tower."""
 
     def buffers(self, tower: str) -> frozenset[str]:  # noqa: ARG002
         """Return the names of parameters that are published but not learned."""

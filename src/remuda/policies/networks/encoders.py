@@ -17,12 +17,12 @@ from remuda.policies.networks.lifted import lifted
 
 
 class Convolutions(Encoder):
-    """Convolutions with activations; the K policies are groups of one convolution."""
+    """Convolutions with activations, of an observation that is one image."""
 
     def __init__(
         self, layers: tuple[tuple[int, int, int], ...], activation: str, image: Image
     ) -> None:
-        """Compute shapes of layers (channels, kernel, stride); raise ContractError if too small."""
+        """Use these layers (channels, kernel, stride); raise ContractError if they do not fit."""
         self._layers, self._activation, self._image = layers, activation, image
         self._parameters: list[tuple[int, ...]] = []
         self.work = 0
@@ -121,10 +121,10 @@ if TYPE_CHECKING:
 
 
 def encoder_for(spec: PolicySpec) -> Encoder | None:
-    """Return the encoder, None if there is none; raise ConfigError or ContractError."""
+    """Return a policy's encoder, if any; raise ConfigError or ContractError if it is unusable."""
     network = spec.config.network
     if network.module:
-        # A copy per caller: callers may use it in different threads.
+        # Return a copy, because callers may use it in different threads.
         found = copy.deepcopy(lifted(network.module, network.options, spec.module_shape))
         if found.memory:
             _check_recurrent(spec)
@@ -148,7 +148,7 @@ def _convolutions(spec: PolicySpec) -> Encoder:
 
 
 def _check_recurrent(spec: PolicySpec) -> None:
-    """Refuse a recurrent module if `network.recurrent` is refused or also set."""
+    """Raise ConfigError if other settings do not allow a recurrent module."""
     config, network = spec.config, spec.config.network
     problem = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:

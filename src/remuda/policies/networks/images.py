@@ -29,7 +29,7 @@ class Guess(NamedTuple):
 
 
 def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
-    """Guess height and width of a three-axis image: the two most similar axes."""
+    """Guess an image's layout: by its channels, or take the most similar axes as its sides."""
     first, middle, last = (max(side, 1) for side in shape)
     if is_pixels and (first in COLOURS) != (last in COLOURS):
         return Guess("hwc" if last in COLOURS else "chw", True)
@@ -45,9 +45,9 @@ def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
 
 
 class ImagePart(NamedTuple):
-    """An image among the numbers of an observation."""
+    """An image in a flattened observation."""
 
-    start: int  # its first number in one observation
+    start: int  # index of its first number in one observation
     image: Image
 
     @property

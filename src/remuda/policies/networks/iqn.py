@@ -61,7 +61,7 @@ class IQNetwork(QNetwork):
         return apply_hidden(weights, ("state",), encoded, self.config.activation)
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
-        """Embed quantiles [K, B, N] in (0, 1) to [K, B * N, first] (equation 4)."""
+        """Embed quantiles [K, B, N] in (0, 1) to [K, B * N, F] (equation 4)."""
         return apply_hidden(weights, ("quantile",), self._basis(quantiles), "relu")
 
     def quantile_values_of(self, weights: Weights, features: Tensor, quantiles: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class IQNetwork(QNetwork):
         return apply(weights, "head", products).view(*quantiles.shape, self.num_actions)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:
-        """Return the plain weights, with embeddings [K, N, first] of fixed quantile midpoints."""
+        """Return the plain weights, with embeddings [K, N, F] of fixed quantile midpoints."""
         weights = self.plain(parameters, noise)
         bias = weights["head.bias"]
         basis = self._midpoint_basis(bias).expand(len(bias), -1, -1)
@@ -98,7 +98,7 @@ class IQNetwork(QNetwork):
         """Return action values [K, B, A]: the mean over the quantile midpoints."""
         policies, batch, _ = features.shape
         products = self._products(weights, features, weights["midpoints"])
-        # The head is linear, so the mean can be taken first.
+        # The head is linear, so it can be applied to the mean.
         mean = products.view(policies, batch, self.own.quantiles, -1).mean(2)
         return apply(weights, "head", mean)
 
@@ -108,7 +108,10 @@ class IQNetwork(QNetwork):
         return QuantileLayers(weights, self.hidden, self.config.activation)
 
     def _products(self, weights: Weights, features: Tensor, embedding: Tensor) -> Tensor:
-        """Return [K, B * N, last]; the embedding is per sample, or [K, N, F] for all samples."""
+        """Return the last hidden layer [K, B * N, units].
+
+        `features` are [K, B, F]; `embedding` is [K, B * N, F], or [K, N, F] for all samples.
+        """
         policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (features.unsqueeze(2) * by_sample).flatten(1, 2)

@@ -27,7 +27,7 @@ from remuda.policies.networks.vmap_rules import with_own_parts
 from remuda.policies.stack import Parameters
 from remuda.system.loading import load
 
-FEW = 16  # maximum policies for which calling module after module is faster in acting
+FEW = 16  # maximum policies for which, when acting, one call per policy is faster than `vmap`
 
 Outputs = tuple[Tensor, ...]  # features, and next states of a recurrent module
 
@@ -39,7 +39,7 @@ OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)  # folders that h
 
 
 class _Turns:
-    """A lock for one pass at a time; each copy has a separate lock."""
+    """A lock that allows one pass at a time; a copy is a new lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -55,7 +55,7 @@ class _Turns:
 
 
 def lifted(path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> LiftedModule:
-    """Return a user's module, loaded and tested once; it is shared, so copy it before calls."""
+    """Return a user's module, loaded and tested once; all callers share it, so copy it first."""
     return _tried(path, json.dumps(options, sort_keys=True), shape)
 
 
@@ -77,11 +77,11 @@ class LiftedModule(Encoder):
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
-        """Create the pattern from `path`, `module:Name` of a class or function.
+        """Create the pattern by the class or function at `path` (`module:Name`).
 
-        It is called with the observation shape, if it has a parameter for it, and with the options
-        as keywords. Stacked frames come first in the shape. Raises ConfigError if it cannot be
-        created, and ContractError if it does not map such observations to features.
+        It is called with the observation shape, if it has a required positional parameter, and with
+        the options as keywords. Stacked frames come first in the shape. Raises ConfigError if the
+        module cannot be created, and ContractError if it does not return features.
         """
         self._key = f"policy.network.module {path}"
         self._path, self._options, self._shape = path, dict(options), shape
@@ -104,8 +104,8 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
-        # by device, buffers that are not floats, shared by all policies; on the CPU the module has
-        # them
+        # by device, copies of the buffers that are not floats, which all policies share; none for
+        # the CPU, where the module's are used
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
@@ -179,7 +179,7 @@ class LiftedModule(Encoder):
         end = f"_module.{next(iter(self._floats), None)}"
         for name, weight in weights.items():
             tower = name.removesuffix(end)
-            # Names of the module's submodules may have the same ending.
+            # Parameters of submodules may have names with the same ending.
             is_tower = name.endswith(end) and self.shapes(tower).keys() <= weights.keys()
             if is_tower and weight.device.type == "cpu":
                 self._bound.bind(self._own(tower, weights))
@@ -240,7 +240,7 @@ class LiftedModule(Encoder):
         return int(found.shape[1])
 
     def _copies(self) -> tuple[nn.Module, nn.Module]:
-        """Return the module for one policy at a time, and for `vmap`."""
+        """Return copies of the module: for one policy at a time, and for `vmap`."""
         try:
             pattern = copy.deepcopy(with_own_parts(self._pattern, nn.Linear, nn.Tanh))
         except Exception as error:  # user attributes may raise anything
@@ -259,7 +259,7 @@ class LiftedModule(Encoder):
                 vmap(partial(self._call, self._liftable))(pairs, zeros, *state)
         except Exception as error:  # torch may raise anything
             log.warning(
-                "%s: torch.func.vmap cannot lift it (%s), so it runs for one policy after another",
+                "%s: torch.func.vmap cannot run it (%s), so it runs for one policy after another",
                 self._key,
                 str(error).partition("\n")[0],
             )
@@ -297,10 +297,10 @@ def _takes_shape(factory: Callable[..., Any]) -> bool:
 
 
 class PerPolicyModules:
-    """A copy of a module for each acting policy: `vmap` costs a millisecond, a call far less.
+    """Copies of a module, one for each acting policy: a call costs far less than `vmap`.
 
-    A copy uses the current content of the policy's weights. It is found by their address and keeps
-    them alive, so that no other weights can get this address.
+    A copy reads the policy's weights in place. It is looked up by their address and keeps them
+    alive, so that no other weights can get this address.
     """
 
     def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
@@ -312,7 +312,7 @@ class PerPolicyModules:
         return {**self.__dict__, "_modules": {}}
 
     def bind(self, weights: Mapping[str, Tensor]) -> None:
-        """Make modules for K policies with these weights [K, ...] on the CPU."""
+        """Make modules for K policies that read these weights [K, ...] on the CPU."""
         for k in range(len(weights[self._names[0]])):
             own = {name: weights[name][k] for name in self._names}
             key = own[self._names[0]].data_ptr()

@@ -27,11 +27,11 @@ GATES = ("gates_in", "gates_memory")  # the linear layers of a gated recurrent l
 class Network(ABC):
     """A map from observations of K policies to outputs."""
 
-    shapes: Shapes  # everything published for one policy: learned parameters and buffers
+    shapes: Shapes  # of one policy's learned parameters and buffers, all of which are published
     buffers: frozenset[str] = frozenset()  # names of parameters that are published but not learned
     memory: int = 0  # size of the recurrent state; 0: not recurrent
     layers: tuple[str, ...]  # names of the linear layers in order; the last is the head
-    plain_layers: tuple[str, ...] = ()  # the layers of `outputs` if it is a plain perceptron
+    plain_layers: tuple[str, ...] = ()  # the layers of `outputs` if they are a mere perceptron
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Network(ABC):
     def _tower_shapes(
         self, tower: str, layers: Sequence[str], noisy: bool = False
     ) -> tuple[dict[str, tuple[int, ...]], int]:
-        """Return the parameter shapes of a tower's encoder and hidden layers, and its width."""
+        """Return the parameter shapes of a tower's encoder and hidden layers, and its output width."""
         shapes, width = {}, self.num_inputs
         if self.encoder is not None:
             shapes, width = self.encoder.shapes(tower), self.encoder.width
@@ -99,7 +99,7 @@ class Network(ABC):
         observations: Tensor,  # noqa: ARG002
         memory: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor | None:
-        """Return state values [K, B] for recurrent states [K, B, memory]; None: no head."""
+        """Return state values [K, B] for recurrent states [K, B, memory]; None: no value head."""
         return None
 
     def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:

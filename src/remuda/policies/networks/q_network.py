@@ -41,7 +41,7 @@ class QNetwork(Network):
         config: NetworkConfig,
         encoder: Encoder | None = None,
         scale: Scale = 1.0,  # multiplies inputs
-        choices: tuple[int, ...] = (),  # possibilities of each choice of branching actions
+        choices: tuple[int, ...] = (),  # number of possibilities of each branching choice
     ) -> None:
         super().__init__(num_inputs, config, encoder, scale)
         self.num_actions, self.choices = num_actions, choices
@@ -77,7 +77,7 @@ class QNetwork(Network):
         return torch.stack([part.argmax(-1) for part in parts], -1)
 
     def taken(self, values: Tensor, actions: Tensor) -> Tensor:
-        """Select values [K, B, ..., A] of actions [K, B], or choices [K, B, C]: [K, B, ...]."""
+        """Select values [K, B, ..., A] of actions [K, B], or average those of choices [K, B, C]."""
         if not self.choices:
             index = actions.view(*actions.shape, *[1] * (values.dim() - actions.dim()))
             return values.gather(-1, index.expand(*values.shape[:-1], 1)).squeeze(-1)

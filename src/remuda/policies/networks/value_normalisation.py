@@ -18,7 +18,7 @@ from remuda.types import Bools, Floats
 
 # buffers [1, 1]: moments of targets, and the number of updates
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
-NEWEST = 0.3  # minimum weight of an update's targets in the moments; first updates weigh equally
+NEWEST = 0.3  # minimum weight of an update's targets in the moments; the first ones weigh equally
 LEAST = 1e-4  # minimum variance
 
 
@@ -41,8 +41,8 @@ class ValueNormalisation:
     def deviations(self) -> np.ndarray:
         """Return the standard deviations [G, 1]; 0 for fresh networks, whose outputs are noise.
 
-        Otherwise that noise would enter the first targets by bootstrapping and set the first scale.
-        So `credit_of` uses one value for all states of a fresh policy, computed from its rewards.
+        Bootstrapping from that noise would distort the first targets and the first scale. So
+        `credit_of` uses one value for all states of a fresh policy, computed from its rewards.
         """
         return np.where(self.counts > 0, np.sqrt(np.maximum(self.variances, LEAST)), 0.0)
 
@@ -77,8 +77,8 @@ class ValueNormalisation:
     ) -> Floats:
         """Write this normalisation and adjust the heads so that values stay the same.
 
-        A fresh network's outputs stay unchanged. Converts `outputs` [G, R] from the normalisation
-        `before` to this one.
+        A fresh network's outputs stay unchanged. Returns `outputs` [G, R] converted from the
+        normalisation `before` to this one.
         """
         fresh = before.counts == 0
         scale = np.where(fresh, 1.0, before.deviations / self.deviations)

@@ -19,10 +19,10 @@ LSTMState = tuple[Tensor, Tensor]  # the output and the cell's state, each [B, H
 
 
 def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
-    """Return a copy of a module whose parts of these classes (keys of `OWN`) use this file.
+    """Return a copy of a module in which `OWN` replaces submodules of these classes.
 
-    The module is unchanged, and returned if it has no such part. Subclasses, and parts with a
-    replaced `forward`, are skipped: they may compute something else.
+    A module without such submodules is returned itself. Subclasses, and submodules with a replaced
+    `forward`, are skipped: they may compute something else.
     """
     if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
@@ -38,7 +38,7 @@ def _is_plain(part: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
 
 
 def linear(layer: nn.Linear, input: Tensor) -> Tensor:  # noqa: A002
-    """Apply a linear layer to [..., I], which may be one of K policies in `vmap`: [..., O]."""
+    """Apply a linear layer: [..., I] to [..., O]; inside `vmap`, for K policies at once."""
     weight, bias = layer.weight, layer.bias
     if torch.compiler.is_compiling():  # for an exported graph
         return functional.linear(input, weight, bias)
@@ -110,7 +110,7 @@ def _stacked(part: Tensor | None, dim: int | None, count: int) -> Tensor | None:
 
 
 def tanh(inputs: Tensor) -> Tensor:
-    """Return tanh, by the polynomials that built-in networks use."""
+    """Return tanh, computed by the same polynomials as in built-in networks."""
     if torch.compiler.is_compiling() or torch._C._is_tracing():
         return inputs.tanh()
     if in_transform() or (torch.is_grad_enabled() and inputs.requires_grad):

@@ -1,6 +1,7 @@
 """The loss of Q-learning and its gradient for multi-layer perceptrons, in one compiled step.
 
-It equals the loss of `dqn.py`. In small batches torch's calls cost several times the arithmetic.
+It is the same loss as in `algorithms/dqn.py`. For small batches, the overhead of torch's calls is
+several times the arithmetic.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HEAD = "head"
 class StepMetrics(NamedTuple):
     """Metrics of a step, for G policies and B samples."""
 
-    loss: Tensor  # [G] mean over the samples, weighted
+    loss: Tensor  # [G] weighted mean over the samples
     value: Tensor  # [G] mean value of the actions
     losses: Tensor  # [G, B]
     errors: Tensor  # [G, B] temporal-difference errors
@@ -62,7 +63,7 @@ def arrays_of(batch: Transitions) -> BatchArrays:
 
 
 def by_kernels(network: QNetwork, device: torch.device) -> bool:
-    """Return whether steps can be compiled: without encoder, memory, noise, branches, threads."""
+    """Return whether kernels support a network: no encoder, memory, noise, branches, threads."""
     return (
         network.encoder is None
         and not network.memory
@@ -155,9 +156,9 @@ def step_q(
     batch: BatchArrays,
     scratch: Floats,
     metrics: Floats,  # [3, G, B], written: loss, value, error
-    means: Array,  # [2, G], added to: means of the first two
+    means: Array,  # [2, G], added to: means of loss and value
 ) -> None:
-    """Compute a batch, policy by policy, each in chunks of samples."""
+    """Compute gradients and metrics of a batch, policy by policy, in chunks of samples."""
     size, actions = head.width * head.actions, head.actions
     last = len(layers) - 1
     for k in range(online.shape[0]):
@@ -226,7 +227,7 @@ def best_of(select: Floats, allowed: Bools) -> int:
 @njit(**STRICT)
 def differentiate_q(
     k: int,  # the policy
-    first: int,  # sample of the chunk
+    first: int,  # the first sample of the chunk
     q_t: Floats,  # [b, A] values by the target network
     select: Floats,  # [b, A] values to select actions by
     q_tm1: Floats,  # [b, A] values by the online network
@@ -236,7 +237,7 @@ def differentiate_q(
     metrics: Floats,  # as in `step_q`
     means: Array,
 ) -> None:
-    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient by the values."""
+    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient for `q_tm1`."""
     samples = batch.a_tm1.shape[1]
     share = np.float32(1.0 / samples)
     for i in range(q_t.shape[0]):

@@ -101,7 +101,7 @@ class FusedIQN:
     def step(
         self, online: ParameterStack, target: ParameterStack, batch: Transitions, quantiles: Tensor
     ) -> StepMetrics:
-        """Write a batch's gradients to `online`; `quantiles` [G, 2, B, N] are of s_t and s_tm1."""
+        """Write a batch's gradients to `online`; `quantiles` [G, 2, B, N] are for s_t, s_tm1."""
         arrays = arrays_of(batch)
         metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))
@@ -136,9 +136,9 @@ def step_iqn(
     most: int,  # samples of a chunk
     scratch: Floats,
     metrics: Floats,  # [3, G, B], written: loss, mean value, mean error
-    means: Array,  # [2, G], added to: means of the first two
+    means: Array,  # [2, G], added to: means of loss and value
 ) -> None:
-    """Compute a batch, policy by policy, each in chunks of samples."""
+    """Compute gradients and metrics of a batch, policy by policy, in chunks of samples."""
     layers, head, offsets, kind = layout
     actions, count = head.actions, quantiles.shape[3]
     for k in range(online.shape[0]):
@@ -284,7 +284,7 @@ def take_apart(
 @njit(**STRICT)
 def differentiate_quantiles(
     k: int,  # the policy
-    first: int,  # sample of the chunk
+    first: int,  # the first sample of the chunk
     z_t: Floats,  # [b * N, A] values by the target network
     select: Floats,  # [b, A] values to select actions by
     z_tm1: Floats,  # [b * N, A] values by the online network
@@ -295,7 +295,7 @@ def differentiate_quantiles(
     metrics: Floats,  # as in `step_iqn`
     means: Array,
 ) -> None:
-    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient by the values."""
+    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient for `z_tm1`."""
     samples, count = quantiles.shape
     zero, one, half = np.float32(0.0), np.float32(1.0), np.float32(0.5)
     each = np.float32(1.0 / count)

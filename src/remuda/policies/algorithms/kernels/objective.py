@@ -1,6 +1,6 @@
 """The prepared rollout, and PPO's objective for rows of network outputs, by compiled kernels.
 
-`outputs` [G, B, L + 1] are always those of the policy head, then the value.
+`outputs` [G, B, L + 1] are the L outputs of the policy head, then the value.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Objective:
     """The objective of G policies, and its gradient with respect to each row's outputs."""
 
     def __init__(self, actions: Actions, costs: LossCosts, normalises: bool) -> None:
-        """Use these costs; `normalises` normalises advantages by minibatch."""
+        """Use these costs; with `normalises`, normalise advantages in each minibatch."""
         self.costs, self.normalises = costs, normalises
         self.sizes: Integers = np.array(getattr(actions, "sizes", ()), np.int64)
 
@@ -128,9 +128,9 @@ class MinibatchObjective:
     def __init__(
         self, objective: Objective, batch: RolloutBatch, rows: RowsOf, log_scales: Floats
     ) -> None:
-        # [len(Means), G] over the rows differentiated so far
+        # [len(Means), G], complete after all rows have been differentiated
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
-        # [G, A] gradient with respect to the log standard deviations so far
+        # [G, A] gradient with respect to the log standard deviations; also complete only then
         self.by_scales: Floats = np.zeros_like(log_scales)
         self._log_scales, self._sizes = log_scales, objective.sizes
         self._actions, advantages = batch.actions.numpy(), batch.advantages.numpy()

@@ -1,8 +1,8 @@
 """PPO's gradient for multi-layer perceptrons on the CPU, by compiled kernels.
 
-It equals the gradient of `autograd.py` at about twice the speed on one core. A minibatch runs
-through all layers in pieces that stay in the cache, and one loop computes everything after the last
-hidden layer.
+It is the same gradient as in `autograd.py`, about twice as fast on one core. A minibatch runs
+through all layers in pieces that stay in the cache, and one loop computes everything after the
+heads.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from remuda.policies.networks.kernels.gemm import add_products, multiply
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
-PIECE = 5 << 20  # bytes of a piece: smaller pieces cost more calls, larger ones leave the cache
-LEAST_ROWS, MOST_ROWS = 256, 3072  # rows that run through all layers together
+PIECE = 5 << 20  # bytes of a piece: smaller pieces need more calls, larger ones exceed the cache
+LEAST_ROWS, MOST_ROWS = 256, 3072  # bounds of the rows in a piece
 HEADS = ("policy", "value")
 
 
 @dataclass
 class _Head:
-    """The outputs of one tower, side by side."""
+    """The heads of one tower, joined to one linear layer."""
 
     weight: Tensor  # [K, features, outputs]
     bias: Tensor  # [K, 1, outputs]
@@ -54,7 +54,7 @@ class Workspace:
         ]
         outputs = network.actions.num_logits + 1
         numbers = network.num_inputs + 2 * sum(map(sum, widths)) + outputs
-        # rows that run through all layers together
+        # maximum rows in a piece
         self.rows = min(max(PIECE // (4 * numbers), LEAST_ROWS), MOST_ROWS)
 
         def rows_of(width: int) -> Tensor:
@@ -178,7 +178,7 @@ class Fused:
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _heads(self) -> list[_Head]:
-        """Return the heads of each tower; a shared tower has both heads as one product."""
+        """Return the heads of each tower; a shared tower has both heads."""
         names = [HEADS] if len(self._network.towers) == 1 else [(name,) for name in HEADS]
         heads, first = [], 0
         for own in names:
@@ -269,7 +269,7 @@ class Fused:
 
 
 def _cut(pick: Pick, most: int) -> Iterator[_Cut]:
-    """Yield pieces of at most `most` rows and similar size, since each piece costs some calls."""
+    """Yield as few pieces as possible, of similar size and at most `most` rows."""
     policies, longest = pick.rows.shape
     if policies * longest <= most:
         yield _Cut(0, policies, RowsOf(pick.members, pick.rows, pick.counts))

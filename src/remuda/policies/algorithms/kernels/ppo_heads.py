@@ -276,7 +276,7 @@ def store(
 def of_policy(
     x: Floats, count: int, bound: np.float32, mean: np.float32, factor: np.float32
 ) -> None:
-    """Compute the clipped objective of each row, and its gradient by the log-probability."""
+    """Compute each row's clipped objective, and its gradient for the log-probability."""
     for i in range(count):
         log_ratio = x[LOG_RATIO, i] - x[LOG_PROX, i]
         x[LOG_RATIO, i] = log_ratio
@@ -294,7 +294,7 @@ def of_policy(
 
 @njit(**STRICT)
 def of_value(x: Floats, values: Floats, count: int, limit: np.float32, cost: np.float32) -> None:
-    """Compute the clipped value loss of each row, and its gradient times the cost."""
+    """Compute each row's clipped value loss, and its gradient for the value times the cost."""
     for i in range(count):
         error, moved = values[i] - x[TARGET, i], values[i] - x[VALUE, i]
         bounded = -limit if moved < -limit else moved
@@ -377,7 +377,7 @@ def evaluate_normal(
     log_probs: Floats,
     values: Floats,
 ) -> None:
-    """Do as `evaluate`, for continuous actions."""
+    """Do the same as `evaluate`, for continuous actions."""
     size = log_scales.shape[1]
     z, chance = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     for k in range(outputs.shape[0]):
@@ -403,7 +403,7 @@ def differentiate_normal(
     terms: Terms,
     means: Array,
 ) -> None:
-    """Do as `differentiate`, for continuous actions."""
+    """Do the same as `differentiate`, for continuous actions."""
     size = log_scales.shape[1]
     z, value = np.empty((size, BLOCK), np.float32), np.empty(BLOCK, np.float32)
     entropies = np.empty((1, BLOCK), np.float32)
@@ -414,7 +414,7 @@ def differentiate_normal(
         entropy = ZERO
         for j in range(size):
             entropy += log_scales[k, j] + HALF + PLAIN
-            # The entropy, equal for each row.
+            # The gradient of the entropy is the same for all rows.
             by_scales[k, j] -= part * np.float32(picked.counts[k]) * terms.entropy_cost[k, 0]
         for first in range(0, picked.counts[k], BLOCK):
             count = min(BLOCK, picked.counts[k] - first)

@@ -1,7 +1,7 @@
 """Forward passes for acting on the CPU: one call for all layers of all policies.
 
-With few streams most of a pass is call overhead. With many, a layer's outputs should stay in the
-cache until the next layer reads them. So a pass runs policy by policy, in chunks of streams.
+With few streams, most of a pass would be call overhead. With many, a layer's outputs should stay in
+the cache until the next layer reads them, so a pass runs policy by policy, in chunks of streams.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CompiledLayers(ABC):
 
     @abstractmethod
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        """Write outputs of inputs [M, num_inputs], sorted by policy from `begins` [K + 1]."""
+        """Write outputs of inputs [M, num_inputs]; those of policy k start at row `begins[k]`."""
 
 
 class PlainLayers(CompiledLayers):
@@ -78,7 +78,7 @@ class GatheredPass:
         self._inputs, self._outputs = (np.zeros((0, size), np.float32) for size in layers.sizes)
 
     def __call__(self, inputs: Floats, begins: Integers, streams: Integers) -> Floats:
-        """Return outputs of `streams`, sorted by policy from `begins`, until the next pass."""
+        """Return outputs of `streams`, overwritten by the next pass; see `write_outputs`."""
         count = len(streams)
         if count > len(self._inputs):
             self._inputs, self._outputs = (
@@ -123,7 +123,7 @@ def go_through(
     rooms: Floats,  # [2, CHUNK * widest hidden layer] scratch
     outputs: Floats,  # [M, O], written
 ) -> None:
-    """Run perceptrons."""
+    """Write the outputs of perceptrons."""
     last = len(layers) - 1
     for k in range(policies.size - 1):
         for first in range(policies[k], policies[k + 1], CHUNK):
@@ -150,7 +150,7 @@ class QuantileLayers(CompiledLayers):
     """Quantile networks, whose outputs are means over fixed quantiles of action values."""
 
     def __init__(self, weights: Weights, hidden: Sequence[str], activation: str) -> None:
-        """Read weights of `IQN.acting` in place; `hidden` are the layers after the product."""
+        """Read `IQNetwork.acting` weights in place; `hidden` are the layers after the product."""
         self._kind = KINDS[activation]
         self._kept = dict(weights)  # keeps the memory behind the table's addresses alive
         self.table = table_of(weights, ("state", *hidden, "head"))

@@ -1,4 +1,4 @@
-"""Convolutions of K policies on the CPU, in tiles of `tiles.py`, without im2col copies.
+"""Convolutions of K policies on the CPU, in tiles of `llvm_tiles.py`, without im2col copies.
 
 With channels last, a row of outputs is a product of matrices already in memory, summed over the
 kernel's rows. torch would use K groups for K policies, which is slower.
@@ -25,7 +25,7 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor, stride: int, activation: s
     """Convolve images [K, B, height, width, channels] and apply an activation (relu or tanh).
 
     `weight` is [K, outputs, channels, kernel, kernel], `bias` [K, 1, outputs], and the result is
-    [K, B, height, width, outputs]. `products.suits` must accept the tensors.
+    [K, B, height, width, outputs]. `gemm.suits` must accept the tensors.
     """
     x = x.contiguous()  # outside the function, so that torch can differentiate it twice
     tensors = (x, weight, bias)
@@ -169,7 +169,7 @@ class _Convolve(torch.autograd.Function):
         return None, None, by_x, by_weights.permute(0, 4, 3, 1, 2), by_bias[:, None]
 
 
-LEVELS = 4  # of nested loops around a product
+LEVELS = 4  # number of nested loops around a product
 
 
 def _counts(*counts: int) -> Integers:
@@ -183,7 +183,7 @@ def _steps(*steps: int) -> Integers:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def tiles_of(
-    counts: Integers,  # [LEVELS] of products, the outermost loop first
+    counts: Integers,  # [LEVELS] length of each loop, the outermost first
     rows: int,
     columns: int,
     a: int,
@@ -197,17 +197,17 @@ def tiles_of(
     out: int,
     out_row: int,
     out_steps: Integers,  # [LEVELS]
-    terms: int,  # of each run
-    runs: int,  # of each sum
+    terms: int,  # number of terms in each run
+    runs: int,  # number of runs in each sum
     a_run: int,
     b_run: int,
 ) -> None:
     """Write many products of the same sizes, at regular distances, in four nested loops.
 
-    Each is as in `tiles.tile`, but may need several tiles. `a`, `b`, `bias` and `out` are addresses
-    of 32-bit floats; distances are in floats.
+    Arguments are as in `llvm_tiles.tile`, but a product may need several tiles. `a`, `b`, `bias`
+    and `out` are addresses of 32-bit floats; distances are in floats.
     """
-    # Tiles of similar heights: in a tile of one row each sum would wait for its last addition.
+    # Use tiles of similar heights: in a tile of one row, additions would wait for each other.
     tallest = -(-rows // -(-rows // ROWS))
     for i in range(counts[0]):
         for j in range(counts[1]):

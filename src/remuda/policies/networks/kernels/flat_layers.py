@@ -1,7 +1,7 @@
 """Layers of one policy at a time, on the row of its parameters, for compiled training steps.
 
-Processing policy by policy keeps its weights in the cache. A table describes a stack of layers,
-with a row for each; its columns are below. All arrays are 32-bit floats with contiguous rows.
+Processing policy by policy keeps weights in the cache. A table describes consecutive layers, one in
+each row; its columns are below. All other arrays are 32-bit floats with contiguous rows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int)
 
 @njit(**FAST)
 def bring_near(row: Floats, scratch: Floats) -> None:
-    """Read a policy's row in order to bring it into the cache; products do not prefetch it.
+    """Read a policy's row from start to end to bring it into the cache.
 
     With many policies this saves a sixth of the time (measured).
     """
@@ -67,20 +67,23 @@ def bring_near(row: Floats, scratch: Floats) -> None:
 
 @njit(**STRICT)
 def part(scratch: Floats, begin: int, rows: int, columns: int) -> Floats:
-    """Return a matrix in the scratch."""
+    """Return a matrix [rows, columns] in the scratch, from index `begin` on."""
     return scratch[begin : begin + rows * columns].reshape(rows, columns)
 
 
 @njit(**STRICT)
 def linear(x: Floats, row: Floats, weight: int, bias: int, out: Floats) -> None:
-    """Write a layer: out [B, O] = x [B, I] @ weight + bias; a negative bias adds nothing."""
+    """Write a layer: out [B, O] = x [B, I] @ weight + bias, which start at these indices of `row`.
+
+    If the index `bias` is negative, there is no bias.
+    """
     at = row.ctypes.data
     linear_at(x, at + NUMBER * weight, at + NUMBER * bias if bias >= 0 else 0, out)
 
 
 @njit(**STRICT)
 def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
-    """Do as `linear`, with the addresses of weight and bias; bias 0 adds nothing."""
+    """Do the same as `linear`, with addresses of weight and bias; address 0: no bias."""
     rows, terms = x.shape
     columns = out.shape[1]
     gemm(
@@ -174,9 +177,9 @@ def forward(layers: Integers, row: Floats, x: Floats, kind: int, scratch: Floats
 @njit(**STRICT)
 def backward(
     layers: Integers,
-    gradients: Floats,  # of the policy, added to
+    gradients: Floats,  # the policy's row of gradients, added to
     x: Floats,  # [B, I]
-    kind: int,  # of activation
+    kind: int,  # activation, `RELU` or `TANH`
     scratch: Floats,
     fresh: bool,  # overwrite the gradients
     by_inputs: Floats,  # [B, I] errors, written; [B, 0]: not needed

@@ -1,7 +1,7 @@
-"""Matrix products of K policies on the CPU, single-threaded, in tiles of `tiles.py`.
+"""Matrix products of K policies on the CPU, single-threaded, in tiles of `llvm_tiles.py`.
 
-Libraries for large matrices copy them first. Here each sum adds its terms in order, so a row's
-result does not depend on its neighbours, its position or the size of the product.
+Unlike in libraries for large matrices, nothing is copied first. Each sum adds its terms in order,
+so a row's result does not depend on its neighbours, its position or the size of the product.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remuda.policies.networks.kernels.llvm_tiles import LANES, ROWS, most_vector
 from remuda.system.kernels import njit
 from remuda.types import Integers
 
-# terms of a sum added together, so that factors reused by each tile stay in the cache
+# terms that all tiles add before the next ones, so that their common factors stay in the cache
 TERMS = 256
 
 
@@ -23,7 +23,7 @@ PLAIN = (Tensor, nn.Parameter)  # other classes may have no memory or other sema
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Return whether to multiply these tensors here; torch handles threads and transforms."""
+    """Return whether to multiply these tensors by these kernels instead of torch."""
     if (
         torch.compiler.is_compiling()  # for an exported graph: checked first
         or torch.get_num_threads() > 1
@@ -90,10 +90,10 @@ def add_products(x: Tensor, errors: Tensor, out: Tensor, fresh: bool = False) ->
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def gemm(
-    count: int,  # of products
+    count: int,  # number of products
     rows: int,
     columns: int,
-    terms: int,  # of each sum, at least 1
+    terms: int,  # number of terms in each sum, at least 1
     a: int,  # [rows, terms]
     a_next: int,
     a_row: int,
@@ -110,9 +110,9 @@ def gemm(
 ) -> None:
     """Write products: out[i, m, n] = start[i, m, n] + sum over k of a[i, m, k] * b[i, k, n].
 
-    Matrices are addresses of 32-bit floats, because array code is compiled for each memory layout.
-    Columns are contiguous. `_next`, `_row` and `_sum` are distances in floats to the next matrix,
-    row and term of a sum.
+    Matrices are addresses of 32-bit floats, because a function of arrays would be compiled for each
+    memory layout. Columns are contiguous. `_next`, `_row` and `_sum` are distances in floats to the
+    next matrix, row and term of a sum.
     """
     for i in range(count):
         at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next

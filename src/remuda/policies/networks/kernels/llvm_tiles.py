@@ -1,6 +1,6 @@
 """The innermost loop of matrix products, in vector instructions.
 
-A tile of some rows and some vectors of columns stays in registers while its sums are computed. This
+A tile (some rows, and some vectors of columns) stays in registers while its sums are computed. This
 takes half the time of a compiled scalar loop. Each sum adds its products in order, so results do
 not depend on the tile size.
 """
@@ -69,16 +69,17 @@ def _tile(
     fresh: Any,  # 1: sums start at 0
     out: Any,  # [rows, columns]
     out_row: Any,
-    terms: Any,  # of each run
-    columns: Any,  # of the last vector
-    runs: Any,  # of each sum
+    terms: Any,  # number of terms in each run
+    columns: Any,  # number of columns in the last vector
+    runs: Any,  # number of runs in each sum
     a_run: Any,  # distance between runs
     b_run: Any,  # distance between runs
 ) -> Any:
     """Write a tile: out[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n].
 
-    All arguments are integers; matrices are addresses of 32-bit floats, and `_row` and `_sum`
-    distances in floats to the next row and term of a sum.
+    All arguments are integers. Matrices are addresses of 32-bit floats; `_row` and `_sum` are
+    distances in floats to the next row and to the next term of a sum. The terms of a sum are runs
+    of terms at this distance.
     """
     leading = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
     trailing = (terms, columns, runs, a_run, b_run)

@@ -1,6 +1,6 @@
 """Linear layers with activations, for K policies: forward and backward.
 
-On the CPU they use `products.py` and one autograd step for all layers, elsewhere torch.
+With one CPU thread they use `gemm.py` and one autograd step for all layers, otherwise torch.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class _Through(torch.autograd.Function):
         inputs, tensors, found = saved[0], saved[1 : 1 + ctx.count], saved[1 + ctx.count :]
         needed, errors = ctx.needs_input_grad[1:], by_outputs[0]
         if torch.is_grad_enabled():  # this gradient will be differentiated again
-            own = [x.view_as(x) for x in (inputs, *tensors)]  # or earlier steps count twice
+            # Without these views, earlier steps would count twice.
+            own = [x.view_as(x) for x in (inputs, *tensors)]
             out = _by_torch(ctx.activation, own[0], own[1:])
             return None, *gradients_of(out, own, needed, errors)
         gradients: list[Tensor | None] = [None] * (1 + ctx.count)
