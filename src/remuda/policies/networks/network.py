@@ -49,7 +49,7 @@ class Network(ABC):
     def _tower_shapes(
         self, tower: str, layers: Sequence[str], noisy: bool = False
     ) -> tuple[dict[str, tuple[int, ...]], int]:
-        """Return the parameter shapes of a tower's encoder and hidden layers, and its output width."""
+        """Return the shapes of a tower's encoder and hidden layers, and its output width."""
         shapes, width = {}, self.num_inputs
         if self.encoder is not None:
             shapes, width = self.encoder.shapes(tower), self.encoder.width
