@@ -171,7 +171,7 @@ def test_work_far_from_home_costs_more():
         ({"spread": 1}, "a change of the scenario is 'spread'; allowed are prob_fire"),
         ({"prob_house_catches_fire": 2.0}, "prob_house_catches_fire is 2.0"),
         ({"reward_own_house_survives": [1, 2]}, "reward_own_house_survives is one number, or 4"),
-        ({"scenario": "positional_default", "num_agents": 5}, "homes are 4 and the agents 5"),
+        ({"scenario": "positional_default", "num_agents": 5}, "homes has 4 houses for 5 agents"),
     ],
 )
 def test_what_cannot_be_is_refused(options, said):

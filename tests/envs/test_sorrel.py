@@ -193,7 +193,7 @@ def test_what_is_no_game_is_refused():
         return made
 
     env = SorrelCopies(game)
-    with pytest.raises(ContractError, match="agent 0 acts on 54 numbers, and its `pov` gave 27"):
+    with pytest.raises(ContractError, match="agent 0 acts on 54 numbers, but its `pov` gave 27"):
         env.reset(np.array([0]), np.ones(1, bool))
 
 

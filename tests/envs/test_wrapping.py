@@ -99,9 +99,9 @@ def test_wrappers_of_environments_that_hand_over_tuples():
         ("nothing", "names no module"),
         ("telling_games:", "cannot be read"),
         ("telling_games:Louder(", "cannot be read"),
-        ("telling_games:Louder(times=[x for x in 'ab'])", "not plain"),
-        ("telling_games:Louder(**{'times': 2})", "not plain"),
-        ("telling_games:Louder({[1]: 2})", "not plain"),
+        ("telling_games:Louder(times=[x for x in 'ab'])", "not literals"),
+        ("telling_games:Louder(**{'times': 2})", "not literals"),
+        ("telling_games:Louder({[1]: 2})", "not literals"),
         ("telling_games:Missing", "Missing"),
         ("no_such_module:Louder", "no_such_module"),
         ("telling_games:LENGTH", "is a int"),
@@ -261,10 +261,10 @@ def test_numbers_of_all_agents_where_they_hand_over_tuples():
 
 def test_a_wrapper_that_leaves_no_tuple_by_agent_is_named():
     wrappers = ["gymnasium.wrappers:FlattenObservation"]
-    with pytest.raises(ConfigError, match=r"env\.wrappers: wrapped, .* observes Box"):
+    with pytest.raises(ConfigError, match=r"env\.wrappers: after wrapping, .* observes Box"):
         made("telling_games:Tuples", 2, wrappers=wrappers)
     pytest.importorskip("lbforaging")
-    with pytest.raises(ConfigError, match=r"env\.wrappers: wrapped, .* observes Box"):
+    with pytest.raises(ConfigError, match=r"env\.wrappers: after wrapping, .* observes Box"):
         made("lbf:Foraging-8x8-2p-2f-coop-v3", 1, wrappers=wrappers)
 
 

@@ -40,7 +40,7 @@ def _tally(
     over: Bools,
     row: Row,
 ) -> tuple[bool, bool]:
-    """Add up a turn, mark finished copies; return whether any finished, and if a check failed."""
+    """Count a turn, mark finished copies; return whether any finished and if a check failed."""
     num_envs, num_agents = rewards.shape
     steps = 0
     any_over = invalid = False
@@ -90,10 +90,10 @@ class Actor:
         reader: WeightReader | None = None,
         max_turns: int | None = None,  # over all copies and actors
         turns: Callable[[], float] | None = None,  # returns the turns played by all actors
-        parts: tuple[str, ...] = (),  # saved in checkpoints
+        parts: tuple[str, ...] = (),  # names of its parts of a checkpoint
         timeline: Timeline | None = None,
         episode_totals: Row | None = None,  # its row of totals on the scoreboard
-        exact: bool = True,  # a restarted actor continues its episodes
+        exact: bool = True,  # a restarted actor continues its predecessor's episodes
         check: bool = True,  # raise if the environment breaks its contract
         on_note: Callable[[str, str], None] | None = None,  # receives the environment's notes
     ) -> None:
@@ -103,7 +103,7 @@ class Actor:
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._episode_totals, self._exact = episode_totals, exact
         self.timer = TurnTimer(play, timeline)  # times the sections of its turns
-        self.parts = parts  # its parts of a checkpoint, if any
+        self.parts = parts
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
         # [num_envs, num_agents] which agents have made a decision in the episode
@@ -134,8 +134,7 @@ class Actor:
     def work(self) -> bool:
         """Play one turn in every copy; return False if no turn is left or a ring is full."""
         if not self._goes_on:
-            # The previous actor died, or its copies or experience could not be restored: this one
-            # does not continue its episodes.
+            # No episodes were restored, so this actor continues none of its predecessor's.
             self.seats.close_orphans()
             self._goes_on = True
         if self._played_out or not self.has_room():
@@ -144,7 +143,7 @@ class Actor:
         return True
 
     def has_room(self) -> bool:
-        """Return whether every ring with `on_full: wait` has room."""
+        """Return whether every ring with `on_full: wait` has room for a turn."""
         return self._rooms.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
@@ -165,7 +164,7 @@ class Actor:
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
-        """Return the states of the environment (None if unsupported), generator and seats."""
+        """Return the seats' state; if exact, also the environment's (None if unsupported)."""
         if not self._exact:
             return {"world": None, "lasting": self.seats.lasting()}
         try:
@@ -186,8 +185,8 @@ class Actor:
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
         """Restore what `state` returned, in the middle of the episodes if possible.
 
-        It is not possible if this actor is not exact, its environment cannot be restored (worker
-        processes may step the copies now), or the episodes' experience was not saved or loaded.
+        It is impossible if this actor is not exact, its environment cannot be restored (for example
+        with worker processes), or the episodes' experience was not saved or loaded.
         """
         exact = self._exact and "seats" in state and self.seats.holds(branch(state, "seats"))
         if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
@@ -213,7 +212,7 @@ class Actor:
 
     @whole_turn
     def turn(self) -> None:
-        """Play one turn, as in the docstring of `remuda.types`."""
+        """Play one turn, as described in `remuda.types`."""
         env, seats = self.env, self.seats
         if self._reader is not None:
             self._take_newer_weights(self._reader)
@@ -270,10 +269,10 @@ class Actor:
         self.env.warm_up()
         self._reset()
         seats, blank = self.seats, BlankEnv(self.env)
-        seats.env = blank  # the environment is not stepped: it may be the user's
+        seats.env = blank  # the environment, which may be the user's, is not stepped
         for number in range(len(seats.groups)):
             seats.observe(number)
-            # With a separate generator, so that the seats' generators do not advance.
+            # A separate generator, so that the seats' generators do not advance.
             seats.choose(number, np.random.default_rng(0))
         # No `act`: scripted policies read the environment itself.
         seats.env = self.env
@@ -306,7 +305,7 @@ class Actor:
             sums += np.nansum(metrics[:, over], axis=1)
             counts += np.isfinite(metrics[:, over]).sum(1)
         cut: Bools = np.any(result.truncated, axis=1)
-        # Evolution counts a metric that an episode did not report as 0.
+        # Evolution counts a missing metric as 0.
         counted = np.nan_to_num(metrics) if len(metrics) else metrics
         episode_returns = np.where(self._took_part, self._returns, np.nan)
         self.seats.close(self._over, episode_returns, cut, self._turn_of, counted)
@@ -316,7 +315,7 @@ class Actor:
                 self.on_episode(int(env), returns, metrics[:, env].copy())
 
     def _count_empty(self, counted: Bools) -> None:
-        """Count consecutive episodes without a decision; `counted` [num_envs] had one."""
+        """Count consecutive episodes without a decision; `counted` [num_envs] ended with one."""
         if counted.any():
             self._empty_episodes = 0
             return

@@ -1,8 +1,8 @@
-"""Plans that gather a group's streams into forward passes, for any deal of the seats.
+"""Plans that gather a group's streams into forward passes, however the seats are dealt.
 
-Small perceptrons on the CPU process exactly the gathered streams. In all other stacks each network
-gets the same number of streams in a pass. Rows are split into several passes if that is cheaper
-than padding.
+Small perceptrons on the CPU process exactly the gathered streams, without passes. In other stacks,
+a pass pads every network (row) to the same number of streams. Rows are split into several passes if
+that is cheaper than padding.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from remuda.experience.ring_block import StreamPlan
 from remuda.system.kernels import njit
 from remuda.types import Integers
 
-PASS = 100  # overhead of a pass, in streams
-ROW = 4  # overhead of a row in a pass, in streams
+PASS = 100  # overhead of a pass, in multiples of the cost of a stream
+ROW = 4  # overhead of a row in a pass, in the same unit
 STEP = 4  # widths are multiples of this, so that few shapes occur
 LONGEST = 128  # most rows in a pass
 
@@ -26,14 +26,14 @@ class BatchPlan:
     """Streams by row of a stack, and the passes they are gathered into."""
 
     rows: StreamPlan  # the streams of each row
-    # (first row, one past the last, streams of each); empty if no passes are needed
+    # (first row, one past the last row, padded streams per row); empty if no passes are needed
     passes: tuple[tuple[int, int, int], ...]
 
 
 def make_plan(
     rows: Integers, streams: Integers, num_rows: int, in_passes: bool = True
 ) -> BatchPlan:
-    """Gather streams [M] by the row [M] that plays them (-1: no row), split into equal passes."""
+    """Sort streams [M] by the row [M] that plays them (-1: no row); split the rows into passes."""
     begins: Integers = np.zeros(num_rows + 1, np.int64)
     ordered: Integers = np.empty(len(streams), np.int64)
     ordered = ordered[: _order(rows, streams, begins, ordered)]
@@ -66,8 +66,8 @@ def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integer
 def _cut(begins: Integers, passes: Integers) -> int:
     """Split the rows into passes at minimal cost; return the number of passes."""
     num_rows, counts = begins.size - 1, np.diff(begins)
-    # The minimal cost of the first k rows, and where their last pass begins. A row without streams
-    # needs no pass.
+    # `cost[k]`: minimal cost of the first k rows; `begin[k]`: the first row of their last pass, or
+    # -1 if the last of them has no streams, and so needs no pass.
     cost = np.zeros(num_rows + 1, np.int64)
     begin = np.zeros(num_rows + 1, np.int64)
     for end in range(1, num_rows + 1):

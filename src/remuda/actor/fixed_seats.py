@@ -46,7 +46,7 @@ class Seat:
 
 
 class _SeatBatch:
-    """Seats of neighbouring policies in a stack with equal spaces, each step as one call."""
+    """Seats of policies in adjacent rows of a stack, with equal spaces, processed together."""
 
     def __init__(self, env: VectorEnv, seats: Sequence[Seat], agents: tuple[int, ...]) -> None:
         first = seats[0]
@@ -82,7 +82,7 @@ class _SeatBatch:
         self._choose = first.selector.choose_for_all
 
     def push_observations(self) -> int:
-        """Stack observations of active agents; return a stream that is not finite, or NONE."""
+        """Stack active agents' observations; return a stream with a non-finite one, or NONE."""
         kind = self.kind
         active = self._env.active.T[self.columns] if self._active is None else self._active
         np.copyto(kind.acted, active)
@@ -126,7 +126,7 @@ class FixedSeats(Seats):
         shares: FixedShares | None = None,
         scripted: ScriptedSeats | None = None,
     ) -> None:
-        """Take a seat for each agent, in order; raise RunDirectoryError if there are fewer."""
+        """Use one seat per agent, in order; raise RunDirectoryError for any other number."""
         if len(seats) != env.num_agents:
             raise RunDirectoryError(
                 f"there are policies for {len(seats)} of the game's {env.num_agents} agents: the "
@@ -288,7 +288,7 @@ class FixedSeats(Seats):
         ]
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
-        """Return whether the other's policy is next in the same stack and otherwise equal."""
+        """Return whether the other's policy is in the stack's next row, with equal spaces."""
         first, second = self.seats[agent], self.seats[other]
         sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
         return (
@@ -298,7 +298,7 @@ class FixedSeats(Seats):
             and sees[0].observation_space == sees[1].observation_space
             and acts[0].action_space == acts[1].action_space
             and type(first.selector) is type(second.selector)
-            and repr(first.selector.actions) == repr(second.selector.actions)  # finer than spaces
+            and repr(first.selector.actions) == repr(second.selector.actions)  # stricter
             and _rings_are_neighbours(first.experience, second.experience)
         )
 
@@ -308,7 +308,7 @@ class FixedSeats(Seats):
 
 
 def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:
-    """Return whether neither has experience, or the second follows the first in a block."""
+    """Return whether neither has a ring, or the second's ring follows the first's in a block."""
     if one is None or two is None:
         return one is two
     return one.block is two.block and one.index + 1 == two.index

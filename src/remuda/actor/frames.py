@@ -10,18 +10,18 @@ from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, State
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # sums in any order; keeps NaN and infinity
+@njit(cache=True, fastmath={"reassoc", "contract"})  # may reorder sums; keeps NaN and infinity
 def _push(
     stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int, checks: bool
 ) -> int:
-    """Return the last stream with a non-finite observation; NONE if all are finite or unchecked."""
+    """Stack the newest observations; return a stream with a non-finite one, or NONE."""
     last = stacked.shape[1] - size
     zero = stacked.dtype.type(0.0)
     found = NONE
     for stream in range(observations.shape[0]):
         if not acts[stream]:
             continue
-        # Row by row: the compiler cannot tell whether whole arrays overlap.
+        # Row by row, because the compiler cannot rule out that whole arrays overlap.
         row, observed = stacked[stream], observations[stream]
         if starts[stream]:
             row[:last] = zero
@@ -41,12 +41,12 @@ def _push(
 
 
 class FrameStack:
-    """The newest `n_frames` observations of each stream, oldest first; zeros before the start."""
+    """The newest `n_frames` observations of each stream, oldest first, padded with zeros."""
 
     def __init__(self, stacked: Floats, size: int, starts: Bools | None = None) -> None:
         """Write network inputs into `stacked`, [num_streams, n_frames * size].
 
-        `starts` [num_streams], kept up to date, marks streams whose next observation starts an
+        `starts` [num_streams], which it updates, marks streams whose next observation starts an
         episode.
         """
         self._size = size

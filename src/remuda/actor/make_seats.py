@@ -1,4 +1,4 @@
-"""The construction of seats: policies with equal networks in one stack, and their writers."""
+"""Construction of seats: stacks of policies with equal networks, and experience writers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_policy_groups(
     noisy: bool = True,  # False: noisy layers act on their means
     actor: int = 0,
 ) -> list[PolicyGroup]:
-    """Group all policies that may play into stacks with equal networks and seats."""
+    """Group policies with equal networks and equal seats; each group acts as one stack."""
     table = league.table
     policy_groups = []
     for kind, numbers in _grouped(env, specs, league):
@@ -91,7 +91,7 @@ def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamAr
 def _owners(
     table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
 ) -> list[tuple[int, PolicySpec]]:
-    """Return the population's slots in order, each with the spec of its network."""
+    """Return the slots whose members have these policies' networks, in order, with the specs."""
     live_specs = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [
@@ -128,7 +128,7 @@ def make_seats(
     device: str = "cpu",
     noisy: bool = True,  # False: noisy layers act on their means
 ) -> list[Seat]:
-    """Make a seat for each agent, policies with equal networks in one stack."""
+    """Make a seat for each agent; policies with equal networks share a stack."""
     layouts = [network_layout(spec) for spec in specs]
     stacks: dict[tuple[object, ...], tuple[ActingStack, list[str]]] = {}
     for spec, layout in zip(specs, layouts, strict=True):

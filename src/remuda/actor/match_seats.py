@@ -42,7 +42,7 @@ class MatchSeats(StreamSeats):
         env: VectorEnv,
         policy_groups: Sequence[PolicyGroup],
         league: Dealer,
-        rows: Row,  # [policies, fields by `Policy`] counts of live policies
+        rows: Row,  # [policies, len(Policy)] counters of live policies
         seed: int = 0,  # draws newborns' weights
         mark: Row | None = None,
         initial: InitialWeights | None = None,
@@ -60,7 +60,7 @@ class MatchSeats(StreamSeats):
         self._keeps_last_mask = [
             spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
-        # [num_envs, S] rewards of this turn so far, if the environment reports them
+        # [num_envs, num_agents] rewards of this turn so far, if the environment reports them
         self._so_far = env.rewards_so_far
         self._shared = SharedRewards(env.num_envs, league.teams)
         self._versions: Integers = np.zeros(len(league.table.numbers), np.int64)
@@ -99,7 +99,7 @@ class MatchSeats(StreamSeats):
         if ended.any():
             self._observe_last(ended, result.truncated)
             self._forget(np.ascontiguousarray(ended.T))
-        if self._any_fresh:  # first turn: newer weights may have arrived since the deal
+        if self._any_fresh:  # first turn after a deal: newer weights may have arrived
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
             self._fresh[:] = self._any_fresh = False
         rewards = self._shared.mixed(result.rewards)
@@ -108,7 +108,7 @@ class MatchSeats(StreamSeats):
         for policy_group in self.policy_groups:
             policy_group.outcome()
         if self.league.is_shared:
-            # Other actors wait for this one, even while its episodes are long.
+            # Also between episodes' ends, because other actors wait for this one.
             if not self._stepped and self.league.has_news():
                 self._step()
             self._stepped = False
@@ -197,7 +197,7 @@ class MatchSeats(StreamSeats):
         self.league.restore(branch(state, "league"), matches=False)
 
     def sitting(self, env: int) -> dict[int, str]:
-        """Return, by agent, the policy dealt to its seat in a copy; reserved seats have none."""
+        """Return the policy on each agent's seat in a copy, without reserved seats."""
         table = self.league.table
         reserved = self._scripted.reserved if self._scripted is not None else ()
         return {
@@ -215,7 +215,7 @@ class MatchSeats(StreamSeats):
                 policy_group.load(place, snapshot)
         self._versions[place] = snapshot.version
 
-    # `ActingPolicies`, for births and frozen copies.
+    # Methods of `ActingPolicies`, for births and frozen copies.
 
     def look(self, policy: str) -> Snapshot:
         policy_group, row = self._group_of(policy)
@@ -281,7 +281,7 @@ class MatchSeats(StreamSeats):
         return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
 
     def clear(self, policy: str) -> None:
-        """Clear the experience of the previous policy of this slot."""
+        """Clear the experience of the previous policy in this slot."""
         policy_group, row = self._group_of(policy)
         for writer in policy_group.writers:
             writer.clear(row)

@@ -1,4 +1,4 @@
-"""Policies of one network layout on dealt seats, and the streams they may play."""
+"""Policies with equal network layouts, and the streams (one agent of one copy) they may play."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class PolicyGroup:
-    """Policies of one network layout, live and frozen, on the seats of one kind."""
+    """Live and frozen policies with equal network layouts, on seats with equal spaces."""
 
     def __init__(
         self,
         kind: StreamArrays,
         specs: Sequence[PolicySpec],  # of live policies
-        places: Sequence[int],  # [K] slots in the population, by row of the stack
+        places: Sequence[int],  # [K] the slot in the population of each row of the stack
         stack: ActingStack,
         writers: Sequence[BlockWriter],
         rng: np.random.Generator,  # draws their actions
-        num_places: int,  # in the population
+        num_places: int,  # slots in the population
     ) -> None:
         self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
         self.places, self.rng = tuple(places), rng
@@ -59,7 +59,7 @@ class PolicyGroup:
         self._everyone: BatchPlan | None = None  # the written streams of all groups
         self._agents: Integers = np.array(kind.agents, np.int64)
         self._streams: dict[tuple[int, ...], Integers] = {}
-        # by group, the exploration rate of each stream of its plan, on demand
+        # by group, the exploration rate of each stream in its plan, computed when first used
         self._rates: dict[int, np.ndarray] = {}
 
     def deal(
@@ -107,7 +107,7 @@ class PolicyGroup:
         outputs = self._forward(plan)
         if kind.masks.shape[1]:
             gather_rows(kind.masks, plan.rows.streams, self._masks)
-        rates = self._rates_of(group)  # even if unused, so that it is compiled
+        rates = self._rates_of(group)  # even if unused, so that the warm-up compiles it
         self._selector.choose(
             outputs[:count],
             self._masks[:count],
@@ -119,7 +119,7 @@ class PolicyGroup:
         _scatter(self._actions, self._log_probs, plan.rows.streams, kind.actions, kind.log_probs)
 
     def push(self, streams: slice) -> int:
-        """Stack observations of these streams; return a stream that is not finite, or NONE."""
+        """Stack these streams' observations; return a stream with a non-finite one, or NONE."""
         kind = self.kind
         if streams == slice(0, len(self.inputs)):
             return self.frames.push(kind.observations_flat, kind.acted.reshape(-1))
@@ -189,7 +189,7 @@ class PolicyGroup:
         return make_plan(rows, numbers, len(self.places), in_passes)
 
     def _forward(self, plan: BatchPlan) -> Floats:
-        """Return the network outputs of a plan's streams, in its order: [M, O]."""
+        """Return network outputs; the first M rows are the plan's M streams, in its order."""
         if self.stack.gathered_pass is not None:
             return self.stack.gathered_pass(self.inputs, *plan.rows)
         for first, end, width in plan.passes:
@@ -223,7 +223,7 @@ class PolicyGroup:
 
 @njit(cache=True)
 def _find_rows(seated: Integers, agents: Integers, row_of: Integers, rows: Integers) -> None:
-    """Write the row that plays each stream of some agents; `seated` is [num_envs, num_agents]."""
+    """Find the stack row that plays each stream; `seated` is [num_envs, num_agents] slots."""
     num_envs = seated.shape[0]
     for i in range(agents.size):
         for env in range(num_envs):
@@ -266,7 +266,7 @@ def _collect(outputs: Floats, begins: Integers, first: int, collected: Floats) -
 def _keep(
     after: Floats, acted: Bools, rows: StreamPlan, first: int, states: Floats, before: Floats
 ) -> None:
-    """Save each stream's recurrent state; advance it if the stream acted."""
+    """Copy each stream's recurrent state to `before`; advance it if the stream acted."""
     for k in range(after.shape[0]):
         begin = rows.begins[first + k]
         for i in range(rows.begins[first + k + 1] - begin):

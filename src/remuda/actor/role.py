@@ -1,4 +1,4 @@
-"""The picklable recipe of an actor, built in the process that plays."""
+"""The actor's role: picklable data from which a process builds its actor."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActorRole:
-    """The recipe of an actor of a run: its environment, its seats and its experience."""
+    """The data from which a process builds an actor: its environment, seats and experience."""
 
     config: Config
     specs: tuple[PolicySpec, ...]
     experience: Mapping[str, Experience]
     published: WeightStore
     scoreboard: Scoreboard
-    copies: tuple[int, ...]  # by actor, its number of environment copies
+    copies: tuple[int, ...]  # number of environment copies of each actor
     index: int = 0  # of this actor
-    table: Table | None = None  # of the population, if seats are dealt
+    table: Table | None = None  # the population; None: seats are fixed
     timeline: Timeline | None = None
     # shows the supervisor the worker processes that step the copies
     workers: WorkerStatus | None = None
-    changes: LiveHyperparameters | None = None  # changes of hyperparameters with fixed seats
+    changes: LiveHyperparameters | None = None  # hyperparameter changes, with fixed seats
     # initial weights of policies born without a parent, if not random
     initial: InitialWeights | None = None
-    game: Game = field(init=False)  # with its code if it cannot be imported
+    game: Game = field(init=False)  # includes its pickled code if it cannot be imported
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "game", find_game(self.config.game))
@@ -59,7 +59,7 @@ class ActorRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return its checkpoint parts: its state in an exact schedule, else its league's state.
+        """Return the names of its checkpoint parts; none if seats are fixed and it is not exact.
 
         The first actor's part is always `actor`, so that a run may resume with another number of
         actors.
@@ -71,7 +71,7 @@ class ActorRole:
     def build(self) -> Actor:
         """Build the environment and its seats.
 
-        Generators are named by actor and turn, so that a restarted actor plays other episodes.
+        Random generators depend on actor and turn, so that a restarted actor plays other episodes.
         """
         from remuda.actor.actor import Actor
 
@@ -79,7 +79,7 @@ class ActorRole:
         seed_libraries(config.seed, begins, "made")
         env = self.make_env()
         scripted = self._scripted(env, begins)
-        seed_libraries(config.seed, begins)  # the environment's module may have seeded them
+        seed_libraries(config.seed, begins)  # making the environment may have reseeded them
         make_seats = self._fixed if self.table is None else self._dealt
         seats = make_seats(env, begins, scripted)
         return Actor(
@@ -141,7 +141,7 @@ class ActorRole:
         )
         for spec, seat in zip(env.agents, seats, strict=True):
             if spec.name in config.env.scripted:
-                continue  # its actions are not those of its policy
+                continue  # a scripted policy plays this agent
             seat.experience = self.experience[seat.policy]
         shares = FixedShares(
             [seat.policy for seat in seats],

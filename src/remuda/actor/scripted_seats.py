@@ -26,30 +26,30 @@ class ScriptedMember:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The generator that its seats share in a run."""
+        """The random generator that its seats share in a run."""
         return next(iter(self.plays.values()))[1]
 
 
 class ScriptedSeats:
     """Seats of scripted policies, whose actions replace those of the networks.
 
-    1. A policy is called for an agent in a turn only if it plays it in some copy. Its actions count
-       only in these copies.
-    2. It is called when its action takes effect, so it may observe the actions of earlier agents.
-    3. Each member has a separate random generator: its draws depend only on its seats. Policies of
-    `env.scripted` share one.
+    1. A policy is called for an agent only if it plays that agent in some copy. Its actions are
+       used only in those copies.
+    2. It is called right before its action takes effect, so it may read earlier agents' effects.
+    3. Each member has a separate random generator, so its draws depend only on its seats. Policies
+       of `env.scripted` share one.
     """
 
     def __init__(self, env: VectorEnv, members: Sequence[ScriptedMember]) -> None:
         self._env, self._members = env, members
-        # by agent, the policies that play it and their copies
+        # by agent, the policies that play it, each with a mask of its copies
         self._seated: list[list[tuple[ScriptedMember, Bools]]] = []
         self.reserved = {agent for each in members if each.place is None for agent in each.plays}
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
         self.deal(np.full((env.num_envs, env.num_agents), -1))
 
     def deal(self, seated: Integers) -> None:
-        """Find the members on newly dealt seats, slots [num_envs, num_agents]."""
+        """Find each member's seats; `seated` [num_envs, num_agents] are slots."""
         self._seated = [[] for _ in self._env.agents]
         for member in self._members:
             if member.place is None:
@@ -61,7 +61,7 @@ class ScriptedSeats:
                 self._seated[agent].append((member, dealt[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
-        """Return an agent's actions; raise ConfigError if a policy returns invalid ones."""
+        """Return `actions` with those of scripted policies put in; refuse invalid ones."""
         if not self._seated[agent]:
             return actions
         actions = actions.copy()
@@ -84,7 +84,7 @@ class ScriptedSeats:
     def _check(
         self, title: str, agent: int, chosen: Array, shape: tuple[int, ...], acts: Bools
     ) -> None:
-        """Refuse invalid actions: compiled environments do not check."""
+        """Raise a ConfigError for invalid actions, which compiled environments do not check."""
         spec, (low, ends) = self._env.agents[agent], self._bounds[agent]
         if chosen.shape != shape or chosen.dtype.kind not in "biuf":
             raise ConfigError(
@@ -127,7 +127,7 @@ def reserved_members(
 def load_scripted(
     game: Game, scripted: Mapping[str, str], workers: int = 1
 ) -> dict[str, ScriptedPolicy]:
-    """Return the policies by scripted member; raise ConfigError for unknown or unusable ones."""
+    """Return each scripted member's policy; raise ConfigError for unknown or unusable ones."""
     found: dict[str, ScriptedPolicy] = {}
     for name, policy_name in scripted.items():
         key = f"population.scripted.{name}"

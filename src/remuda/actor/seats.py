@@ -16,7 +16,7 @@ from remuda.system.kernels import njit
 from remuda.system.scoreboard import Policy, Row
 from remuda.types import Bools, Floats, Integers, State, TurnResult
 
-# Numba takes plain numbers as constants.
+# Plain integers, which Numba compiles as constants.
 EPISODES, RETURN_SUM, TURNS_SUM = (
     int(Policy.EPISODES),
     int(Policy.RETURN_SUM),
@@ -31,14 +31,14 @@ class EpisodeCounter:
     """A counter of the episodes of some policies."""
 
     def __init__(self, rows: Row, mark: Row | None = None) -> None:
-        """Count into `rows` [policies, fields by `Policy`]; `mark` is `Scoreboard.mark`."""
+        """Count into `rows` [policies, len(Policy)]; `mark` is `Scoreboard.mark`."""
         self._rows = rows
         self._mark = np.ones(1) if mark is None else mark
         nothing: Integers = np.zeros(0, np.int64)
         self.count(nothing, np.zeros(0), nothing)
 
     def count(self, policies: Integers, returns: np.ndarray, turns: Integers) -> None:
-        """Count episodes [N] by the row of their policy; NaN returns are skipped."""
+        """Count N episodes; `policies` [N] are rows. Episodes with a NaN return are skipped."""
         _count(self._rows, policies, returns, turns, self._mark[0])
 
 
@@ -51,7 +51,7 @@ def _count(
         if math.isnan(value):
             continue
         if rows[k, MARK] != mark:
-            rows[k, RETURNS] = 0.0  # first: readers skip a row without returns
+            rows[k, RETURNS] = 0.0  # reset first, because readers skip a row without returns
             rows[k, MARK] = mark
             rows[k, FIRST] = rows[k, LOW] = rows[k, HIGH] = value
             rows[k, ABOVE_SUM] = rows[k, ABOVE_SQUARES] = 0.0
@@ -74,17 +74,17 @@ if TYPE_CHECKING:
 class Seats:
     """Policies on an environment's seats: `FixedSeats`, or `MatchSeats` dealt for each match.
 
-    In each turn, the actor calls `observe`, `choose`, `decide` for each group and `act` for each of
-    its agents. Then it calls `outcome`, and `close` and `begin` for finished copies.
+    In each turn, the actor calls `observe`, `choose` and `decide` for each group, and `act` for
+    each agent of the group. Then it calls `outcome`, and `close` and `begin` for finished copies.
     """
 
-    # agents that observe together, in the order in which they act
+    # groups of agents that observe together, in the order in which they act
     groups: Sequence[tuple[int, ...]]
     # [num_envs, num_agents] whether the agent was active when it observed in this turn
     acted: Bools
 
-    env: VectorEnv  # the copies
-    checks: TurnChecks | None = None  # checks of what the environment returns
+    env: VectorEnv
+    checks: TurnChecks | None = None  # None: results are not checked
     # by agent: the arrays of its streams, and whether learners use masks after an episode's end
     _kind_of: Mapping[int, StreamArrays]
     _keeps_last_mask: Sequence[bool]
@@ -97,10 +97,10 @@ class Seats:
         return [each for writer in self.writers() for each in writer.backpressure]
 
     def observe(self, group: int) -> None:
-        """Observe for a group's agents, with masks."""
+        """Read the observations and masks of a group's agents."""
 
     def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
-        """Choose a group's actions; with `rng`, as a trial that uses no other random numbers."""
+        """Choose a group's actions; with `rng`, a warm-up that draws from no other generator."""
 
     def decide(self, group: int) -> None:
         """Write the group's observations and choices to the rings."""
@@ -128,15 +128,15 @@ class Seats:
         """Count the episodes of the finished copies `over` [num_envs].
 
         `returns` [num_envs, num_agents] are NaN for agents that took no part. `truncated`
-        [num_envs] is whether any agent's episode was truncated, `turns` [num_envs] its length.
-        `metrics` [metrics, num_envs] are the environment's episode metrics.
+        [num_envs]: whether the last turn truncated any agent. `turns` [num_envs]: the episode's
+        length. `metrics` [metrics, num_envs] are the environment's episode metrics.
         """
 
     def begin(self, over: Bools) -> None:
         """Start new episodes in these copies."""
 
     def settled(self) -> bool:
-        """Return whether all results of other actors are processed, once all turns are played."""
+        """Return whether this actor may end after the last turn: no results of others are left."""
         return True
 
     def take(self, news: Mapping[str, Snapshot]) -> None:

@@ -13,13 +13,14 @@ from remuda.types import Bools, Floats, Integers
 
 
 class SharedRewards:
-    """Rewards as the policies on an actor's seats learn from them.
+    """Rewards that policies learn from: mixtures of an agent's own and its team's mean.
 
     With a share of 1 a policy learns from the mean reward of its team, in which absent members
-    count as 0. With 0 it learns only from its own reward, in between from a mixture (Peysakhovich
-    and Lerer 2018, "Prosocial learning agents solve generalized stag hunts better than selfish
-    ones"). Without teams all agents are one team. The share of a seat does not change during an
-    episode, so that shared rewards within a turn can be subtracted from those of the whole turn.
+    count as 0. With a share of 0 it learns only from its own reward, and in between from a mixture
+    (Peysakhovich and Lerer 2018, "Prosocial learning agents solve generalized stag hunts better
+    than selfish ones"). Without teams all agents are one team. A seat's share is fixed
+    during an episode, so that shared rewards up to a point in a turn can be subtracted from those
+    of the whole turn.
     """
 
     def __init__(self, num_envs: int, sides: Integers) -> None:
@@ -34,7 +35,7 @@ class SharedRewards:
         self._sides = sides
 
     def begin(self, over: Bools, shares: Floats) -> None:
-        """Use new shares [num_envs or 1, num_agents] in copies `over` [num_envs]."""
+        """Set new shares [num_envs or 1, num_agents] in the copies that `over` [num_envs] marks."""
         self._any = bool(_take(shares, over, self.shares))
 
     def restore(self, shares: Floats) -> None:
@@ -50,7 +51,7 @@ class SharedRewards:
         return _mixture(rewards, self.shares, means[:, self._sides])
 
     def mixed_of(self, agent: int, rewards: Floats) -> Floats:
-        """Mix the rewards of one agent: [num_envs]."""
+        """Return one agent's mixed rewards: [num_envs]."""
         own = rewards[:, agent]
         if not self._any:
             return own
@@ -76,7 +77,7 @@ def _take(shares: Floats, over: Bools, into: Floats) -> bool:
 
 
 def _mixture(own: Floats, shares: Floats, means: Floats) -> Floats:
-    """Mix own rewards and team means, which may be infinite if the share is 0."""
+    """Mix own rewards and team means; with a share of 0 even an infinite mean has no effect."""
     with np.errstate(invalid="ignore"):
         found: Floats = np.where(shares == 0.0, own, own + shares * (means - own))
     return found
@@ -95,7 +96,7 @@ class FixedShares:
         self._shares = dict(configured)
 
     def now(self) -> Floats:
-        """Return the shares by agent: [1, num_agents]."""
+        """Return each agent's share: [1, num_agents]."""
         changed = self._changes.read(self._revision) if self._changes is not None else None
         if changed is not None:
             self._revision = changed[0]

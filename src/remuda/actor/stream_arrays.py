@@ -48,7 +48,7 @@ class StreamArrays:
         self._columns = columns_of(agents)
         # by agent, its position among these agents
         self.place_of = {agent: place for place, agent in enumerate(agents)}
-        # by agent, its view of `actions`, if the environment takes it unchanged
+        # by agent, its view of `actions`, if these are passed to the environment unchanged
         self._as_they_stand: dict[int, Array] = {}
         for agent in agents:
             found = self.chosen(agent)
@@ -96,7 +96,7 @@ class StreamArrays:
         )
 
     def by_stream(self, array: Array) -> Array:
-        """Return an array [num_agents, num_envs] of a turn as [num_streams]."""
+        """Return these agents' rows of [num_agents, num_envs], flattened to [num_streams]."""
         flat: Array = array[self._columns].reshape(-1)
         return flat
 

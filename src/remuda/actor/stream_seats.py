@@ -1,7 +1,7 @@
 """The common part of seats whose policies change from match to match.
 
-A *stream* is one agent of one copy, numbered agent by agent: its data are in row `agent * num_envs
-+ copy` of every array.
+A *stream* is one agent of one copy. In the arrays of agents with equal spaces (a *kind* of seat),
+its row is `i * num_envs + copy`, where `i` is the agent's position among them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Stretch:
 
 
 class StreamSeats(Seats):
-    """Seats observed by kind of seat, whose streams are gathered by policy for inference."""
+    """Seats whose streams are observed by kind of seat and gathered by policy for inference."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class StreamSeats(Seats):
                 found = policy_group.push(part.streams)
                 if found != NONE and self.checks is not None:
                     self._tell_of(kind, part.streams.start + found)
-            if not part.policy_groups and self.checks is not None:  # nothing else checks them
+            if not part.policy_groups and self.checks is not None:  # no policy group checks them
                 observations = kind.observations_flat[part.streams]
                 if observations.dtype.kind == "f":
                     found = first_strange(observations, acts.reshape(-1))

@@ -12,20 +12,20 @@ from remuda.system.timeline import Span, Timeline
 
 SECTIONS = tuple(map(int, (Play.SECONDS_WEIGHTS, Play.SECONDS_INFER, Play.SECONDS_WRITE)))
 ENV = int(Play.SECONDS_ENV)
-Method = TypeVar("Method", bound=Callable[..., Any])  # of a class with a `timer`
+Method = TypeVar("Method", bound=Callable[..., Any])  # a method of a class with a `timer`
 BRIEF = 2e-6  # gap in seconds below which sections count as adjacent
 
 
 class TurnTimer:
-    """A timer of a turn's sections; the remaining time is the environment's."""
+    """A timer of the sections of a turn; time outside them counts as the environment's."""
 
     __slots__ = ("_last", "_seconds", "sums", "timeline")
 
     def __init__(self, row: Row, timeline: Timeline | None) -> None:
-        """Count into `row`, by `Play`, and trace spans in `timeline` if there is one."""
+        """Add seconds to `row`, indexed by `Play`; trace spans unless `timeline` is None."""
         self.timeline = timeline
-        self.sums = [0.0] * len(Play)  # seconds of this turn, by `Play`
-        # The row's memory: Python reads and writes its elements faster than an array's.
+        self.sums = [0.0] * len(Play)  # seconds of this turn, indexed by `Play`
+        # A memoryview, because Python reads and writes its elements faster than an array's.
         self._seconds = cast("memoryview[float]", row.data)
         self._last: float | None = None
 
@@ -42,7 +42,7 @@ class TurnTimer:
         seconds[ENV] += took
 
     def trace(self, span: Span | None, start: float, end: float) -> None:
-        """Trace a span and the environment's before it; None: only mark where the latter begins."""
+        """Trace `span`, and the gap before it as the environment's; None: only note `end`."""
         if self.timeline is not None and span is not None:
             if self._last is not None and start - self._last > BRIEF:
                 self.timeline.add(Span.PLAY, self._last, start)
@@ -53,7 +53,7 @@ class TurnTimer:
 def section(word: Play, span: Span | None = None) -> Callable[[Method], Method]:
     """Count the seconds of a method in a scoreboard field, and trace it as a span.
 
-    The method has one argument, so that Python packs none.
+    The method has exactly one argument, which is faster than `*args`.
     """
 
     def timing(method: Method) -> Method:

@@ -36,7 +36,7 @@ class UntakeableError(BadValueError):
 
 
 def number(value: Any, check: bool = True) -> float:
-    """Convert a reward, a Python or NumPy number or an array or tensor of size 1, to a float."""
+    """Convert a reward to a float: a Python or NumPy number, or an array or tensor of size 1."""
     if isinstance(value, PLAIN):
         return _float(value)
     if value is None:
@@ -185,7 +185,7 @@ def first_outside(
     """Return the flat index of the first number in `rows` outside its bounds, or NONE.
 
     `rows`, [num_envs, size], are the newest observations of an agent, and the bounds are [size] of
-    the same dtype. Only copies are checked in which it acts or its episode ended in this turn.
+    the same dtype. It checks only copies in which the agent acts or its episode ended in this turn.
     """
     num_envs, size = rows.shape
     for i in range(num_envs):
@@ -246,7 +246,7 @@ class BoundsCheck:
         if place == NONE:
             return
         copy, at = divmod(int(place), rows.shape[1])
-        self._looks = [None] * len(self._looks)  # once is enough
+        self._looks = [None] * len(self._looks)  # report only once
         spec, env = self._env.agents[agent], self._env
         space: Any = spec.observation_space
         self._env.notes["observation outside its space"] = (
@@ -306,7 +306,7 @@ class TurnChecks:
         if ends is not None:
             copy = first_stuck(masks, ends, acts)
             if copy != NONE:
-                fault = f"its mask allows nothing although it is to act: {short(masks[copy])}"
+                fault = f"its mask allows nothing although it must act: {short(masks[copy])}"
                 self._fail(agent, copy, of_mask(BadValueError(fault)))
 
     def last(self, agent: int, seen: Array, ended: Bools) -> None:

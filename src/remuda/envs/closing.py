@@ -1,4 +1,4 @@
-"""Close environments; a `close` that raises or hangs only causes a note."""
+"""Close environments; a `close` that raises or hangs is reported, and play continues."""
 
 from __future__ import annotations
 

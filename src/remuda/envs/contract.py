@@ -100,7 +100,7 @@ class VectorEnvContract:
             now, before, new = look(env, agent), look(twin, agent), look(fresh, agent)
             require(
                 np.array_equal(now[[0, 2]], before[[0, 2]]),
-                "3. `reset` leaves the copies outside its mask alone, and reads no seed of theirs",
+                "3. `reset` leaves the copies outside its mask alone, and ignores their seeds",
             )
             require(
                 np.array_equal(now[1], new[0]),
@@ -224,7 +224,7 @@ class VectorEnvContract:
         require_same(first, second, range(3), guarantee)
 
     def test_environments_share_nothing(self) -> None:
-        """12. Two environments in one process share nothing, nor do copies made later."""
+        """12. Two environments in one process share nothing."""
         alone = play(self.make(2), seed=13)
         env, other = self.make(2), self.make(2)
         other.reset(seeds_of(2, 14), every(2))
@@ -250,7 +250,7 @@ class VectorEnvContract:
                 )
 
     def test_rewards_so_far_are_those_of_the_turn(self) -> None:
-        """14. `rewards_so_far` is one array that starts a turn at 0 and ends it as its rewards."""
+        """14. `rewards_so_far` is 0 as a turn starts, and equals the turn's rewards as it ends."""
         env, fresh = self.make(3), self.make(3)
         so_far = env.rewards_so_far
         if so_far is None:
@@ -264,7 +264,7 @@ class VectorEnvContract:
             )
             require(
                 np.array_equal(so_far, rewards),
-                "14. `rewards_so_far` ends a turn as the rewards that `end_turn` returns",
+                "14. `rewards_so_far` at the end of a turn equals the rewards that `end_turn` returns",
             )
             if rewards.any():
                 break
@@ -274,7 +274,7 @@ class VectorEnvContract:
             look(each, each.turn_groups[0][0])
         require(
             fresh.rewards_so_far is not None and np.array_equal(so_far, fresh.rewards_so_far),
-            "14. `rewards_so_far` starts at 0 in every turn: nothing of the turn before is in it",
+            "14. `rewards_so_far` starts at 0 in every turn, without rewards of the previous turn",
         )
         env.close()
         fresh.close()
@@ -355,7 +355,7 @@ def check_env(factory: Callable[[int], VectorEnv]) -> None:
     """Run the whole suite on the environments that `factory(num_envs)` makes.
 
     Raises:
-        ContractError: the environment breaks a guarantee; names the first.
+        ContractError: the environment breaks a guarantee; the message names the first.
         UsageError: the factory makes another library's environment.
     """
     if isinstance(factory, type):

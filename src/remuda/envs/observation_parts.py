@@ -52,7 +52,7 @@ def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
 
 
 def is_pixels(space: spaces.Space[Any]) -> bool:
-    """Return whether a space is of uint8, 0 to 255."""
+    """Return whether a space is a uint8 Box with upper bound 255."""
     return (
         isinstance(space, spaces.Box)
         and space.dtype == np.uint8

@@ -21,7 +21,7 @@ try:
     from pettingzoo import AECEnv, ParallelEnv
 except ImportError as error:
     raise ConfigError(
-        f"a game as a PettingZoo environment needs PettingZoo ({error}): "
+        f"exporting a game to PettingZoo needs PettingZoo ({error}): "
         "pip install 'remuda[pettingzoo]'"
     ) from None
 
@@ -36,10 +36,10 @@ EVERY = np.ones(1, np.bool_)
 
 
 class _Exported:
-    """One copy of a game, addressed by agents' names."""
+    """One copy of a game, whose agents are identified by their names."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy of a game; with the mode `rgb_array`, `render` returns a picture."""
+        """Wrap one copy of a game; with the mode `rgb_array`, `render` returns a picture."""
         if game.num_envs != 1:
             raise ValueError(f"an environment is one copy of a game, not {game.num_envs}")
         self._game, self.render_mode = game, render_mode
@@ -79,7 +79,7 @@ class _Exported:
         self._paid[:] = 0.0
 
     def _newly_given(self, rewards: Array | None = None) -> dict[str, float]:
-        """Return each agent's reward since the last call, in mid-turn or at its end (`rewards`)."""
+        """Return each agent's reward since the last call; pass `rewards` at the end of a turn."""
         if rewards is None:
             rewards = self._game.rewards_so_far
         if rewards is None:
@@ -100,7 +100,7 @@ class _Exported:
         self._game.act(self._index[name], np.asarray(action)[None])
 
     def _live(self) -> list[str]:
-        """Return the agents that act."""
+        """Return the active agents."""
         return [name for i, name in enumerate(self._names) if self._game.active[0, i]]
 
 
@@ -116,7 +116,7 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     """A game as a PettingZoo environment whose agents act simultaneously."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Take one copy of a game, as `AECGame` does."""
+        """Wrap one copy of a game, as `AECGame` does."""
         if not game.can_observe_together:
             raise ConfigError(
                 f"{name}: an agent's move decides which agent acts next, so they cannot act at "
@@ -143,9 +143,9 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """Play one turn, in the game's order.
 
-        An agent that skips turns gets their rewards when it returns, or when its episode ends. An
-        agent whose episode has ended gets its final observation, or, if it returns at once, the
-        first observation of its next episode.
+        An agent that skips turns gets their rewards once it is active again, or its episode ends.
+        An agent whose episode has ended gets its final observation, or, if it is active again in
+        the next turn, the first observation of its next episode.
         """
         game, played = self._game, self.agents
         for group in game.turn_groups:

@@ -17,7 +17,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
-    """Whole episodes, turn by turn."""
+    """E whole episodes of N agents, turn by turn; the longest has T turns."""
 
     agents: tuple[str, ...]
     rewards: Numbers = field(repr=False)  # [E, T, N] of each turn; 0 after an episode's end
@@ -37,8 +37,8 @@ class ObservedStates:
     """Observations on which agents acted."""
 
     observations: Array
-    """[S, frames, *shape] as the game writes them: each after its predecessors in the same episode,
-    or zeros, the newest last."""
+    """[S, frames, *shape], as the game writes them: each observation comes last, after the previous
+    ones in its episode; frames before the episode's start are zeros."""
     masks: Bools | None  # [S, mask_size]; None: the agents are not masked
     episodes: Integers  # [S] the number of each observation's episode
 
@@ -104,7 +104,7 @@ class Recorded(Wrapped):
         self._next = self.num_envs
         self._going: list[list[Floats]] = [[] for _ in range(self.num_envs)]
         self._over: list[list[tuple[Floats, Bools, list[float]]]] = [[] for _ in self._going]
-        """Rewards by turn, agents that took part, and metrics of each copy's episodes."""
+        """Each copy's episodes: rewards by turn, agents that took part, and metrics."""
         self._took_part: Bools = np.zeros((self.num_envs, len(self.agents)), np.bool_)
         self._observed: list[list[tuple[Array, Bools | None, Integers]]] = [[] for _ in self.agents]
         self._counts = [0] * len(self.agents)

@@ -34,11 +34,11 @@ class Game:
     kind: str  # cooperative, competitive or mixed
     factory: str
     """`module:callable`; it takes `num_envs` and the game's options, and returns a `VectorEnv`. A
-    user's factory may instead return single environments of another library (`own_games`)."""
+    user's factory may instead return single environments of another library (`user_envs`)."""
     scripted: Mapping[str, str] = field(default_factory=dict)
-    """Hand-written policies: each `module:callable`, a `ScriptedPolicy`."""
+    """Hand-written policies, each the `module:callable` of a `ScriptedPolicy`."""
     reference: Mapping[str, float] = field(default_factory=dict)
-    """An agent's mean return, with default options, if a scripted policy plays all seats."""
+    """Each scripted policy's mean return per agent if it plays all seats, with default options."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """`module:NAME` of each option's allowed values."""
     pickle: bytes = field(default=b"", repr=False)

@@ -35,7 +35,7 @@ class Trace:
     terminated: list[Bools] = field(default_factory=list)
     truncated: list[Bools] = field(default_factory=list)
     active: list[Bools] = field(default_factory=list)
-    began: list[Bools] = field(default_factory=list)  # active at some time in the turn
+    began: list[Bools] = field(default_factory=list)  # agents active at some time in the turn
     over: list[Bools] = field(default_factory=list)  # [num_envs]: no agent is active
     info: list[dict[str, Array]] = field(default_factory=list)
     so_far: list[Array] = field(default_factory=list)
@@ -213,7 +213,7 @@ class _Table:
     def __init__(self, holder: Any, key: Any) -> None:
         self._holder, self._key = holder, key
         self.start = self.begun = self.last = np.zeros(0)
-        """[num_envs, num_agents]: before the turn, after `begin_turn`, and after the last act."""
+        """Its numbers before the turn, after `begin_turn`, and after the last `act`."""
         self.fits = {"is", "was", "grew", "had grown"}
         """The ways in which the table has matched the rewards of every turn so far."""
         self.early: list[tuple[int, int, float]] = []
@@ -251,13 +251,13 @@ class EarlyRewards(Wrapped):
         }
         self._found: dict[str, Early] = {}  # the first early reward of each table
         self._took_part = np.ones(game.active.shape, np.bool_)  # agents active in this turn
-        self._least, self._most = np.inf, -np.inf  # rewards of agents that took part
+        self._least, self._most = np.inf, -np.inf  # bounds of active agents' rewards
 
     @property
     def found(self) -> Early | None:
         """Return an early reward, or None.
 
-        It is None if all rewards are equal, because a count of turns could match those.
+        It is None if all rewards are equal, because a counter of turns could match those.
         """
         if self._least >= self._most:
             return None

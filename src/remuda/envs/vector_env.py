@@ -12,7 +12,7 @@ from typing import Any
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
 MOST_EMPTY = 1000
-"""Episodes in a row that may have ended when they start; after more, play stops with an error."""
+"""The number of consecutive episodes that may end at their reset; one more raises an error."""
 
 
 class VectorEnv(ABC):
@@ -72,7 +72,7 @@ class VectorEnv(ABC):
 
     notes: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
     """Warnings for the user: messages by key. Notes are only added; a run shows each key once, and
-    again at its end. An environment with notes sets a dictionary."""
+    again at its end. An environment that adds notes sets this to a dictionary."""
     checker: str = "remuda.envs.contract.check_env"
     """The function that tests the game's contract, named in messages; empty: none."""
     action_names: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def begin_turn(self) -> None:
-        """Move the world's own entities."""
+        """Begin a turn, and move the world's entities that are not agents."""
 
     @abstractmethod
     def observe(self, agent: int, out: Array) -> None:
@@ -113,9 +113,9 @@ class VectorEnv(ABC):
         """Write the allowed actions of `agent` into `out`: [num_envs, possibilities] bool.
 
         Called right after `observe` for agents whose specification has `masked`. An active agent
-        always has an allowed action. The actions of several choices (MultiDiscrete) follow one
-        another. Also called after `end_turn` if an episode was truncated: Q-learners bootstrap from
-        the best allowed action. If none is allowed, they treat all as allowed.
+        always has an allowed action. The masks of several choices (MultiDiscrete) are
+        concatenated. Also called after `end_turn` if an episode was truncated: Q-learners bootstrap
+        from the best allowed action. If none is allowed, they treat all as allowed.
         """
         raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
 

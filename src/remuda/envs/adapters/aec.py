@@ -2,9 +2,9 @@
 
 PettingZoo defines an agent's reward between two of its turns as the reward that `last()` returns
 when it is selected. `rewards` shows in which step each part of that reward was given. The two agree
-if every step calls `_accumulate_rewards`. Otherwise `last()` counts, and the difference is added
-when the agent is selected. If `last()` has only returned 0, the environment does not accumulate
-rewards, and `rewards` counts.
+if every step calls `_accumulate_rewards`. Otherwise the reward of `last()` is used: the difference
+is added when the agent is selected. If `last()` has only returned 0, the environment does not
+accumulate rewards, and `rewards` is used.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class AECCopies(Copies):
         # True if an agent's last reward is only known once it is selected for its dead step.
         self._steps_all_dead = has_own_last(copies[0])
         self._last = [LastRewards(self.num_agents) for _ in copies]
-        # Acted since its `info` was last read; `info` before its first action belongs to no step.
+        # Whether an agent acted since its `info` was last read: earlier `info` belongs to no step.
         self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
         # By copy: the number of agents that are not in an episode; the agents whose episode has
         # ended and that were not selected since; the last value of `agents`; and the agent that

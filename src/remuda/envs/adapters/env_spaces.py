@@ -26,7 +26,7 @@ class EnvSpaces:
     batches, as in `gymnasium.vector`. A batch of other values, such as `Text`, is a list.
 
     1. An observation is flattened exactly as in training.
-    2. An action is in `action_space`, and is exactly the action that training passes on.
+    2. An action is in `action_space`, and is exactly what training passes to the environment.
     3. The shapes of its parts distinguish a batch from a single observation.
     """
 

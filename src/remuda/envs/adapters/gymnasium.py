@@ -157,13 +157,13 @@ class TupleEnv:
     def __init__(
         self, env: gymnasium.Env[Any, Any], forget: Callable[[Any], None] | None = None
     ) -> None:
-        """Take an environment; `forget` clears state that its `reset` does not."""
+        """Wrap an environment; `forget` clears state that its `reset` does not."""
         self.env, self.metadata, self._forget = env, env.metadata, forget
         sees, acts = env.observation_space, env.action_space
         if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
             raise ConfigError(
-                f"env.wrappers: wrapped, {env.unwrapped} observes {type(sees).__name__} and acts "
-                f"in {type(acts).__name__}; both must stay a Tuple with a part for each agent"
+                f"env.wrappers: after wrapping, {env.unwrapped} observes {type(sees).__name__} and "
+                f"acts in {type(acts).__name__}; both must stay a Tuple with a part for each agent"
             )
         self.possible_agents = [f"agent_{i}" for i in range(len(sees))]
         self.agents: list[str] = []
@@ -268,7 +268,7 @@ def _is_true(end: Any) -> bool:
 class TupleCopies(ParallelCopies):
     """Copies of an environment of tuples."""
 
-    checker = ""  # PettingZoo's tests take no tuples, and Gymnasium's no rewards by agent
+    checker = ""  # PettingZoo's tests refuse tuples, and Gymnasium's several rewards
 
 
 def copies_of(
@@ -347,7 +347,7 @@ def make_gymnasium(
         close(env.close, env)
         for_agents = has_agents(env, lambda: made_quietly(name, **options))
         make: Callable[..., Any] = partial(made_quietly if for_agents else gymnasium.make, name)
-        if drawable and is_free and num_envs == 1:  # renderers are scarce: one picture is enough
+        if drawable and is_free and num_envs == 1:  # only a single copy is drawn
             options = with_pictures(make, options)
         adapter = copies_of if for_agents else GymnasiumEnv
         return adapter(wrapping.around(partial(make, **options)), num_envs, wrapping)

@@ -49,8 +49,9 @@ def lasting_state(env: VectorEnv) -> str:
     """Return a note about state that user-written wrappers keep between episodes; empty: none.
 
     Plays a few random turns between two resets from the same seed; state that then differs
-    outlasts episodes. Pass an environment that is not used otherwise. In the environment itself
-    only running statistics are compared. The note is empty if the environment cannot be played.
+    outlasts episodes. Pass an environment that is not used otherwise. Running statistics raise a
+    ConfigError, also in the environment itself. If the environment cannot be played, the note is
+    empty.
     """
     copies = getattr(env, "copies", ())
     layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
@@ -88,7 +89,7 @@ def lasting_state(env: VectorEnv) -> str:
 
 
 def _layers(copy: Any) -> Iterator[Any]:
-    """Yield the wrappers of an environment, outermost first, and then the environment itself."""
+    """Yield the wrappers of an environment from the outside in, then the environment itself."""
     seen: set[int] = set()
     while copy is not None and id(copy) not in seen:
         seen.add(id(copy))

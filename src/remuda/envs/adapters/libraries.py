@@ -1,4 +1,4 @@
-"""Game libraries: their games are named `library:name`; each is imported on first use."""
+"""Game libraries, imported on first use; their games are named `library:name`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Library:
 
     name: str  # the part before the colon
     adapter: str  # `module:callable`, which makes copies of a game
-    package: str  # to import
+    package: str  # the Python package that is imported
     extra: str  # the extra of Remuda that installs it; empty: always installed
     example: str
     listing: Callable[[], Iterable[str]]  # returns all its games, if it is installed
@@ -39,7 +39,7 @@ class Library:
         return find_spec(self.package) is not None
 
     def names(self) -> list[str]:
-        """Return all its games, sorted, as `remuda train` takes them; empty if not installed."""
+        """Return all its games by their names in Remuda, sorted; empty if not installed."""
         if not self.is_installed:
             return []
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

@@ -1,8 +1,8 @@
 """Convert other libraries' action masks to rows of booleans.
 
 A mask is a row with one entry per action, choice after choice; each bit of a `MultiBinary` is a
-choice of off and on. Or it has a part for each choice, as in Gymnasium's `sample(mask=...)`, where
-None allows all actions of the choice.
+choice of off and on. A mask may also have a part for each choice, as in Gymnasium's
+`sample(mask=...)`, where None allows all actions of the choice.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def flat_mask(mask: Any, form: MaskForm, name: str = "its mask") -> Array:
     if array is not None and array.size == form.size and np.squeeze(array).ndim < 2:
         return np.ravel(array)
     if form.parts is None:
-        raise UntakeableError(f"{name} is {short(mask)}, not {form.size} of true or false")
+        raise UntakeableError(f"{name} is {short(mask)}, not {form.size} booleans")
     if form.is_named:
         if not isinstance(mask, Mapping) or mask.keys() != form.parts.keys():
             raise UntakeableError(
                 f"{name} is {short(mask)}; it must have the parts "
-                f"{', '.join(map(str, form.parts))}, or be {form.size} of true or false"
+                f"{', '.join(map(str, form.parts))}, or be {form.size} booleans"
             )
         values = [mask[key] for key in form.parts]
     else:
@@ -103,8 +103,7 @@ def flat_mask(mask: Any, form: MaskForm, name: str = "its mask") -> Array:
         values = list(several) if is_sequence else []
         if len(values) != len(form.parts):
             raise UntakeableError(
-                f"{name} is {short(mask)}, not of {len(form.parts)} parts or {form.size} of true "
-                "or false"
+                f"{name} is {short(mask)}, not {len(form.parts)} parts or {form.size} booleans"
             )
     rows = zip(form.parts.items(), values, strict=True)
     return np.concatenate([flat_mask(each, own, f"{name}, part {k}") for (k, own), each in rows])
@@ -147,7 +146,7 @@ class Masks:
         self._lacking.discard(e)
 
     def note(self, e: int, observation: Any, info: Mapping[str, Any], check: bool) -> None:
-        """Take the mask that came with an observation, or raise a `BadValueError`."""
+        """Store the mask that came with an observation, or raise a `BadValueError`."""
         try:
             self._note(e, observation, info, check)
         except BadValueError as error:
@@ -186,10 +185,10 @@ class Masks:
 
 
 def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
-    """Allow all actions in rows that allow none: the agent is not to act, or its episode has ended.
+    """Allow all actions in rows that allow none, for example after an episode's end.
 
     `masks` is [num_envs, possibilities] of one agent; `active`, [num_envs], is where it acts.
-    With `check`, an acting agent's empty mask stays, and the actor refuses it.
+    With `check`, an acting agent's empty mask is left empty, so that the actor refuses it.
     """
     nothing = ~masks.any(axis=1)
     if check:

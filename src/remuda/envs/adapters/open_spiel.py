@@ -22,7 +22,7 @@ from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnR
 INFORMATION, OBSERVATION = "information_state", "observation"
 FROM_SPIEL = (IndexError, MemoryError, OverflowError, RuntimeError, ValueError)
 """Errors other than `SpielError` that OpenSpiel raises for parameters that it does not check."""
-MOST_ACTIONS = 50_000  # the most distinct actions of a game
+MOST_ACTIONS = 50_000  # limit of a game's distinct actions
 SEES = ("auto", INFORMATION, OBSERVATION)
 
 

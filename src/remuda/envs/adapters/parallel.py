@@ -1,6 +1,6 @@
 """The base class of adapters, `Copies`, and the adapter of PettingZoo's parallel environments.
 
-They cannot be saved in mid-episode, because the libraries' environments cannot.
+Adapters cannot be saved in mid-episode, because the libraries' environments cannot.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]  # observation space and ac
 class Copies(TurnArrays):
     """The base class of adapters, which owns and fills the arrays of all copies.
 
-    If any agent's first `info` has a mask (or None for one), every agent with discrete actions is
-    masked, because some environments return only the selected agent's mask, and in others agents
-    join later. All actions are allowed to an agent that never has a mask.
+    If any agent's first `info` has an `action_mask` (even None), every agent with discrete actions
+    is masked, because some environments return only the selected agent's mask, and in others
+    agents join later. All actions are allowed to an agent that never has a mask.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Copies(TurnArrays):
         infos: Mapping[Any, Any] | None,
         wrapping: Wrapping,
     ) -> None:
-        """Take copies of an environment, the first of which has been reset."""
+        """Wrap copies of an environment, the first of which has been reset."""
         self.copies = copies  # the library's environments
         self._names = names = tuple(agents)
         self._index = {name: i for i, name in enumerate(names)}
@@ -161,14 +161,14 @@ class Copies(TurnArrays):
         close_all(self.copies)
 
     def _note(self, e: int, agent: int, observation: Any, info: Any) -> None:
-        """Take an agent's observation and mask, or raise a `ContractError`."""
+        """Store an agent's observation and mask, or raise a `ContractError`."""
         try:
             self._write(e, agent, observation, info)
         except BadValueError as error:
             raise self._broken(e, agent, error) from None
 
     def _write(self, e: int, agent: int, observation: Any, info: Any) -> None:
-        """Take an agent's observation and mask, or raise a `BadValueError`."""
+        """Store an agent's observation and mask, or raise a `BadValueError`."""
         if type(info) is not dict:
             info = mapping_of(info)
         # `...` makes a view of a zero-dimensional observation, too.

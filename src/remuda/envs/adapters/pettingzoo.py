@@ -50,11 +50,11 @@ def make_pettingzoo(
 
 
 PARALLEL, AEC = "parallel_env", "env"
-"""The functions of a module that make an environment of each kind."""
+"""The names of a module's functions that make an environment of each kind."""
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the errors of environments that cannot be made; new PettingZoo has its own type."""
+    """Return the errors of environments that cannot be made; newer PettingZoo has one more."""
     errors = vars(import_module("pettingzoo")).get("env_registry")
     own = getattr(getattr(errors, "exceptions", None), "PettingZooRegistryError", ValueError)
     return (TypeError, ValueError, AssertionError, ImportError, own)

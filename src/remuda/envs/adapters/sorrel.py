@@ -49,10 +49,10 @@ except ImportError as error:
 
 EXAMPLES = data.load("sorrel")
 """Games that come with Sorrel: `module:Class`, below `sorrel`, of the environment, its world and
-the entity of empty places; its `config`, or the `file` in its package that holds it; `more` keys,
-by section; and whether the world takes its section as arguments (`is_plain`)."""
+the entity of empty places; its `config`, or the `file` in its package that holds it; `more`:
+further keys of each section; and whether the world takes its section as arguments (`is_plain`)."""
 MOST_STILL = 1000
-"""Calls of `take_turn` in a row without any progress before an error."""
+"""Consecutive calls of `take_turn` without progress that raise an error."""
 
 
 class StandInMemory:
@@ -80,7 +80,7 @@ class StandInMemory:
         """Do nothing: the policy stacks frames (`policy.n_frames`)."""
 
     def current_state(self) -> Floats:
-        """Return no earlier frames: [0, size]."""
+        """Return an empty array, [0, size]: there are no earlier frames."""
         return self.states[:0]
 
     def clear(self) -> None:
@@ -123,7 +123,7 @@ class _Copy:
         if max_turns is None:
             max_turns = int(game.config.experiment.max_turns)
         self._max_turns = max_turns
-        self.rewards = np.zeros(len(sizes))  # by agent, since last cleared
+        self.rewards = np.zeros(len(sizes))  # by agent, since they were last cleared
         self.seen: list[Floats] = [np.zeros(size, np.float32) for size in sizes]
         """The newest observation of each agent."""
         self._stand_ins = [
@@ -156,7 +156,7 @@ class _Copy:
     def _episode(self) -> None:
         game, world = self.game, self.game.world
         game.reset()
-        self._stand_in()  # it may have made new agents
+        self._stand_in()  # `reset` may have made new agents
         for agent in game.agents:
             agent.model.start_epoch_action(epoch=0)
         still = 0
@@ -170,7 +170,7 @@ class _Copy:
                     "neither let an agent act nor changed `turn`, so its episode would never "
                     "end; let it count `self.turn` up"
                 )
-        self.world_ended = self._is_done()  # in its last turn, too
+        self.world_ended = self._is_done()  # also if that was in its last turn
         world.is_done = True
         for agent in game.agents:
             agent.model.end_epoch_action(epoch=0)
@@ -188,8 +188,8 @@ class _Copy:
         self.caller = agent
         if flat.size != self.seen[agent].size:
             raise ContractError(
-                f"agent {agent} acts on {flat.size} numbers, and its `pov` gave "
-                f"{self.seen[agent].size}: let it pass on what `pov` gives"
+                f"agent {agent} acts on {flat.size} numbers, but its `pov` gave "
+                f"{self.seen[agent].size}: pass the result of `pov` to the model"
             )
         write_checked("the observation", flat, self.seen[agent])
         action: int = getcurrent().parent.switch(agent)

@@ -27,7 +27,7 @@ OBSERVATION = "observation"  # the other key of PettingZoo's customary `Dict` wi
 FLOAT = np.dtype(np.float32)
 Check = Callable[[Any], None]
 """Raises a `BadValueError` for a value outside its space, or another error if it cannot tell."""
-FEW = 32  # numbers up to which a loop is faster than an array
+FEW = 32  # up to this many numbers, a loop is faster than NumPy
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """Errors of reading a value that is not in its space."""
 
@@ -36,7 +36,7 @@ UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Va
 class ObservationConverter:
     """Writes the observations of one agent as rows of numbers."""
 
-    space: spaces.Box  # the space of a row, as policies take it
+    space: spaces.Box  # the space of a row: the policy's observation space
     flatten: Callable[[Any], Any]  # from an observation without its mask to an array in `space`
     has_mask: bool  # the observation is a dictionary that holds the mask
     unmasked: spaces.Space[Any]  # the environment's, without the mask
@@ -131,7 +131,7 @@ def observation_converter(
 
 
 def _native(space: spaces.Box) -> spaces.Box:
-    """Return a Box of a dtype that compiled code takes: native, and not of 16 or 128 bits."""
+    """Return a Box of a dtype that compiled code accepts: native; floats of 32 or 64 bits."""
     dtype = np.dtype(space.dtype).newbyteorder("=")
     if dtype.kind == "f":
         dtype = np.dtype(np.float64) if dtype.itemsize > np.dtype(np.float32).itemsize else FLOAT
@@ -188,7 +188,7 @@ def action_converter(space: spaces.Space[Any]) -> ActionConverter:
     box = space
 
     def clip(actions: Array) -> Any:
-        """Cast and clip: a float32 may exceed a bound of float64."""
+        """Cast, then clip, because a float32 may exceed a float64 bound."""
         clipped = np.clip(actions.astype(box.dtype), box.low, box.high)
         # A zero-dimensional action must be an array, not a NumPy scalar.
         return clipped if box.shape else [np.asarray(x) for x in clipped]

@@ -16,11 +16,12 @@ from remuda.envs.closing import close
 from remuda.errors import ConfigError, ContractError
 from remuda.system.user_errors import where_raised
 
+# The results of Gymnasium's methods; in PettingZoo each is a mapping from agents.
 STEP = "observation, reward, terminated, truncated, info"
-RESET = "observation, info"  # with `STEP`: the results in Gymnasium; PettingZoo's are by agent
+RESET = "observation, info"
 OLD_STEP = 4  # number of values that a step of old Gym returns
 SINGLE = bool, int, float, np.generic  # types of a number; an `info` of 0 counts as empty
-MANY = 100  # most values that are read from an iterator, which may be endless
+MANY = 100  # limit of values read from an iterator, which may be endless
 
 
 @contextmanager

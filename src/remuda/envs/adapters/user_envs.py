@@ -92,7 +92,7 @@ def _make_together(
             close(made.close, made)
             raise not_wrapped(name)
         copies: VectorEnv = made
-        with suppress(AttributeError):  # with __slots__ its errors are not caught
+        with suppress(AttributeError):  # with __slots__ it cannot be replaced
             copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
         return copies
     why = f"no VectorEnv; allowed is {ALLOWED}"
@@ -180,7 +180,7 @@ def not_wrapped(name: str) -> ConfigError:
 def _adapter_of(
     env: Any, name: str, another: Callable[[], Any]
 ) -> Callable[[Callable[[], Any], int, Wrapping], VectorEnv]:
-    """Return the adapter of an environment's kind; `another` makes one more."""
+    """Return the adapter of an environment's kind; `another` makes one more environment."""
     kind = kind_of(env)
     if kind == detect.GYMNASIUM:
         from remuda.envs.adapters.gymnasium import GymnasiumEnv, copies_of, has_agents

@@ -34,8 +34,8 @@ HOW: dict[str, Callable[[float, float], float]] = {
 EACH = "*"  # before a metric's name: one metric for each agent
 WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
-"""With `WRAPPERS`: the keys of these settings among the options of an environment."""
-PATIENCE = 100  # episodes after which a metric is reported that no step had
+"""`WRAPPERS` and `METRICS`: the keys of these settings in an environment's options."""
+PATIENCE = 100  # episodes after which a metric that no step had is reported
 log = logging.getLogger(__name__)
 
 
@@ -44,7 +44,7 @@ class Wrapping:
     """The wrappers and episode metrics of an adapter's copies."""
 
     wrappers: tuple[str, ...] = ()  # `module:Name` or `module:Name(values)`, innermost first
-    metrics: Mapping[str, str] = field(default_factory=dict)  # each a key of `HOW`
+    metrics: Mapping[str, str] = field(default_factory=dict)  # each name with a key of `HOW`
 
     def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that makes a wrapped environment."""
@@ -112,8 +112,8 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
 
     def refuse(why: str) -> NoReturn:
         raise ConfigError(
-            f"{WRAPPERS}: {text!r} {why}; name a wrapper as module:Name, with plain values in "
-            "brackets if it takes any: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+            f"{WRAPPERS}: {text!r} {why}; name a wrapper as module:Name, with literal arguments "
+            "in parentheses: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
         )
 
     if not colon or not module:
@@ -132,9 +132,9 @@ def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         values = tuple(ast.literal_eval(value) for value in call.args)
         named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (ValueError, TypeError):
-        refuse("has values that are not plain")
+        refuse("has arguments that are not literals")
     if "" in named:  # `**values`
-        refuse("has values that are not plain")
+        refuse("has arguments that are not literals")
     return path, values, named
 
 

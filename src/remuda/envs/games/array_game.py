@@ -45,7 +45,7 @@ class TurnArrays(VectorEnv):
 
 
 class BlankEnv(TurnArrays):
-    """A stand-in for an environment: the same observation in every turn, and nothing happens."""
+    """A stand-in for an environment: observations are constant, and actions have no effect."""
 
     def __init__(self, env: VectorEnv) -> None:
         self._make_arrays(env.num_envs, env.agents)
@@ -84,7 +84,7 @@ class ArrayGame(TurnArrays):
         acts: Sequence[Space[Any]],
         **spec: Any,
     ) -> None:
-        """Allocate every game's arrays; `acts`: action spaces by agent, `spec`: for `AgentSpec`."""
+        """Allocate the arrays; `acts`: each agent's action space; `spec`: more of `AgentSpec`."""
         require_whole("num_envs", num_envs, 1)
         self._options = options
         agents = [AgentSpec(f"agent_{i}", sees, own, **spec) for i, own in enumerate(acts)]
@@ -156,7 +156,7 @@ class GridGame(ArrayGame):
     """
 
     action_names: tuple[str, ...] = ("up", "down", "left", "right")
-    wall: ClassVar[int]  # the number of a tile of wall
+    wall: ClassVar[int]  # the value of a wall tile in `tiles`
     tiles: Array  # [num_envs, height, width]
     positions: Integers  # [num_envs, num_agents, 2]: row and column of each agent
 
@@ -175,7 +175,7 @@ class GridGame(ArrayGame):
     def _make_map(
         self, height: int, width: int, radius: int, dtype: npt.DTypeLike, fill: int
     ) -> tuple[Array, Array]:
-        """Return a map of all copies with a frame, and without it, [num_envs, height, width].
+        """Return a map with a frame, and its view without it: [num_envs, height, width].
 
         The frame is as wide as the vision radius, so reading a view needs no bounds check: the view
         of an agent at (y, x) of the map starts at (y, x) of the framed map.
@@ -224,7 +224,7 @@ def place_agents(
         turns[env] = 0
         tiles[env, 1:-1, 1:-1] = 0
         for agent in range(positions.shape[1]):
-            y = x = 0  # the corner: wall, so a free tile is drawn at least once
+            y = x = 0  # start at the corner, which is wall, so that a tile is drawn
             while tiles[env, y, x] != 0:
                 y = 1 + below(streams, env, height - 2)
                 x = 1 + below(streams, env, width - 2)

@@ -1,7 +1,8 @@
 """Bucket Brigade: neighbours on a ring of houses put out fires, each tempted to rest.
 
 - `num_houses` (10) houses on a ring are each SAFE, BURNING or RUINED. Agent h mod num_agents owns
-  house h. At the start of an episode every house burns with `prob_house_catches_fire`.
+  house h. At the start of an episode each house burns with probability
+  `prob_house_catches_fire`.
 - Each night all agents act at once. An agent goes to a house, works there or rests, and shows a
   non-binding signal, 0 or 1: an action is [house, work, signal].
 - Then the night proceeds:
@@ -21,8 +22,8 @@
   `penalty_other_house_burns`. Every agent gets `team_reward_house_survives` times the share of safe
   houses, and loses `team_penalty_house_burns` times the share of ruined ones. Before the first
   night all houses count as safe, so a fire put out in the first night pays nothing.
-- An episode terminates after a night, number `min_nights` (counted from 0) or later, if nothing
-  burns any more. After `max_nights` (100) it is truncated.
+- An episode terminates after any night beyond the first `min_nights` if nothing burns. After
+  `max_nights` (100) it is truncated.
 - An agent observes all houses; the signal, the place and the last action of every agent; the
   scenario's twelve numbers; and which agent it is. With `scaled`, the default, a ruined house is
   -1, places are in 0..1 and the scenario's numbers are of order 1.
@@ -49,11 +50,11 @@ from remuda.types import Array, Bools, Floats, Integers, State, TurnResult
 
 SAFE, BURNING, RUINED = range(3)
 HOUSE, WORK, SIGNAL = range(3)  # the parts of an action
-OBSERVED = 11  # number of a scenario's fields, from the first, that agents observe
+OBSERVED = 11  # agents observe a scenario's first 11 fields
 FACTS = OBSERVED + 1
 """Numbers of an observation that describe the scenario: those fields, and the number of agents."""
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
-"""Their divisors, if they are scaled."""
+"""The divisors of those numbers, if they are scaled."""
 
 TEAM, WORKED = range(2)
 """Sums over an episode and all agents: the rewards, and the nights worked."""
@@ -82,14 +83,14 @@ class Scenario:
     suppression_per_worker: float = 0.0
     distance_cost_alpha: float = 0.0
     homes: Sequence[int] | None = None
-    """The houses that distances are counted from. None: agent i has its home in house i mod H."""
+    """The houses that distances are counted from. None: agent i's is house i mod num_houses."""
 
 
 SCENARIOS = {name: Scenario(**numbers) for name, numbers in data.load("bucket_brigade").items()}
 
 
 class Rules(NamedTuple):
-    """A scenario for a number of agents, as compiled functions take it."""
+    """The parameters of a scenario for `num_agents` agents, for compiled functions."""
 
     spread: float
     solo: float
@@ -101,7 +102,7 @@ class Rules(NamedTuple):
     continuous: bool
     suppression: float
     work_cost: Array  # [num_agents, num_houses]: the cost of each agent's work at each house
-    own_survives: Array  # [num_agents], as the next three
+    own_survives: Array  # [num_agents], like the next three
     other_survives: Array
     own_burns: Array
     other_burns: Array
@@ -234,7 +235,7 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
     require_number("suppression_per_worker", scenario.suppression_per_worker, 0.0)
     houses = scenario.num_houses
     if scenario.homes is not None and len(scenario.homes) < num_agents:
-        raise ValueError(f"homes are {len(scenario.homes)} and the agents {num_agents}")
+        raise ValueError(f"homes has {len(scenario.homes)} houses for {num_agents} agents")
     homes = np.array(scenario.homes or range(num_agents))[:num_agents] % houses
     apart = np.abs(homes[:, None] - np.arange(houses))
     distance = np.minimum(apart, houses - apart)

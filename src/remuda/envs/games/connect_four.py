@@ -57,7 +57,7 @@ class ConnectFour(ArrayGame):
         _observe(self.cells, agent, out)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Allow the columns with room, and everything once the game has ended."""
+        """Allow the columns that are not full, and everything once the game has ended."""
         np.less(self.heights, self.cells.shape[1], out=out)
         out |= ~self.active[:, agent, None]
 
@@ -131,7 +131,7 @@ def _drop(
         if not active[env, agent]:
             continue
         x = actions[env]
-        while heights[env, x] == height:  # a full column was chosen: take the next one with room
+        while heights[env, x] == height:  # a full column was chosen: use the next one that is not
             x = (x + 1) % width
         y = height - 1 - heights[env, x]
         cells[env, y, x] = DISC + agent

@@ -110,7 +110,7 @@ class LeducPoker(TableGame):
         plays, last = state["active"].any(1), state["bets"][:, :, -1]
         first_is_over = state["round"] == 1
         has_room = (last[:, 1] == WAIT) & (first_is_over | (last[:, 0] == WAIT))
-        require(state, "bets", bool((has_room | ~plays).all()), "an unfinished round has room")
+        require(state, "bets", bool((has_room | ~plays).all()), "an unfinished round is not full")
 
 
 # The rules. Everything below runs compiled, over all copies.

@@ -48,7 +48,7 @@ class MatrixGame(TableGame):
         action_names: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
-        """Take the payoffs: [choices of agent 0, choices of agent 1, agent].
+        """Set up a game from its payoffs: [choices of agent 0, choices of agent 1, agent].
 
         `options` are the game's options that determined the table.
         """
@@ -101,7 +101,7 @@ class MatrixGame(TableGame):
 
 
 def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False) -> MatrixGame:
-    """Each beats the previous one; biased: rock beats scissors for twice as much."""
+    """Make rock-paper-scissors; `biased`: rock beats scissors for twice as much."""
     rock = 2.0 if biased else 1.0
     rows: list[list[float]] = [[0, -1, rock], [1, 0, -1], [-rock, 1, 0]]
     payoffs = [[[x, -x] for x in row] for row in rows]
@@ -109,30 +109,30 @@ def rock_paper_scissors(num_envs: int = 1, rounds: int = 1, biased: bool = False
 
 
 def matching_pennies(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
-    """Heads or tails: agent 0 wins if they match."""
+    """Make matching pennies: agent 0 wins if the sides match."""
     payoffs = [[[1, -1], [-1, 1]], [[-1, 1], [1, -1]]]
     return MatrixGame(payoffs, num_envs, rounds, ("heads", "tails"))
 
 
 def prisoners_dilemma(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
-    """Cooperate or defect."""
+    """Make the prisoner's dilemma: cooperate or defect."""
     payoffs = [[[3, 3], [0, 5]], [[5, 0], [1, 1]]]
     return MatrixGame(payoffs, num_envs, rounds, ("cooperate", "defect"))
 
 
 def stag_hunt(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
-    """Stag or hare."""
+    """Make the stag hunt: stag or hare."""
     payoffs = [[[5, 5], [0, 1]], [[1, 0], [1, 1]]]
     return MatrixGame(payoffs, num_envs, rounds, ("stag", "hare"))
 
 
 def hawk_dove(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
-    """Hawk or dove."""
+    """Make hawk-dove: fight or yield."""
     payoffs = [[[-4, -4], [2, 0]], [[0, 2], [1, 1]]]
     return MatrixGame(payoffs, num_envs, rounds, ("hawk", "dove"))
 
 
 def bach_or_stravinsky(num_envs: int = 1, rounds: int = 1) -> MatrixGame:
-    """Bach or Stravinsky: agent 0 likes Bach better."""
+    """Make Bach or Stravinsky: agent 0 prefers Bach."""
     payoffs = [[[5, 1], [0, 0]], [[0, 0], [1, 5]]]
     return MatrixGame(payoffs, num_envs, rounds, ("bach", "stravinsky"))

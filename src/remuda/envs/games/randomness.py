@@ -48,7 +48,7 @@ def below(streams: Array, env: int, n: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def misses(streams: Array, env: int, log_miss: float) -> float:
-    """Draw the number of misses before the next hit, if each trial misses with exp(log_miss).
+    """Draw the number of misses before the next hit; a trial misses with probability exp(log_miss).
 
     The result is a float because it is infinite if nothing ever hits (log_miss = 0).
     """
@@ -58,5 +58,5 @@ def misses(streams: Array, env: int, log_miss: float) -> float:
 
 
 def log_miss(probability: float) -> float:
-    """Return the logarithm of the probability of a miss, as `misses` takes it."""
+    """Return the logarithm of the probability of a miss, for `misses`."""
     return math.log1p(-probability) if probability < 1 else -math.inf

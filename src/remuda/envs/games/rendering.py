@@ -104,7 +104,7 @@ def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
 
 
 def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
-    """Put a picture on a canvas, centred at x and y, both in 0..1 of the canvas."""
+    """Put a picture on a canvas, centred at x and y, as shares of its width and height."""
     height, width = picture.shape[:2]
     top = round(y * canvas.shape[0] - height / 2)
     left = round(x * canvas.shape[1] - width / 2)
@@ -112,7 +112,7 @@ def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
 
 
 def draw_grid(cells: Array, sprites: Array) -> Array:
-    """Lay out sprites by the number of each cell: [height * TILE, width * TILE, 3] uint8.
+    """Draw the sprite of each cell's number: [height * TILE, width * TILE, 3] uint8.
 
     `cells` is [height, width], and `sprites` [kinds, TILE, TILE, 3] uint8.
     """

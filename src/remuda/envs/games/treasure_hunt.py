@@ -5,7 +5,7 @@
   it never terminates.
 - At the start of a turn, each empty interior tile becomes a gem, a bone or food, equally likely,
   with probability `spawn_probability` (0.005). Then the agents act, one after another.
-- An agent moves up, down, left or right, and gets the value of that tile as its reward:
+- An agent moves up, down, left or right, and gets the value of the tile there as its reward:
 
       wall              -1   it stays in place
       another agent      0   it stays in place

@@ -47,7 +47,7 @@ from remuda.system.processes.process import Process
 from remuda.types import Array, Bools, Integers, TurnResult
 
 GLANCE = 1.0  # seconds between checks of a worker that does not answer
-ATTEMPTS = 3  # lost starts of a worker, because the fork server died, before it is an error
+ATTEMPTS = 3  # times that a start lost with the fork server is repeated, for each worker
 ENDING = 5.0  # seconds for workers to end, both on request and after they are killed
 
 
@@ -74,12 +74,12 @@ class WorkerEnvs(VectorEnv):
         Args:
             game: the game, or its name.
             num_envs: copies, over all workers.
-            workers: processes; no more than copies.
+            workers: processes; at most `num_envs` are used.
             check: whether the values of another library's game are checked.
             first_copy: the number of its first copy among those of all actors.
             status: shows the supervisor of this process which workers it waits for.
             options: the game's options.
-            stream: seed and name from which each worker seeds the global generators.
+            stream: seed and name from which each worker seeds the global random generators.
         """
         game = find_game(game) if isinstance(game, str) else game
         self.num_envs, self.first_copy = num_envs, first_copy
@@ -209,7 +209,7 @@ class WorkerEnvs(VectorEnv):
         self._release()
 
     def _release(self) -> None:
-        """Kill the workers that live, and release everything; a second call is harmless."""
+        """Kill the living workers, and release everything; a second call is harmless."""
         for process in self._processes:
             process.kill()
         self._join()
@@ -270,7 +270,7 @@ class WorkerEnvs(VectorEnv):
 
     def _look_at(self, worker: int, process: Process) -> None:
         """Check on a worker, and report to the supervisor whether the actor waits for it."""
-        code = process.exitcode  # first: a worker writes its message before it ends
+        code = process.exitcode  # read first, because a worker writes its message before it ends
         self._look_for_failure(worker)
         if self._status is not None:
             waiting = self._owes(worker) and code is None

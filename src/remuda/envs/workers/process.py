@@ -26,8 +26,9 @@ from remuda.system.user_errors import where_raised
 from remuda.types import Integers
 
 REQUESTED, DONE, FAILED = range(3)
-"""Words of a worker. The parent counts requests in the first. The worker copies that count to the
-second once it has served the request, and sets the third to 1 or `OF_THE_USER` if it failed."""
+"""Each worker's words of shared memory. The parent counts requests in the first. The worker copies
+that count to the second once it has served the request. It sets the third to 1 or `OF_THE_USER` if
+it failed."""
 OF_THE_USER = 2  # the user's code raised
 RESET, BEGIN, END, STOP = range(4)  # requests besides acting and observing
 MESSAGE = 2000  # bytes of a worker's error message
@@ -177,7 +178,7 @@ def work(share: Share) -> None:
             answer()
     except Exception as error:
         of_user = str(error) if isinstance(error, UserCodeError) else where_raised(error)
-        if of_user is None or share.status is not None:  # not on the user's terminal
+        if of_user is None or share.status is not None:  # in runs stderr is a log file
             traceback.print_exc(file=sys.stderr)
         line = " ".join(str(error).split()) or type(error).__name__
         if not isinstance(error, RemudaError):
