@@ -253,7 +253,7 @@ def test_what_a_seat_earns_more_than_another_is_no_error(tmp_path):
 
 def test_who_cannot_play_a_game_is_told(tmp_path):
     policy = trained(tmp_path / "one", 1)["agent_0"]
-    with pytest.raises(remuda.UsageError, match=r"us cannot play agent_0 of tag: it sees Box"):
+    with pytest.raises(remuda.UsageError, match=r"us cannot play agent_0 of tag: it observes Box"):
         remuda.tournament({"us": policy}, game="tag")
     with pytest.raises(remuda.ConfigError, match="has no scripted policy 'tactician'"):
         remuda.tournament([policy, "tactician"], game="rock_paper_scissors")

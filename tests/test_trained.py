@@ -209,7 +209,7 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
     [
         ("dqn", {"observation": np.zeros(3)}, r"of shape \(5,\), or a batch .* of shape \(3,\)"),
         ("dqn", {"observation": np.full(5, np.nan)}, "observation 0 is not finite"),
-        ("dqn", {"observation": ["a"] * 5}, "sees numbers"),
+        ("dqn", {"observation": ["a"] * 5}, "expects numbers"),
         ("uint8", {"observation": np.full((1,), 0.5)}, "of uint8; this is of float64, and holds"),
         ("uint8", {"observation": np.full((1,), 256)}, "of uint8; this is of int64, and holds"),
         ("dqn", {"observation": np.zeros(5), "mask": [True] * 4}, "trained without masks"),
@@ -217,16 +217,16 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
         ("masked", {"observation": np.zeros((2, 6, 7))}, "which of 7 actions .* mask="),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [1, 0]}, r"shape \(1, 7\)"),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [False] * 7}, "allows nothing"),
-        ("dqn", {"observation": np.zeros(5), "epsilon": 0.3}, "give deterministic=False too"),
+        ("dqn", {"observation": np.zeros(5), "epsilon": 0.3}, "pass deterministic=False too"),
         *(
             ("masked", {"observation": np.zeros((2, 6, 7)), "mask": mask}, words)
             for mask, words in (
-                ([0.0] + 6 * [-np.inf], "mask holds -inf; give True or 1 for"),
-                ([np.nan] + 6 * [1.0], "mask holds nan; give True or 1 for"),
-                (["no"] + 6 * [True], "mask holds 'no'; give True or 1 for"),
-                (7 * ["1"], "mask holds '1'; give True or 1 for"),
-                ([None] + 6 * [True], "mask holds None; give True or 1 for"),
-                ([2] + 6 * [0], "mask holds 2; give True or 1 for"),
+                ([0.0] + 6 * [-np.inf], "mask holds -inf; use True or 1 for"),
+                ([np.nan] + 6 * [1.0], "mask holds nan; use True or 1 for"),
+                (["no"] + 6 * [True], "mask holds 'no'; use True or 1 for"),
+                (7 * ["1"], "mask holds '1'; use True or 1 for"),
+                ([None] + 6 * [True], "mask holds None; use True or 1 for"),
+                ([2] + 6 * [0], "mask holds 2; use True or 1 for"),
                 ([[1], [1, 0]], "mask is no array: "),
             )
         ),

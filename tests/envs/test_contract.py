@@ -313,7 +313,7 @@ class TestMasked(VectorEnvContract):
         (InfiniteFacts, "13. the episode metric 'gems' is finite"),
         (KeepsOldRewards, "14. `rewards_so_far` starts at 0"),
         (NewRewards, "14. `rewards_so_far` is always the same array"),
-        (OtherRewards, "14. `rewards_so_far` at the end of a turn equals"),
+        (OtherRewards, "14. `rewards_so_far` ends every turn equal to"),
         (RewardsOfOneCopy, "14. `rewards_so_far` is (3, 2) float32"),
     ],
 )

@@ -219,7 +219,7 @@ def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tm
         ({"options": 5}, "options must be a mapping or None; it is 5"),
         ({"options": 0}, "options must be a mapping or None; it is 0"),
         ({"options": "ab"}, "options must be a mapping or None; it is 'ab'"),
-        ({"deterministic": "no"}, "deterministic: True or False; this is 'no'"),
+        ({"deterministic": "no"}, "deterministic must be True or False; this is 'no'"),
     ],
 )
 def test_what_is_of_the_wrong_kind_is_told(words, told):

@@ -130,7 +130,7 @@ def test_what_cannot_be_taken_is_told():
         setup_of_entrants(KUHN, {}, {"a": "random"}, taken=everyone)
     with pytest.raises(ConfigError, match="no scripted policy 'bluffer'"):
         setup_of_entrants(KUHN, {}, {"a": "random"}, taken={"agent_0": "bluffer"})
-    with pytest.raises(UsageError, match=r"cannot play dealer of .*: it sees"):
+    with pytest.raises(UsageError, match=r"cannot play dealer of .*: it observes"):
         setup_of_entrants(PAID, {}, guests())
 
 

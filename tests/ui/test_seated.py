@@ -443,7 +443,7 @@ def test_seats_are_told_in_three_ways():
             "gymnasium:Pendulum-v1 --seat agent_0=me",
             "can choose only among numbered actions (Discrete)",
         ),
-        ("kuhn_poker --seat agent_0={tag}", "cannot play agent_0 of kuhn_poker: it sees"),
+        ("kuhn_poker --seat agent_0={tag}", "cannot play agent_0 of kuhn_poker: it observes"),
         ("tag --seat agent_0={tag}:x", "there is no policy 'x'; there are agent_0, agent_1"),
         ("tag --sampled true", "--sampled is for policies of runs, but --seat names none"),
         (

@@ -229,7 +229,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
         ("nowhere/x:agent_0 random", "nowhere/x is no run directory: it does not exist"),
         ("random random", "no entrant is a policy of a run, so --game must name the game"),
         ("{one}:agent_0 tacticia", "rock_paper_scissors has no scripted policy 'tacticia'; it"),
-        ("{one}:agent_0 random --game kuhn_poker", "cannot play agent_0 of kuhn_poker: it sees"),
+        ("{one}:agent_0 random --game kuhn_poker", "play agent_0 of kuhn_poker: it observes"),
         (
             "{one}:agent_0 random --checkpoints 1",
             "--checkpoints works with a single run only",

@@ -264,7 +264,7 @@ class VectorEnvContract:
             )
             require(
                 np.array_equal(so_far, rewards),
-                "14. `rewards_so_far` at the end of a turn equals the rewards that `end_turn` returns",
+                "14. `rewards_so_far` ends every turn equal to the rewards that `end_turn` returns",
             )
             if rewards.any():
                 break

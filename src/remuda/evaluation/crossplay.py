@@ -38,7 +38,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tournament:
-    """Returns by entrant against entrant."""
+    """The returns of each entrant against each other entrant."""
 
     entrants: tuple[str, ...]
     means: Numbers
@@ -54,9 +54,9 @@ class Tournament:
     directory: Path | None = None
     """The directory of the saved matches; None: they were not saved."""
     cut: str = ""
-    """The reason for missing matches: `interrupted`; empty: none."""
+    """The reason for missing matches, such as `interrupted`; empty: none is missing."""
     until: Look | None = None
-    """The final state of the question, if the tournament had one."""
+    """The last look at the answer, if it was played until a question was answered."""
     scripted: Mapping[str, str] = field(default_factory=dict)
     """The scripted policy of each reserved seat, by agent."""
 
@@ -86,7 +86,7 @@ def setup_of_snapshots(
     seed: int = 0,
     sampled: bool = False,
 ) -> TournamentSetup:
-    """Return a tournament whose entrants are all policies of a run each, as in a checkpoint."""
+    """Return a tournament whose entrants are checkpoints of a run, each with all its policies."""
     env = config.env
     participants = of_snapshots(config, agents_of(config.game, env.made_with), entrants)
     played = (config.game, env.made_with, participants, seed, sampled)
@@ -196,7 +196,7 @@ def _meet(
     agents = [agent.name for agent in specs_of]
     dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
-    # Each agent gets the policy of its name, else those that may take the seat, in turn.
+    # Each agent gets the policy with its name, or else one of those that may play its seat.
     def seats(entrant: Mapping[str, Snapshot]) -> dict[str, str]:
         chosen = {}
         for seat in dealt:

@@ -50,13 +50,13 @@ def evaluate(
 ) -> Evaluation:
     """Play `episodes` over all copies, and return the returns of each agent.
 
-    Each copy plays the same number of episodes, so that short ones do not count more. The
+    Each copy plays equally many episodes (within one), so that short ones do not count more. The
     matchmaker of a population assigns seats to live policies. If some copy has not finished an
     episode by half of the time limit, play restarts with one copy, which is faster.
 
     - `scripted`: scripted policies by agent, added to `env.scripted`.
     - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
-    - `seating`: the fixed policy of each agent; then `snapshots` are keyed by agent.
+    - `seating`: the fixed policy of each agent; if set, `snapshots` are keyed by agent.
     """
     explores = _explores(config, sampled)
 
@@ -166,7 +166,7 @@ def play_episodes(
 ) -> Evaluation:
     """Play equally many episodes in each copy, and return the returns of each agent.
 
-    `make_actor` makes an actor for a number of copies; `policies` are those with reported returns.
+    `make_actor` makes an actor with that many copies. Returns of `policies` are also reported.
     """
     begun = time.monotonic()
 
@@ -240,7 +240,7 @@ class _Play:
         return min(map(len, self._played))
 
     def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
-        """Return the results so far, of the first `rounds` episodes of each copy or of all.
+        """Return the results of each copy's first `rounds` episodes; None: of all so far.
 
         If play was cut, finished episodes are mostly short, so each copy contributes equally many.
         """
@@ -272,7 +272,7 @@ def record(
     seconds: float | None = None,
     sampled: bool | None = None,
 ) -> list[Array]:
-    """Return pictures of one episode within limits, each [height, width, 3] uint8."""
+    """Return at most `turns` pictures of one episode, each [height, width, 3] uint8."""
     begun = time.monotonic()
     with threads(1), libraries_kept():
         actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
@@ -345,7 +345,7 @@ def seated_actor(
     check: bool = True,
     scripted: ScriptedSeats | None = None,
 ) -> Actor:
-    """Return an actor with a policy on each seat, in the order of the agents, and without noise."""
+    """Return an actor with a policy for each agent, in order; noisy layers act on their means."""
     scoreboard = Scoreboard(tuple(spec.name for spec in specs))
     own = make_seats(env, specs, scoreboard, seed=seed, purpose="evaluation", noisy=False)
     seats = FixedSeats(env, own, scripted=scripted)

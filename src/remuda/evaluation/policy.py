@@ -138,7 +138,7 @@ class Policy:
         return f"<remuda.Policy {self.name}: {self.algorithm}, version {self.version}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copy and pickle it with its memory and its random numbers."""
+        """Support copying and pickling, with its memory and random generator."""
         player = self.player
         made = (
             type(self),
@@ -210,7 +210,7 @@ class Policy:
                 has masks, unless the observation contains its `action_mask`; refused otherwise.
             deterministic: choose the best action; otherwise explore as in training.
             state: memory as in `act_from`; changed in place.
-            rng: random numbers for exploration, or a seed; None: the policy's own.
+            rng: random generator for exploration, or a seed; None: the policy's generator.
             epsilon: exploration rate of a Q-learner, 0 to 1; None: that at the end of training.
                 Refused with `deterministic`, and for a policy that samples from a distribution.
 
@@ -248,7 +248,7 @@ class Policy:
         return self.act(observation, state=after, **options), after  # type: ignore[arg-type]
 
     def flatten(self, observation: Any) -> Array:
-        """Return an observation, or a batch, in the form that `module` and the ONNX file take.
+        """Return an observation, or a batch, in the form that `module` and the ONNX file accept.
 
         It is [*shape] or [N, *shape], without its mask; for a `Box` the same array.
         """
@@ -379,7 +379,7 @@ class Policy:
         if mask is None:
             if size:
                 raise UsageError(
-                    f"{self.name} plays a game with masks of {size} actions; give them as mask="
+                    f"{self.name} plays a game with masks of {size} actions; pass them as mask="
                 )
             return np.ones((count, 0), np.bool_)
         if not size:
@@ -408,7 +408,7 @@ def _one_thread() -> Iterator[None]:
     """Let torch use one thread, as in actors: with more it rounds differently.
 
     The number of threads belongs to the whole process, so one policy computes at a time: otherwise
-    one could reset it while another computes, or take 1 for the number to restore.
+    one could reset it while another computes, or mistake 1 for the number to restore.
     """
     with COMPUTING:
         before = torch.get_num_threads()

@@ -29,19 +29,19 @@ def as_rows(
     single = array.shape == shape
     if not single and array.shape[1:] != shape:
         raise UsageError(
-            f"{policy} sees observations of shape {shape}, or a batch of them; "
+            f"{policy} expects observations of shape {shape}, or a batch of them; "
             f"this is of shape {array.shape}"
         )
     if array.dtype.kind not in "buif":
-        raise UsageError(f"{policy} sees numbers; this is of {array.dtype}")
+        raise UsageError(f"{policy} expects numbers; this is of {array.dtype}")
     wanted, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
     with np.errstate(invalid="ignore"):  # checked below
         cast = np.ascontiguousarray(array, wanted)
     exact = wanted.kind == "f" or (cast == array).all()
     if not exact:
         raise UsageError(
-            f"{policy} sees observations of {wanted}; this is of {array.dtype}, and holds "
-            f"numbers that {wanted} does not have"
+            f"{policy} expects observations of {wanted}; this is of {array.dtype}, and holds "
+            f"numbers that do not fit into {wanted}"
         )
     if wanted.kind == "f" and not np.isfinite(cast).all():
         finite = np.isfinite(cast).reshape(-1, size).all(1)
@@ -69,8 +69,8 @@ def as_boolean_mask(mask: Array, policy: str) -> Bools:
         odd = [each for each in flat.tolist() if not isinstance(each, bool)]
     if odd:
         raise UsageError(
-            f"{policy}: mask holds {odd[0]!r}; give True or 1 for what is allowed, and False or 0 "
-            "for what is not"
+            f"{policy}: mask holds {odd[0]!r}; use True or 1 for allowed actions, and False or 0 "
+            "for others"
         )
     return mask.astype(np.bool_)
 
@@ -78,7 +78,7 @@ def as_boolean_mask(mask: Array, policy: str) -> Bools:
 def check_switch(value: object, name: str) -> None:
     """Raise a `UsageError` unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise UsageError(f"{name}: True or False; this is {value!r}")
+        raise UsageError(f"{name} must be True or False; this is {value!r}")
 
 
 def exploration_rate(
@@ -99,7 +99,7 @@ def exploration_rate(
     if deterministic:
         raise UsageError(
             f"{policy}: epsilon is {epsilon}, and deterministic play does not explore; "
-            "give deterministic=False too, or leave epsilon out"
+            "pass deterministic=False too, or leave epsilon out"
         )
     return epsilon
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from remuda.analysis.payoffs.returns import known, mean_of, standard_error
 
 Returns = Any
-"""[episodes, agents] float64: made from a plain array with NaN, read as a masked array."""
+"""[episodes, agents] float64: passed as a plain array with NaN, and read as a masked array."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Evaluation:
     """All moves of each episode, chance included, as numbered by the game's library; empty if the
     environment does not record them (OpenSpiel does)."""
     sampled: bool = False
-    """Policies explored as at the end of training; otherwise they took their best actions."""
+    """True: policies explored as at the end of training; False: they chose their best actions."""
 
     def __post_init__(self) -> None:
         values = np.asarray(self.returns, np.float64)
@@ -101,8 +101,8 @@ class Evaluation:
     def as_summary(self) -> dict[str, object]:
         """Return plain data for the run's summary; unknown numbers are None, since JSON has no NaN.
 
-        Each mean comes with its number of `episodes` (for `policies`: of seats in them); an agent
-        with 0 took no part.
+        Each mean comes with its number of `episodes`, or of seats for `policies`. An agent with 0
+        took no part.
         """
         return {
             "episodes": len(self.returns),
@@ -147,7 +147,7 @@ class Limits:
     """Time limit, interruption and progress of an evaluation."""
 
     seconds: float | None = None
-    """Time limit, checked between turns; 0: before the first; None: no limit."""
+    """Time limit, checked between turns; 0: end before the first turn; None: no limit."""
     interrupted: Callable[[], bool] = _never  # returns True to end now; called between turns
     watch: Callable[[int, int], None] = _unwatched
     """Called after each turn with finished and wanted episodes."""

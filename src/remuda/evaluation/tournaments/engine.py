@@ -1,7 +1,7 @@
 """Play the matches of a tournament: many environment copies at once, in batched passes.
 
-One actor (`remuda.actor.actor`) plays all copies. Each copy takes the next match, in the order of
-their numbers, as soon as its previous match ends. So all seatings are played equally often at any
+One actor (`remuda.actor.actor`) plays all copies. Each copy starts the next match, in the order of
+match numbers, as soon as its previous match ends. So all seatings are played equally often at any
 time. An interrupted tournament starts no more matches and finishes those in progress, so means over
 finished matches favour neither short nor long ones.
 """
@@ -41,7 +41,7 @@ class Played:
     matches: Integers
     done: int
     wanted: int
-    cut: str  # the reason for missing matches: `interrupted` or `the time was up`; empty: none
+    cut: str  # the reason for missing matches, such as `the time was up`; empty: none
 
 
 def play(
@@ -57,8 +57,8 @@ def play(
 
     - `episodes`: matches of each seating: one agent of the row among those of the column, in one
       seat.
-    - `directory`: of the record, to resume from; None: no record.
-    - `asked`: plain data to keep there, with which the tournament can be repeated.
+    - `directory`: where matches are recorded, and from which play resumes; None: no record.
+    - `asked`: settings saved there, with which the tournament can be repeated.
     - `copies`: most environment copies in a process; None: chosen automatically.
     - `processes`: number of processes that play; 1: only this one; None: as many as are useful, at
       most its cores.

@@ -35,7 +35,7 @@ class Participant:
     """A named entrant with its policies."""
 
     name: str
-    members: tuple[tuple[Entrant, ...], ...]  # by seat, in turn; empty: the seat is reserved
+    members: tuple[tuple[Entrant, ...], ...]  # by seat, alternating; empty: a reserved seat
 
     def summary(self) -> list[dict[str, object]]:
         """Return the distinct members as plain data, in order."""
@@ -112,8 +112,8 @@ def of_snapshots(
 ) -> tuple[Participant, ...]:
     """Return entrants that each consist of all policies of a run at one time, such as a checkpoint.
 
-    If each agent has its own policy, that policy plays its seat. Policies of a population take
-    turns in all seats that they may take. Seats in `env.scripted` have no member.
+    If each agent has its own policy, that policy plays its seat. Policies of a population
+    alternate in all seats that they may play. Seats in `env.scripted` have no member.
     """
     specs = {spec.name: spec for spec in policy_specs(config, agents)}
     allowed = Roster.of(config, agents).seats
@@ -147,8 +147,8 @@ def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None
         return
     was = entrant.agent
     for what, trained, wanted in (
-        ("sees", was.observation_space, agent.observation_space),
-        ("does", was.action_space, agent.action_space),
+        ("observes", was.observation_space, agent.observation_space),
+        ("acts in", was.action_space, agent.action_space),
     ):
         if trained != wanted:
             raise UsageError(

@@ -1,7 +1,7 @@
 """Choose the members that play each match so that all pairs meet equally often.
 
 An entrant with several policies, such as a population's checkpoint, has a list of members for each
-seat. Each match of a seating takes the members whose pairs have met least so far. With two seats,
+seat. Each match of a seating seats the members whose pairs have met least so far. With two seats,
 each pair then meets equally often, within one, after any number of matches. With more seats that
 may be impossible: six members in each of four seats would need two orthogonal Latin squares of
 order six, and none exist (Tarry 1900, "Le probleme des 36 officiers"). Then the search gets as
@@ -30,8 +30,8 @@ class MemberTurns:
     1. The members of a match follow only from its number, whatever was computed before.
     2. Every pair of members of two seats meets equally often, within one, after any number of
        matches. If both seats have the same members, this holds for every pair of different ones.
-    3. No policy has two seats of a match if all seats that share members have as many of them as
-       there are such seats.
+    3. No policy has two seats in a match if each seat has at least as many members as there are
+       seats that share a member with it, itself included.
     """
 
     def __init__(self, seats: Sequence[Sequence[int]]) -> None:

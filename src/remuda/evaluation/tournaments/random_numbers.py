@@ -44,7 +44,7 @@ def _uniform(keys: Keys, turns: Integers, rows: Integers, first: int, out: np.nd
 
 
 def derive(keys: Keys | int, names: Integers) -> Keys:
-    """Derive keys [M] for names from parent keys."""
+    """Derive keys [M] from parent keys and the integers `names` [M]."""
     out: Keys = np.zeros(len(names), np.uint64)
     broad = np.broadcast_to(np.asarray(keys, np.uint64), out.shape)
     _derive(np.ascontiguousarray(broad), np.ascontiguousarray(names, dtype=np.int64), out)

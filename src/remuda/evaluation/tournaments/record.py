@@ -4,7 +4,7 @@ The directory contains `tournament.json` with the entrants, `weights.npz` with t
 `ledger.bin` with a record for each finished match (see `population/ledger/`), whose policies are
 the entrants. Records are appended, so a killed process loses no written ones. On resume, unfinished
 matches are replayed with the same seeds. After a crash, the longest of the last matches are
-missing: compute means only once the ledger is complete.
+missing, so compute means only once the ledger is complete.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class MatchResults:
             seatings = schedule.num_matches // schedule.episodes
             raise UsageError(
                 f"episodes: {schedule.episodes:,} for each of {seatings:,} seatings are "
-                f"{schedule.num_matches:,} matches, and the results of {MOST_MATCHES:,} are kept; "
-                f"give at most {MOST_MATCHES // seatings:,} for each, or say until when to play"
+                f"{schedule.num_matches:,} matches, and at most {MOST_MATCHES:,} are allowed; set "
+                f"at most {MOST_MATCHES // seatings:,} episodes, or a question with until"
             )
         self._schedule = schedule
         self._numbers: list[Integers] = [np.zeros(0, np.int64)]
@@ -72,7 +72,7 @@ class MatchResults:
         return self._schedule.by_seating(*self.played())
 
     def left(self) -> Integers:
-        """Return the sorted numbers of unfinished matches; empty without a number of episodes."""
+        """Return the sorted numbers of unfinished matches; empty if `episodes` is 0."""
         return self.left_of(np.arange(self._schedule.num_matches))
 
     def left_of(self, numbers: Integers) -> Integers:
@@ -158,7 +158,7 @@ class RecordedResults(MatchResults):
         self._kept.append(records)
 
     def flush(self, now: bool = True) -> None:
-        """Append records not yet written; `now`: without delay."""
+        """Append records not yet written; without `now`, only every `FLUSHED_EVERY` seconds."""
         started = time.monotonic()
         if not self._kept or not (now or started - self._flushed >= FLUSHED_EVERY):
             return

@@ -4,7 +4,7 @@ A *seating* has an entrant for each seat. A cell of a tournament is the return o
 row among agents of the column. It needs one seating for each seat that the row's agent may have. A
 seating of two cells (in games of two seats) is played once and counts for both. A reserved seat
 belongs to no entrant, and its returns do not count. Match `k` of seating `i` has the number
-`k * I + i` with I seatings, so matches in ascending order take all seatings in turn.
+`k * I + i` with I seatings, so matches in ascending order cycle through all seatings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Schedule:
         self.dealt = tuple(seat for seat in range(num_seats) if seat not in taken)
         takers = {seat: count + number for number, seat in enumerate(taken)}
         self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
-        """[N, N, D]: the seating with the row in this seat, among the column's."""
+        """[N, N, D]: the seating with the row's entrant in this seat and the column's in others."""
         numbers: dict[tuple[int, ...], int] = {}
         for row in range(count):
             for column in range(count):
@@ -72,7 +72,7 @@ class Schedule:
                 self._lengths[entrant, seat] = len(members)
                 self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
         self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
-        """[I]: the kind of each seating; equal kinds have equal restrictions on their members."""
+        """[I]: each seating's kind; seatings of a kind have equal restrictions on their members."""
         self._turns: list[MemberTurns | None] = [None]
         """The turns of each kind; None: each seat has one member."""
         found: dict[tuple[tuple[int, ...], ...], int] = {}

@@ -36,7 +36,7 @@ class Results(Protocol):
     """A receiver of finished matches."""
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
-        """Store matches by number [M]: versions and returns [M, S], and whether they were cut."""
+        """Store matches: numbers [M], versions and returns [M, S], and flags of truncation [M]."""
 
 
 class TournamentGroup(PolicyGroup):
@@ -116,7 +116,7 @@ class TournamentSeats(StreamSeats):
         super().act(agent)
 
     def outcome(self, result: TurnResult) -> None:
-        """Reset the recurrent states of agents whose own episode has ended."""
+        """Count the turn; reset frames and recurrent states of agents whose episode has ended."""
         self._turns += 1
         ended = result.terminated | result.truncated
         if ended.any():
@@ -146,7 +146,7 @@ class TournamentSeats(StreamSeats):
         self._forget_copies(over)
 
     def _deal(self, copies: Integers) -> None:
-        """Deal the next matches to these copies; copies without a match play on uncounted."""
+        """Deal the next matches to these copies; copies without a match play, but do not count."""
         count = min(len(copies), len(self._left) - self._next) if self._dealing else 0
         dealt, idle = copies[:count], copies[count:]
         numbers = self._left[self._next : self._next + count]

@@ -3,7 +3,7 @@
 Stopping at the first convincing look stops too often by luck. So the total error probability is
 divided among the looks in advance. An answer counts only if its error probability is within that
 look's share. The probability of stopping at a wrong answer is then at most their sum (the union
-bound; Lan and DeMets 1983, "Discrete sequential boundaries", spend it by a function of the
+bound; Lan and DeMets 1983, "Discrete sequential boundaries", divide it by a function of the
 information). Neither the policies' true difference nor the number of looks has to be known.
 
 The error probability at a look assumes a normal distribution. It is valid if sums of that many
@@ -42,7 +42,7 @@ class LookResult:
 
 
 def in_words(sure: float) -> str:
-    """Return `71.0% sure`, at most 99.9; `undecided` for no confidence at all."""
+    """Return `71.0% sure`, at most 99.9%; `undecided` below 0.05%."""
     return f"{min(100.0 * sure, 99.9):.1f}% sure" if sure >= 0.0005 else "undecided"
 
 

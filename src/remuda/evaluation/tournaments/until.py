@@ -75,7 +75,8 @@ def play_until(
 ) -> tuple[Played, Look | None]:
     """Play rounds until a question is answered, or a limit is reached.
 
-    Arguments as of `remuda.evaluation.tournaments.engine.play`.
+    `most` limits the matches, and `on_look` is called after each round. Other arguments are those
+    of `remuda.evaluation.tournaments.engine.play`.
     """
     question, wanted = parse_until(until)
     if len(setup.participants) < 2:
@@ -111,7 +112,7 @@ def play_until(
 
 
 def _first_of_each(seats: int) -> int:
-    """Return the number of matches of each pair before the first look, equal for its seatings."""
+    """Return the number of each pair's matches before the first look, equal for its seatings."""
     return -(-LOOKED_AT // (2 * seats)) * 2 * seats
 
 
@@ -123,7 +124,7 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
     if dealt < 2:
         has = "is a game for one agent" if env.num_agents < 2 else "has only one free seat"
         raise UsageError(
-            f"until: {setup.game} {has}, so no entrants meet; leave it out, and compare the returns"
+            f"until: {setup.game} {has}, so no entrants meet; leave until out, and compare returns"
         )
     count = len(setup.participants)
     first = _first_of_each(dealt) * count * (count - 1) // 2
@@ -214,7 +215,7 @@ class _Rounds:
         return bool((freedom[np.triu_indices(len(freedom), 1)] > 0.0).all())
 
     def payoffs(self) -> Payoffs:
-        """Return the payoffs of the finished matches with pooled seats, as `remuda analyse`."""
+        """Return the payoffs of the finished matches with pooled seats, as in `remuda analyse`."""
         numbers, returns = self._opened.results.played()
         count = len(self._names)
         sums = np.zeros((ROWS, count, count))
@@ -297,7 +298,7 @@ def _is_round(read: object, seatings: int | None) -> bool:
 def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> Integers:
     """Return the number of each seat's side in a tournament: [seats].
 
-    If all seats of entrants are one team, each plays for itself; otherwise no two would meet.
+    If all seats of entrants are one team, each seat is a side: otherwise no two would meet.
     """
     teams = [agent.team for agent in agents]
     several = len({agent.team for agent in agents if agent.name not in taken}) > 1

@@ -53,7 +53,7 @@ class WorkerShare:
 
 
 class Workers:
-    """Processes that play.
+    """Processes that play the matches of a tournament.
 
     Guarantees:
 
