@@ -130,7 +130,7 @@ def test_moves_at_the_same_time_are_hidden():
         ("kuhn_poker(cards=9)", r"cannot load 'kuhn_poker\(cards=9\)': Unknown parameter"),
         ("mfg_crowd_modelling", "mean-field games are not supported"),
         ("chess", rf"may take \d+ moves; .* at most {MAX_LENGTH}"),
-        ("connect_four", "has more than 1,000,000 nodes; take a smaller game"),
+        ("connect_four", "has more than 1,000,000 nodes; use a smaller game"),
         ("dark_hex_ir(board_size=2)", "player 1 forgets its earlier actions"),
     ],
 )

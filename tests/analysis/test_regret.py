@@ -69,5 +69,5 @@ def test_refused(payoffs, mixtures, message):
 def test_a_joint_distribution_that_is_none_is_refused():
     with pytest.raises(UsageError, match="not a distribution"):
         correlated_regret(CHICKEN, np.ones((2, 2)), False)
-    with pytest.raises(UsageError, match="in a game of"):
+    with pytest.raises(UsageError, match=r"joint is \(3, 2\); it must be"):
         correlated_regret(CHICKEN, np.ones((3, 2)) / 6.0, False)

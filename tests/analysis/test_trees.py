@@ -136,7 +136,7 @@ def test_tic_tac_toe_by_hand():
 
 
 def test_too_many_nodes_are_refused():
-    with pytest.raises(UsageError, match="kuhn_poker has more than 57 nodes; take a smaller game"):
+    with pytest.raises(UsageError, match="kuhn_poker has more than 57 nodes; use a smaller game"):
         flatten(KuhnPoker(), 57)
     assert flatten(KuhnPoker(), 58).num_nodes == 58
 
@@ -209,12 +209,10 @@ def test_policies_that_do_not_fit_are_refused():
     policies = uniform(tree)
     with pytest.raises(UsageError, match=r"is \(2097, 9\); it must be \(2423, 9\)"):
         expected_returns(tree, policies[::-1])
-    with pytest.raises(UsageError, match="has 2 players; these are policies of 1"):
+    with pytest.raises(UsageError, match="has 2 players, but there are policies for 1"):
         expected_returns(tree, policies[:1])
     taken = np.full_like(policies[1], 1 / 9)
-    with pytest.raises(
-        UsageError, match="takes an action that is not allowed in the information set"
-    ):
+    with pytest.raises(UsageError, match="chooses an illegal action in the information set"):
         expected_returns(tree, (policies[0], taken))
 
 

@@ -1,8 +1,8 @@
 """Trade-offs between several objectives: Pareto fronts and their uncertainty.
 
-Objectives are columns of `points [P, D]`. Each is minimised unless `maximise` says otherwise, with
-one flag for all or one each. A point dominates another if it is nowhere worse and somewhere better;
-equal points do not dominate each other, and are on the same front.
+Objectives are columns of `points [P, D]`. They are minimised by default; `maximise` is one flag for
+all objectives, or one for each. A point dominates another if it is worse in no objective and better
+in at least one. Equal points do not dominate each other, and are on the same front.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def hypervolume(
 class UncertainFront(Summary):
     """The front of points whose objectives are estimated from samples."""
 
-    probabilities: Numbers  # [P] of being on the first front
+    probabilities: Numbers  # [P] probability that each point is on the first front
     errors: Numbers  # [P] standard errors of the probabilities, from the number of draws
-    ranks: Integers  # [P] fronts at the means
-    expected_ranks: Numbers  # [P] the mean over the draws
+    ranks: Integers  # [P] number of each point's front at the means; 0 is the first
+    expected_ranks: Numbers  # [P] mean of these numbers over the draws
     draws: int  # number of draws
 
 
@@ -61,12 +61,12 @@ def uncertain_front(
     maximise: Maximise = False,
     draws: int = 1000,
 ) -> UncertainFront:
-    """Return the probability that each point is on the front, with its means resampled.
+    """Estimate the probability that each point is on the front, by resampling its means.
 
-    Each point is drawn from the normal distribution around its means. Of many equally good points,
-    each is on the front only in some draws: a small probability does not make a point bad. A very
-    uncertain point just behind the front reaches it too often. The probabilities show which points
-    deserve more matches.
+    Each point is drawn from the normal distribution around its means. If many points are equally
+    good, each is on the front only in some draws, so a small probability does not make a point bad.
+    A very uncertain point just behind the front reaches it too often. The probabilities show which
+    points deserve more matches.
 
     `means`: [P, D] of the objectives; `errors`: [P, D] their standard errors, or [P, D, D]
     covariances of the means of each point.

@@ -30,7 +30,7 @@ class Society:
     """The outcome of a group of agents."""
 
     agents: tuple[str, ...]
-    returns: Numbers = field(repr=False)  # [E, N] by episode and agent; NaN: it took no part
+    returns: Numbers = field(repr=False)  # [E, N] by episode and agent; NaN: took no part
     lengths: Integers = field(repr=False)  # [E] turns of the episodes
     outcomes: SocialOutcomes
     episode_metrics: Mapping[str, Measure]  # means of episode metrics, with standard errors
@@ -50,9 +50,9 @@ class Society:
 
     @property
     def is_constant_sum(self) -> bool:
-        """True if the agents compete for a return whose sum is the same in every episode.
+        """True if the agents' returns vary, but their sum is the same in every episode.
 
-        If no agent's return varies, that may be a shared success: then it is False.
+        Constant returns may be a shared success, and are not counted as constant-sum.
         """
         if len(self.agents) < 2:
             return False
@@ -62,7 +62,7 @@ class Society:
         return bool(varies and np.ptp(np.nansum(self.returns, axis=1)) <= 1e-5 * scale)
 
     def as_summary(self) -> dict[str, Any]:
-        """Return the contents of `analysis.json` for a run of this kind."""
+        """Return the contents of `analysis.json` for a run without a population."""
         return {
             "analysis": 1,
             "episodes": len(self.returns),
@@ -117,10 +117,10 @@ class Society:
         """Return an upper bound of the p-value of a difference between two agents.
 
         It is the larger of two p-values: that of a t test of their differences by episode, and the
-        smallest possible one of a permutation test, 2 of 2^n if n episodes distinguish them (Fisher
-        1935, "The design of experiments", section 21). The second is needed since a few equal
-        results have no spread. The result is multiplied by the number of pairs (Bonferroni; Dunn
-        1961, "Multiple comparisons among means").
+        smallest possible one of a permutation test, 2 / 2^n if their returns differ in n episodes
+        (Fisher 1935, "The design of experiments", section 21). The second is needed because a few
+        equal differences have no spread. The result is multiplied by the number of pairs
+        (Bonferroni; Dunn 1961, "Multiple comparisons among means").
         """
         apart = known(self.returns[:, best] - self.returns[:, worst])
         found = _mean(apart)
@@ -162,12 +162,12 @@ def society(
     - `agents`: [N].
     - `rewards`: [E, T, N].
     - `lengths`: [E] turns.
-    - `episode_metrics`: episode metrics, [E] each.
+    - `episode_metrics`: by name, [E].
     - `took_part`: [E, N]; None: all agents took part in all episodes.
     """
     values = np.asarray(rewards, np.float64)
     if not len(values):
-        raise UsageError("no episode finished in time; give more `--seconds`")
+        raise UsageError("no episode finished in time; raise `--seconds`")
     present = np.ones(values.shape[::2], np.bool_) if took_part is None else np.asarray(took_part)
     return Society(
         agents,
@@ -182,7 +182,7 @@ def society(
 
 
 def _mean(values: npt.NDArray[Any]) -> Measure:
-    """Return the mean of [E] without NaN, with its standard error."""
+    """Return the mean over episodes [E] and its standard error, without NaN."""
     mean = mean_of(values)
     return Measure(mean, standard_error(values), mean, len(known(values)))
 

@@ -1,9 +1,9 @@
 """Social outcome metrics: efficiency, equality, sustainability and peace.
 
-The metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of common-pool
-resource appropriation", from recorded episodes of N agents. Each has a jackknife standard error
-over episodes (Efron and Stein 1981, "The jackknife estimate of variance"), since ratios have no
-simple formula.
+These are the metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of
+common-pool resource appropriation". They are computed from recorded episodes of N agents. Each has
+a jackknife standard error over episodes (Efron and Stein 1981, "The jackknife estimate of
+variance"), because ratios have no simple formula.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Measure(Summary):
 
     value: float  # over all episodes; NaN: undefined
     error: float  # its standard error; NaN with fewer than two episodes
-    corrected: float  # the value with the jackknife's estimate of its bias removed
+    corrected: float  # the value minus the jackknife estimate of its bias
     episodes: int  # number of episodes
 
 
@@ -53,8 +53,8 @@ def social_outcomes(
     - `rewards`: [episodes, turns, agents].
     - `timed_out`: [episodes, turns, agents] True for agents that may not act; None: no peace
       metric.
-    - `lengths`: [episodes] turns of each, the rest is ignored; None: all turns.
-    - `took_part`: [episodes, agents]; False: the agent has no return there. None: all took part.
+    - `lengths`: [episodes] number of turns; later entries are ignored. None: all turns.
+    - `took_part`: [episodes, agents]; False: the agent took no part. None: all agents took part.
     """
     r, turns = _by_turn(rewards, lengths, "rewards")
     returns = r.sum(1)
@@ -94,13 +94,13 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     """Return 1 - Gini within an episode: 1 for equal returns, 1/N if one agent receives all.
 
     E = 1 - E[sum_ij |R_i - R_j|] / (2 N E[sum_i R_i]). Numerator and denominator are averaged over
-    episodes separately, so episodes are weighted by their total return, and one without any return
-    is not 0 / 0. If all returns are zero it is 1. N is the number of agents that took part in the
-    episode.
+    episodes separately. So episodes are weighted by their total return, and an episode without any
+    return does not give 0 / 0. If all returns are zero, equality is 1. N is the number of agents
+    that took part in the episode.
 
     - `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
-    - `least`: an agent's minimum return in this game, or its return for doing nothing. Equality is
-      that of the excess over it. The game defines this number, not the data: with lower returns
+    - `least`: an agent's minimum return in this game, or its return for doing nothing. It is
+      subtracted from all returns. Take it from the game, not from the data: if a return is lower,
       equality is NaN.
     """
     r = _returns(returns) - _least(least)
@@ -118,9 +118,9 @@ def equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
 def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     """Return 1 - Gini of the agents' average returns: low if the same agents always receive more.
 
-    Agents must be identifiable over episodes, by their policy or their seat. Equal agents look
-    unequal over few episodes; `corrected` is closer to the truth, and may exceed 1. Averages are
-    over the episodes in which an agent took part.
+    Each column must be the same policy or seat in all episodes. Equal agents look unequal over few
+    episodes; `corrected` is closer to the truth, and may exceed 1. Averages are over the episodes
+    in which an agent took part.
 
     `returns`: [episodes, agents]; NaN: the agent took no part in that episode.
     """
@@ -135,7 +135,7 @@ def long_run_equality(returns: npt.ArrayLike, least: float = 0.0) -> Measure:
     whole = _one_less_gini(means[None])[0]
     if len(r) < 2:
         return Measure(float(whole), np.nan, np.nan, len(r))
-    # Without one episode an average may be slightly below zero: clip it.
+    # An average that leaves out one episode may be slightly below zero: clip it.
     left = counts - present
     sums = np.where(left > 0, r.sum(0) - r, np.nan)  # NaN for agents with no episode left
     without = np.maximum(sums / np.maximum(left, 1), 0.0)
@@ -147,9 +147,9 @@ def sustainability(
 ) -> Measure:
     """Return S = E[1/N sum_i t_i], t_i = E[t | r_t^i > 0]: the mean turn of rewards.
 
-    The first turn is 1. An agent without rewards in an episode has no t_i, and the average is over
-    the others. An episode without any rewards is left out, and not counted in `episodes`. S is
-    large if resources last, and (T + 1) / 2 if they are collected evenly.
+    The first turn is 1. An agent without rewards in an episode has no t_i; the average is over the
+    other agents. An episode without any rewards is left out, and `Measure.episodes` does not count
+    it. S is large if resources last, and (T + 1) / 2 if they are collected evenly.
 
     `rewards`: [episodes, turns, agents].
     """
@@ -205,7 +205,7 @@ def _least(least: float) -> float:
 def _by_turn(
     values: npt.ArrayLike, lengths: npt.ArrayLike | None, what: str
 ) -> tuple[Numbers, Integers]:
-    """Check values by turn; return them with 0 after the end, [E, T, N], and the lengths [E]."""
+    """Check values by turn; return them, 0 after the episode's end, [E, T, N], and lengths [E]."""
     r = np.asarray(values, np.float64)
     if r.ndim != 3 or min(r.shape) < 1:
         raise UsageError(f"{what} are {r.shape}; they must be [episodes, turns, agents]")
@@ -220,7 +220,7 @@ def _by_turn(
         episode, turn, agent = np.argwhere(~np.isfinite(r))[0]
         raise UsageError(
             f"{what}: agent {agent} has {r[episode, turn, agent]} in turn {turn + 1} of episode "
-            f"{episode}; say in `lengths` where episodes end"
+            f"{episode}; set `lengths` to the numbers of turns"
         )
     return r, turns
 

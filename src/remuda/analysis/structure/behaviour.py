@@ -1,11 +1,11 @@
 """Distances between policies: how much their action distributions differ on the same states.
 
-Discrete actions: the Jensen-Shannon distance (Endres and Schindelin 2003, "A new metric for
-probability distributions"), the square root of the divergence in bits. Continuous actions: the
-Hellinger distance between Gaussians with independent dimensions, as their Jensen-Shannon divergence
-has no closed form. Both are metrics in [0, 1]: 0 for equal policies, 1 for policies without a
-common action. Both are f-divergences, so an invertible transform of the actions shared by both
-policies, such as tanh squashing, does not change them.
+For discrete actions this is the Jensen-Shannon distance, the square root of the divergence in bits
+(Endres and Schindelin 2003, "A new metric for probability distributions"). For continuous actions
+it is the Hellinger distance between Gaussians with independent dimensions, because their
+Jensen-Shannon divergence has no closed form. Both are metrics in [0, 1]: 0 for equal policies, 1
+for policies without a common action. Both derive from f-divergences, so they do not change if both
+policies' actions pass the same invertible transform, such as tanh squashing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class BehaviourDistances:
     """Distances between the action distributions of policies, with intervals."""
 
     distances: Numbers  # [N, N] between 0 and 1
-    intervals: Numbers  # [2, N, N] by resampling whole episodes; NaN if there is only one
+    intervals: Numbers  # [2, N, N] from resampled episodes; NaN with a single episode
     mean: float  # over all pairs
     mean_interval: tuple[float, float]
     level: float
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data; None: unknown."""
+        """Return JSON values; None: unknown."""
         return {
             "distances": as_json(self.distances),
             "low": as_json(self.intervals[0]),
@@ -132,7 +132,7 @@ def _over_states(
     draws: int,
     level: float,
 ) -> BehaviourDistances:
-    """Return root mean squared distances over states, and over resampled states."""
+    """Return root mean squared distances over states, with intervals from resampled states."""
     check_level(level)
     check_draws(draws)
     states = squared.shape[1]
@@ -158,7 +158,7 @@ def _over_states(
 def _resampled(
     episodes: npt.ArrayLike | None, states: int, rng: np.random.Generator, draws: int
 ) -> Numbers | None:
-    """Return [draws, S] how often each state is drawn; None: there is only one episode."""
+    """Return how often each draw contains each state, [draws, S]; None: only one episode."""
     array = np.arange(states) if episodes is None else np.asarray(episodes)
     if array.shape != (states,):
         raise UsageError(f"episodes are {array.shape}; they must be [states], ({states},)")

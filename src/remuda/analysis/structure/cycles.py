@@ -19,7 +19,7 @@ from remuda.analysis.structure.transitivity import margin_variances
 from remuda.errors import UsageError
 from remuda.types import Bools, Numbers
 
-ROUNDING = 1e-9  # margins below this share of the largest count as 0
+ROUNDING = 1e-9  # margins below this share of the largest one are treated as 0
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Cycle(Summary):
     """A cycle of strategies: each beats the next, and the last beats the first."""
 
     names: tuple[str, ...]  # [L] starting at the strategy with the lowest index
-    margins: Numbers  # [L] of each over the next: half the difference of their payoffs
+    margins: Numbers  # [L] half the difference of the payoffs when each meets the next
     intervals: Numbers = field(repr=False)  # [2, L] of the margins, at the level of `cycles`
 
     @property
@@ -36,7 +36,7 @@ class Cycle(Summary):
         return float(self.margins.min())
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON values."""
         return super().as_summary() | {"weakest": self.weakest}
 
 
@@ -50,18 +50,18 @@ class Cycles(Summary):
     strongest: Cycle | None  # the shortest of the cycles with the largest minimum margin
     triangles: tuple[Cycle, ...]  # the strongest cycles of three, the strongest first
     num_triangles: int  # number of all cycles of three
-    level: float  # the probability that all edges are right (`joint`), or each of them
+    level: float  # the probability that all edges are right (`joint`), or that one edge is
     joint: bool
 
 
 def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: int = 10) -> Cycles:
-    """Find the cycles of a symmetric game, formed by significant edges.
+    """Find the cycles that significant edges form in a symmetric game.
 
     Pairs that never met have no edge. A two-sided t test of the margin decides whether an edge is
     significant.
 
-    `joint`: test all edges together (Bonferroni): with probability `level`, every cycle found
-    exists. Otherwise each edge is tested separately, and some of many edges are wrong.
+    `joint`: test all edges together (Bonferroni): with probability `level`, all cycles that are
+    found exist. Otherwise each edge is tested separately, and some of many edges are wrong.
     """
     check_level(level)
     if most < 0:
@@ -91,7 +91,7 @@ def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: i
 
 
 def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numbers]:
-    """Return the margins [n, n] and the half-widths of their intervals; NaN: they never met."""
+    """Return the margins [n, n] and the half-widths of their intervals; NaN: no match."""
     if not payoffs.symmetric:
         raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
     apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
@@ -117,7 +117,7 @@ def _groups(beats: Bools) -> list[list[int]]:
 
 
 def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
-    """Return the cycle with the largest minimum margin; ties: the shortest, then the first.
+    """Return the cycle with the largest minimum margin; of several, the first of the shortest.
 
     Bisection finds the largest threshold at which the edges still contain a cycle. All cycles at
     this threshold contain an edge with exactly that margin.

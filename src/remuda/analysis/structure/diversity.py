@@ -1,9 +1,9 @@
 """Measures of a population's diversity, based on the results of its policies.
 
-All are computed from the payoffs of a game of two roles. The measured policies are the strategies
-of the first role, compared by their results against those of the second. Noise makes equal policies
-look diverse, so functions of `Payoffs` return an estimate without that bias, and its null
-distribution (`remuda.analysis.payoffs.bias`).
+The measured policies are the strategies of the first of two roles. They are compared by their
+payoffs against the strategies of the second role. Noise makes equal policies look diverse, so
+functions of `Payoffs` return an estimate without that bias, and its null distribution
+(`remuda.analysis.payoffs.bias`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def expected_cardinality(
 
     trace(I - (L + I)^-1) with L = M M^T (Perez-Nieves et al. 2021, "Modelling behavioural diversity
     for learning in open-ended games"), where a row of M holds a policy's payoffs against each
-    opponent. The result is between 0 and N. It depends on the unit of payoffs: a policy counts
-    fully if the norm of its row is large relative to `scale`.
+    opponent. The result is between 0 and N. It depends on the unit of payoffs: a policy adds
+    almost 1 if the part of its row that is orthogonal to the others is long relative to `scale`.
 
     - `matrix`: [N, M] payoffs.
     - `errors`: [N, M] standard errors, whose squares are subtracted from the diagonal of L, to

@@ -1,8 +1,8 @@
 """A map of a population: policies as points of a plane, with similar policies near each other.
 
-Classical multidimensional scaling (Torgerson 1952, "Multidimensional scaling: theory and method";
-also principal coordinates, Gower 1966). Procrustes alignment of one map to another shows a
-population over time.
+The maps come from classical multidimensional scaling (Torgerson 1952, "Multidimensional scaling:
+theory and method"), also called principal coordinates (Gower 1966). Procrustes alignment makes maps
+of a population at different times comparable.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from remuda.analysis.structure.diversity import payoff_distances
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
-TIED = 1e-8  # values that differ by less than this share of the largest are equal
+TIED = 1e-8  # values that differ by less than this share of the largest are treated as equal
 
 
 @dataclass(frozen=True)
 class PolicyMap(Summary):
     """Policies as points in a picture."""
 
-    positions: Numbers  # [N, dimensions] around their centre, the direction of most variance first
-    shares: Numbers  # [dimensions] of the sum of all absolute eigenvalues (Mardia 1978)
+    positions: Numbers  # [N, dimensions] with mean 0, the direction of most variance first
+    shares: Numbers  # [dimensions] share of the sum of all absolute eigenvalues (Mardia 1978)
     spread: Numbers = field(repr=False)  # [N, dimensions, dimensions] covariances of the positions
 
     @property
@@ -46,7 +46,7 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
     if len(unknown):
         row, column = unknown[0]
         raise UsageError(
-            f"distances: that of {row} and {column} is {found[row, column]}, and "
+            f"distances: the one of {row} and {column} is {found[row, column]}, and "
             f"{len(unknown)} are unknown in total; leave these policies out"
         )
     scale = float(np.abs(found).max())
@@ -59,9 +59,9 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
 def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
     """Place policies so that their distances in the picture match `distances`.
 
-    Equal distances give equal pictures. Eigenvectors leave signs open, and rotations among equal
-    variances. Both are fixed: the outermost policy gets a positive coordinate, on the first of
-    axes with equal variance. Ties go to the first such policy.
+    Equal distances give equal pictures. Eigenvectors determine neither signs nor rotations among
+    axes of equal variance, so both are fixed: on the first such axis the outermost policy gets a
+    positive coordinate. Ties go to the first such policy.
 
     `distances`: [N, N].
     """
@@ -119,8 +119,8 @@ def align(
 ) -> Numbers:
     """Rotate, mirror and move a map towards an earlier one: [N, D].
 
-    Orthogonal Procrustes (Schönemann 1966, "A generalized solution of the orthogonal Procrustes
-    problem"), without scaling: distances do not change.
+    This is orthogonal Procrustes alignment (Schönemann 1966, "A generalized solution of the
+    orthogonal Procrustes problem") without scaling: distances do not change.
 
     - `positions`: [N, D] of the new map.
     - `previous`: [M, D] of the earlier map.
@@ -133,7 +133,7 @@ def align(
     if pairs is None:
         if len(new) != len(old):
             raise UsageError(
-                f"maps have {len(new)} and {len(old)} policies; say in `pairs` which are the same"
+                f"maps have {len(new)} and {len(old)} policies; list in `pairs` which are the same"
             )
         pairs = [(place, place) for place in range(len(new))]
     if any(not (0 <= a < len(new) and 0 <= b < len(old)) for a, b in pairs):
@@ -155,8 +155,8 @@ def payoff_map(
 ) -> PolicyMap:
     """Return a map of policies by their payoffs against each opponent, with position uncertainties.
 
-    Maps of sampled payoffs are aligned to the map of the means. The spread is the covariance of
-    their positions around it.
+    Maps of sampled payoffs are aligned to the map of the means. `spread` is the covariance of their
+    positions around those of the means.
     """
     check_draws(draws)
     found = classical_mds(payoff_distances(payoffs.matrix), dimensions)

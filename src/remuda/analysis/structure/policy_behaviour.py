@@ -31,7 +31,7 @@ class PolicyBehaviour:
     not_measured: Mapping[str, str]  # by policy, the reason why it was left out
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON values."""
         return {
             "policies": list(self.names),
             "measure": self.measure,
@@ -64,7 +64,7 @@ def policy_behaviour(
 ) -> PolicyBehaviour:
     """Compare the action distributions of policies on common states.
 
-    `players`: specification and weights [P].
+    `players`: by name, a policy's specification and weights [P].
     """
     count, frames = states.observations.shape[:2]
     chosen = np.sort(rng.choice(count, min(most, count), replace=False))
@@ -96,7 +96,7 @@ def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
     stacked = spec.config.n_frames
     if stacked > frames:
         raise UsageError(
-            f"the policy {spec.name} stacks {stacked} observations, and {frames} are known"
+            f"the policy {spec.name} stacks {stacked} observations, but only {frames} were recorded"
         )
     found: Array = observations[:, -1] if stacked == 1 else observations[:, -stacked:]
     return found

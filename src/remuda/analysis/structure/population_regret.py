@@ -1,4 +1,4 @@
-"""Exploitability of each policy within its population: a lower bound.
+"""Exploitability of each policy within its population: a lower bound of its exploitability.
 
 If all play policy i and one player changes to policy j, that player gains u(j, i) - u(i, i). The
 largest of these gains is the exploitability of i within the population: the gain of a best response
@@ -27,10 +27,10 @@ class WithinPopulation:
 
     names: tuple[str, ...]  # [N] of the policies
     gains: tuple[Estimate, ...] = field(repr=False)
-    """[N] of the best response. `corrected` is unbiased for a response chosen with half of the
-    matches. It is at most the best response's gain, and may be below 0 by chance. The interval is
-    for the largest gain."""
-    best_responses: tuple[str, ...]  # [N] to the mean payoffs
+    """[N] the gain of the best response to each policy. `corrected` is unbiased for a response
+    chosen with half of the matches. On average it is at most the best response's gain, and it may
+    be below 0 by chance. The interval is for the largest gain."""
+    best_responses: tuple[str, ...]  # [N] the best response to each policy, by the mean payoffs
 
     @property
     def least(self) -> str:
@@ -42,7 +42,7 @@ class WithinPopulation:
         return self.gains[self.names.index(name)]
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON values."""
         return {
             "what": "the gain of the best response among these policies; a lower bound",
             "policies": [
@@ -126,12 +126,12 @@ def _interval(
     """Return [N] bounds that contain the largest true gain with at least this probability.
 
     The upper bound is the largest upper end, which is at least the end of the true best response's
-    interval. Every lower end is a lower bound, since all hold simultaneously by the largest
-    standardized deviation (Romano and Wolf 2005, "Stepwise multiple testing as formalized data
-    snooping", section 3).
+    interval. The lower bound is the largest lower end: all lower ends hold simultaneously, because
+    they use the quantile of the largest standardized deviation (Romano and Wolf 2005, "Stepwise
+    multiple testing as formalized data snooping", section 3).
 
-    - `gains`, `errors`, `freedom`: [N, N] at the means, their standard errors and degrees of
-      freedom.
+    - `gains`, `errors`, `freedom`: [N, N] gains by the mean payoffs, their standard errors, and
+      degrees of freedom.
     - `largest`: [samples, N] standardized deviations of drawn gains from the means.
     """
     tail = 0.5 + level / 2.0

@@ -1,9 +1,8 @@
 """Split a game into skill and cycles, and embed it in the plane.
 
 All functions work on the margins of a symmetric game: half the difference of two strategies'
-payoffs when they meet, an antisymmetric matrix. `split` decomposes it into differences of ratings
-(transitive) and a cyclic rest; `disc` embeds it in planes. `cycles.py` finds the
-cycles.
+payoffs when they meet. Margins are an antisymmetric matrix. `split` decomposes it into differences
+of ratings (transitive) and a cyclic rest; `disc` embeds it in planes. `cycles.py` finds cycles.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ def margins(matrix: npt.ArrayLike) -> Numbers:
 def split(matrix: npt.ArrayLike) -> Split:
     """Split a game into transitive and cyclic parts, by the combinatorial Hodge decomposition.
 
-    A strategy's rating is its mean margin over all, itself included (Jiang et al. 2011,
+    A strategy's rating is its mean margin over all strategies, itself included (Jiang et al. 2011,
     "Statistical ranking and combinatorial Hodge theory"; Balduzzi et al. 2018, "Re-evaluating
-    evaluation"). Every pair must have met: then there is no harmonic part.
+    evaluation"). Every pair must have met, so there is no harmonic part.
 
     `matrix`: [n, n] the row's payoffs.
     """
@@ -81,8 +80,8 @@ class SplitIntervals:
 
     names: tuple[str, ...]
     observed: Split = field(repr=False)  # the split of the mean payoffs, noise included
-    transitive: float  # share of the transitive part without the noise; NaN: only noise
-    cyclic: float  # share of the cyclic part without the noise; both add up to 1
+    transitive: float  # share of the transitive part without the noise; NaN: all may be noise
+    cyclic: float  # share of the cyclic part without the noise; the two shares add up to 1
     cyclic_interval: Numbers  # [2] at probability `level`; 0 to 1 if everything may be noise
     noise: float  # expected share of noise in the squared norm of the observed margins; at most 1
     rating_intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
@@ -95,7 +94,7 @@ class SplitIntervals:
         return 1.0 - self.cyclic_interval[::-1]
 
     def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
+        """Return JSON values."""
         return {
             "transitive": as_json(self.transitive),
             "transitive_interval": as_json(self.transitive_interval),
@@ -116,10 +115,10 @@ def split_intervals(
 ) -> SplitIntervals:
     """Split a game into skill and cycles without the contribution of noise.
 
-    Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm. A share of
-    2 / n goes to the gradient, the rest to the curl. So a game with few matches looks cyclic. These
-    amounts are subtracted. Draws contain the noise of the matches and their own; both are
-    subtracted from them.
+    Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm: a share of
+    2 / n to the gradient, the rest to the curl. So a game with few matches looks cyclic. This
+    function subtracts these amounts. Draws contain the noise of the matches and that of drawing;
+    both are subtracted.
     """
     check_level(level)
     whole = _pooled(payoffs)
@@ -185,7 +184,7 @@ class Disc(Summary):
     """
 
     coordinates: Numbers  # [P, n, 2], the plane with the most variance first
-    strengths: Numbers  # [P] the singular values of the margins, two for each plane
+    strengths: Numbers  # [P] singular values of the margins; each plane has two equal ones
     explained: Numbers  # [P] share of each plane in the squared norm of the margins; NaN: all are 0
 
     @property
@@ -208,7 +207,8 @@ def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
     of_pairs = margins(matrix)
     if not 1 <= planes <= len(of_pairs) // 2:
         raise UsageError(
-            f"planes: {len(of_pairs)} strategies have {len(of_pairs) // 2}; this is {planes}"
+            f"planes is {planes}; with {len(of_pairs)} strategies it must be between 1 and "
+            f"{len(of_pairs) // 2}"
         )
     # The Schur blocks of an antisymmetric A are the pairs of eigenvalues of iA.
     count = len(of_pairs)
@@ -217,7 +217,7 @@ def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
     chosen = vectors[:, ::-1].T
     points = np.sqrt(2.0 * strengths)[:, None] * (chosen.imag + 1j * chosen.real)
     radii = np.abs(points)
-    # The first of the points at the largest radius, up to rounding.
+    # Rotate each plane so that its farthest point (the first, up to rounding) is on the x axis.
     farthest = (radii >= radii.max(1, keepdims=True) * (1.0 - 1e-9)).argmax(1)
     points *= np.exp(-1j * np.angle(points[np.arange(planes), farthest]))[:, None]
     size = float((of_pairs**2).sum())

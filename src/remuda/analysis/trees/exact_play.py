@@ -1,8 +1,8 @@
 """Exact exploitability of trained policies, in games small enough to traverse.
 
 These are matrix games of one round, the games of `played_trees` (Kuhn and Leduc poker, tic-tac-toe)
-and small turn-based games of OpenSpiel. The best response plays against the policy as it acts in
-evaluation: stochastic policies sample from their probabilities, Q-learners act greedily.
+and small turn-based games of OpenSpiel. The measured policies act as follows: stochastic policies
+sample from their probabilities, and Q-learners act greedily.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from remuda.types import Array, Bools, Floats, Numbers
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
-MOST_STATES = 50_000  # limit for traversing an OpenSpiel game: takes some seconds
+MOST_STATES = 50_000  # limit for traversing an OpenSpiel game, which takes some seconds
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
 
 
 def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
-    """Return a one-round game; with more rounds, observations do not determine the history."""
+    """Return the tree of a one-round game; None: more rounds, whose history is not observed."""
     if env.rounds > 1:
         return None
     tree = flatten(MatrixGame(*np.moveaxis(env.payoffs.astype(np.float64), 2, 0)))
@@ -83,7 +83,7 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
 
 
 def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
-    """Return a turn-based game; as a tree, simultaneous moves would become turns."""
+    """Return the tree of a turn-based game; None: simultaneous moves, or too large."""
     if env.moves_together:
         return None
     try:
@@ -109,7 +109,7 @@ class ExactExploitability:
     not_measured: Mapping[str, str]  # reasons by policy
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON values."""
         return {
             "policies": {name: each.as_summary() for name, each in self.found.items()},
             "not_measured": dict(self.not_measured),

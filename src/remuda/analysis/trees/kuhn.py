@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Strategy = npt.NDArray[np.float64]
 Known = tuple[int, tuple[int, ...]]  # a player's knowledge: its card, and the actions so far
-BEFORE = (((), (0, 1)), ((0,), (1,)))  # by player, the actions before both decisions; 1: bet
+BEFORE = (((), (0, 1)), ((0,), (1,)))  # by player, the actions before each decision; 1: bet
 VALUE = -1.0 / 18.0  # the value to player 0 at equilibrium (Kuhn 1950)
 
 

@@ -37,7 +37,7 @@ class OpenSpielGame:
             raise UsageError(f"{name}: mean-field games are not supported")
         if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
             raise UsageError(
-                f"{name}: OpenSpiel samples its chance outcomes without listing them; take "
+                f"{name}: OpenSpiel samples its chance outcomes without listing them; use "
                 "a game with explicit chance"
             )
         longest = int(game.max_game_length())

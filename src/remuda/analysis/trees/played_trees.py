@@ -1,7 +1,7 @@
-"""The games of runs that can be traversed as trees: the rules and observations of each.
+"""Rules and observations of card and board games that runs play and a tree can represent.
 
 To add a game, add its rules (`trees.TreeGame`) and a function from a player's information set in
-the tree to the observation in the run. All exact measurements of networks use these.
+the tree to the observation in the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KUHN_DONE: Mapping[tuple[int, ...], int] = {
     (1,): kuhn_poker.BETS,
     (0, 1): kuhn_poker.PASSED_BETS,
 }
-"""The run's index of each action history in the tree of Kuhn poker (0: pass, 1: bet)."""
+"""The history index in `kuhn_poker`'s observations, by action history (0: pass, 1: bet)."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ PLAYED: Mapping[str, PlayedRules] = {
 def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
     """Return the rules of a run's game; None: it cannot be traversed.
 
-    Wrappers may change observations and rewards, and a subclass may have other rules: neither
-    counts as the game.
+    Wrapped environments and subclasses are not traversed, because their observations, rewards or
+    rules may differ.
     """
     if is_wrapped(env):
         return None

@@ -1,7 +1,4 @@
-"""Policies of runs as policies of trees: their networks' action probabilities.
-
-`played_trees` lists the games, and maps information sets to a run's observations.
-"""
+"""Action probabilities of a run's policies, which make them policies of a tree."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ def probabilities(
 ) -> Numbers:
     """Return the probability of each action: [S, A].
 
-    A stochastic policy has the softmax of its outputs over the legal actions. A Q-learner takes the
-    first of the best legal actions.
+    A stochastic policy has the softmax of its outputs over the legal actions. A Q-learner chooses
+    the legal action with the highest value; ties go to the first.
 
     - `weights`: [P] of its network.
     - `observations`: [S, *shape] as the environment writes them; [S, n_frames, *shape] for a policy
       with frame stacking, the newest last.
-    - `allowed`: [S, A] bool, at least one action each.
+    - `allowed`: [S, A] bool, at least one legal action in each row.
     """
     import torch
 
@@ -120,7 +117,7 @@ def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
     if spec.memory:
         raise UsageError(
             f"{what} depends on earlier observations (its network is recurrent); exact "
-            "probabilities are only known for policies that depend on the newest"
+            "probabilities are only known for policies that depend on the newest observation"
         )
     wanted = spec.observation if frames == 1 else (frames, *spec.observation)
     if frames > 1 and observations.shape[1:] == spec.observation:

@@ -1,9 +1,9 @@
-"""Equilibria of two-player zero-sum games: by the sequence form, or by backward induction.
+"""Equilibria of two-player zero-sum games, by the sequence form or by backward induction.
 
 A realization plan represents a player's policy by the player's probability of each of its action
 sequences. In these plans the payoff is bilinear and the constraints are linear. An equilibrium is
-therefore the solution of a linear program whose size is linear in the tree's: Koller, Megiddo and
-von Stengel 1996, "Efficient computation of equilibria for extensive two-person games".
+therefore the solution of a linear program whose size is linear in that of the tree (Koller, Megiddo
+and von Stengel 1996, "Efficient computation of equilibria for extensive two-person games").
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormE
         if size > max_sequences:
             raise UsageError(
                 f"{tree.name}: its linear program has {size:,} sequences, and {max_sequences:,} "
-                "are allowed; take a smaller game, or allow more (max_sequences)"
+                "are allowed; use a smaller game, or allow more (max_sequences)"
             )
         value, policies = _solve_program(tree)
     lower = 0.0 - best_response(tree, 1, policies).value
@@ -100,7 +100,7 @@ class _Sequences:
         return int(self.numbers.max(initial=0)) + 1
 
     def constraints(self) -> sparse.csr_matrix:
-        """Return E of E x = e, e = (1, 0, ..., 0), for realization plans x: [1 + I_p, S]."""
+        """Return E, [1 + I_p, S]: realization plans x satisfy E x = e with e = (1, 0, ..., 0)."""
         sets, actions = np.nonzero(self.numbers >= 0)
         count = len(self.before)
         rows = np.concatenate([[0], 1 + np.arange(count), 1 + sets])
@@ -132,8 +132,8 @@ def _sequences(tree: Tree, player: int) -> _Sequences:
 def _solve_program(tree: Tree) -> tuple[float, tuple[Numbers, Numbers]]:
     """Maximise the payoff of player 0's plan x against a best response.
 
-    With A the payoffs by sequences and F player 1's constraint matrix, the payoff against a best
-    response is max q_0 with F^T q <= A^T x (duality). The multipliers of these constraints are
+    Let A be the payoffs by sequences and F player 1's constraint matrix. By duality, the payoff
+    against a best response is max q_0 with F^T q <= A^T x. The multipliers of these constraints are
     player 1's plan.
     """
     row, column = _sequences(tree, 0), _sequences(tree, 1)

@@ -1,8 +1,4 @@
-"""Small games with known solutions, as rules for `trees.TreeGame`.
-
-Kuhn and Leduc poker are the usual test games with hidden cards, tic-tac-toe without. In a matrix
-game all players choose simultaneously.
-"""
+"""Rules of small games (`trees.TreeGame`): matrix games, Kuhn and Leduc poker, tic-tac-toe."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from remuda.types import Numbers
 class MatrixGame:
     """A game in which every player chooses once, without knowing the others' choices.
 
-    A state is the tuple of choices so far. Players choose one after another, without observations.
+    A state is the tuple of choices so far. In the tree, players choose one after another.
     """
 
     merges = False
@@ -28,8 +24,8 @@ class MatrixGame:
     def __init__(self, *payoffs: npt.ArrayLike, name: str = "matrix game") -> None:
         """Set the payoffs of every player.
 
-        `payoffs`: by player, [n_1, ..., n_R]; a single matrix [n_1, n_2] is the first player's in a
-        zero-sum game.
+        `payoffs`: by player, [n_1, ..., n_R]; a single matrix [n_1, n_2] holds the first player's
+        payoffs in a zero-sum game.
         """
         found = [np.asarray(each, np.float64) for each in payoffs]
         if len(found) == 1 and found[0].ndim == 2:
@@ -117,10 +113,10 @@ class KuhnPoker:
         return state.cards[len(state.actions) % 2], state.actions
 
     def returns(self, state: KuhnState) -> Sequence[float]:
-        """Return the gains of the players: 1, or 2 if both bet, to the winner."""
+        """Return the players' gains: the winner gains 1, or 2 if both bet."""
         first, second = state.cards
         bets = sum(state.actions)
-        # After two actions an unanswered bet is player 0's, otherwise player 1's.
+        # A bet that was not called is player 0's after two actions, otherwise player 1's.
         wins = len(state.actions) == 2 if bets == 1 else first > second
         won = 2.0 if bets == 2 else 1.0
         return (won, -won) if wins else (-won, won)
@@ -139,9 +135,9 @@ class LeducPoker:
     Six cards, two of each rank (card // 2). Each of two players antes 1 and gets a card. In each of
     two betting rounds, player 0 acts first. A player may call, raise, or fold if the other has put
     in more. Raises are by 2 in the first round and by 4 in the second, at most two per round. A
-    public card is dealt between the rounds. A player with its rank wins, otherwise the higher rank;
-    equal ranks share the pot. Rules, actions and information sets are those of OpenSpiel's
-    `leduc_poker`, which distinguishes the two cards of a rank.
+    public card is dealt between the rounds. A player whose card has its rank wins; otherwise the
+    higher rank wins, and equal ranks share the pot. Rules, actions and information sets are those
+    of OpenSpiel's `leduc_poker`, which distinguishes the two cards of a rank.
     """
 
     name = "leduc_poker"
@@ -165,7 +161,7 @@ class LeducPoker:
         return len(now) % 2
 
     def actions(self, state: LeducState) -> Sequence[int]:
-        """Return CALL; FOLD if the other has put in more; RAISE unless raised twice."""
+        """Return CALL, FOLD if the other has put in more, and RAISE after fewer than two raises."""
         now = state.rounds[-1]
         allowed = [self.CALL]
         if now and now[-1] == self.RAISE:
@@ -191,7 +187,7 @@ class LeducPoker:
         return state.cards[len(state.rounds[-1]) % 2], state.cards[2:], state.rounds
 
     def returns(self, state: LeducState) -> Sequence[float]:
-        """Return the loser's stake as the winner's gain."""
+        """Return the players' gains: the winner gains what the loser has put in."""
         put_in = [1, 1]
         for done, size in zip(state.rounds, self.RAISES, strict=False):
             for place, action in enumerate(done):

@@ -84,13 +84,13 @@ def respond(
     first action.
 
     - `order`: [N] nodes by stage, from last to first; within a stage, children before parents.
-    - `stage`: [N] of `stages`.
+    - `stage`: [N] from `stages`.
     - `first`: [N + 1]; `children`, `actions`: [E].
-    - `probabilities`: [E] of the edges of others and of chance.
+    - `probabilities`: [E] of the edges; those of the player are ignored.
     - `sets`: [N] the information set; -1: no player acts.
     - `own`: [N] nodes where the player acts; `legal`: [I, A].
-    - `weights`: [N] probability of reaching each node by the others and chance.
-    - `returns`: [N] of the player, at terminal nodes.
+    - `weights`: [N] probability that the others and chance reach each node.
+    - `returns`: [N] the player's returns at terminal nodes; 0 elsewhere.
     """
     values = returns.copy()
     action_values = np.zeros(legal.shape)
@@ -131,7 +131,8 @@ def induct_backward(
 ) -> tuple[Numbers, Integers]:
     """Solve a game of perfect information: return the values of all nodes [N, R], and actions [I].
 
-    From the end, each player takes the action with its highest return; ties go to the first.
+    From the last nodes to the first, the player to act chooses the action with its highest return;
+    ties go to the first.
     """
     values = returns.copy()
     chosen = np.full(num_sets, -1, np.int64)

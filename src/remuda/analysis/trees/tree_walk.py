@@ -11,7 +11,7 @@ import numpy as np
 from remuda.analysis.trees.trees import CHANCE, OVER, SLACK, InformationSet, State, Tree, TreeGame
 from remuda.errors import UsageError
 
-MAX_NODES = 1_000_000  # default limit of nodes: some tens of seconds, and 1 GB
+MAX_NODES = 1_000_000  # default limit of nodes: takes tens of seconds and 1 GB
 PROBES = 25  # random paths that estimate the size of a game before it is traversed
 FAR_MORE = 4.0  # an estimate above this multiple of the limit rejects a game
 
@@ -36,7 +36,7 @@ class _Walk(Generic[State]):
     def __init__(self, game: TreeGame[State], max_nodes: int) -> None:
         self._game, self._max = game, max_nodes
         self._players: list[int] = []
-        self._sets: list[int] = []  # the number of each node's information set among its player's
+        self._sets: list[int] = []  # information set of each node, numbered for each player
         self._returns: list[tuple[float, ...]] = []
         self._edges = (
             array("q"),
@@ -141,7 +141,7 @@ class _Walk(Generic[State]):
             raise UsageError(f"{self._game.name}: chance has the invalid probabilities {likely}")
 
     def _information_set(self, player: int, state: State) -> int:
-        """Return the number of a state's information set, among its player's."""
+        """Return the number of a state's information set among those of its player."""
         game = self._game
         if not 0 <= player < game.num_players:
             raise UsageError(
@@ -187,11 +187,11 @@ def _check_recall(tree: Tree) -> None:
 
 
 def _check_size(game: TreeGame[State], max_nodes: int) -> None:
-    """Raise a `UsageError` for a game that is certainly too large, before it is traversed.
+    """Raise a `UsageError` for a game that is very likely too large, before it is traversed.
 
-    On a random path, the sum of the products of branch counts has the number of nodes as its
-    expectation (Knuth 1975, "Estimating the efficiency of backtrack programs"). A mean is at least
-    half the median. So the game is rejected if the median over some paths is far above the limit.
+    Random paths estimate the number of nodes by sums of products of branch counts (Knuth 1975,
+    "Estimating the efficiency of backtrack programs"). The estimate is unbiased, and a mean is at
+    least half the median. So a median over some paths far above the limit rejects the game.
     """
     rng = np.random.default_rng(0)
     estimates = []
@@ -214,6 +214,6 @@ def _check_size(game: TreeGame[State], max_nodes: int) -> None:
 
 def _too_large(game: TreeGame[State], max_nodes: int) -> UsageError:
     return UsageError(
-        f"{game.name} has more than {max_nodes:,} nodes; take a smaller game, or allow more "
+        f"{game.name} has more than {max_nodes:,} nodes; use a smaller game, or allow more "
         "(max_nodes)"
     )

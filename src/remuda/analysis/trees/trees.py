@@ -18,9 +18,9 @@ from remuda.analysis.trees import tree_kernels as kernels
 from remuda.errors import UsageError
 from remuda.types import Bools, Integers, Numbers
 
-Policies = Sequence[Numbers]  # by player, probabilities [I_p, A] by information set
+Policies = Sequence[Numbers]  # by player, probabilities [I_p, A] by information set and action
 
-CHANCE, OVER = -1, -2  # in place of a player's number: chance moves; the game has ended
+CHANCE, OVER = -1, -2  # instead of a player's number: chance moves; the game has ended
 SLACK = 1e-6  # allowed error of a policy's sum of probabilities
 
 State = TypeVar("State")
@@ -29,13 +29,13 @@ State = TypeVar("State")
 class TreeGame(Protocol[State]):
     """The rules of a game for players 0 to R - 1 who act one after another.
 
-    A simultaneous move is a move that the other player cannot observe. States are immutable:
+    Simultaneous moves become moves that the other players cannot observe. States are immutable:
     `child` returns a new one. Methods are deterministic.
     """
 
     @property
     def name(self) -> str:
-        """The name in messages."""
+        """The game's name, used in messages."""
 
     @property
     def num_players(self) -> int:
@@ -62,7 +62,7 @@ class TreeGame(Protocol[State]):
         """Return the player's legal actions, at least one."""
 
     def outcomes(self, state: State) -> Sequence[tuple[int, float]]:
-        """Return the outcomes of chance, as any numbers, with their probabilities."""
+        """Return the outcomes of chance, as integers of your choice, with their probabilities."""
 
     def child(self, state: State, action: int) -> State:
         """Return the state after an action, or after an outcome of chance."""
@@ -99,13 +99,13 @@ class Tree:
     num_actions: int
     players: Integers = field(repr=False)  # [N] the player to act, CHANCE or OVER
     sets: Integers = field(repr=False)  # [N] the information set; -1 if no player acts
-    first: Integers = field(repr=False)  # [N + 1] the first edge of each node, and E
+    first: Integers = field(repr=False)  # [N + 1] the first edge of each node, then E
     children: Integers = field(repr=False)  # [E] the node that each edge leads to
     actions: Integers = field(repr=False)  # [E] the action of each edge
     chance: Numbers = field(repr=False)  # [E] the probability of a chance edge; 1 elsewhere
     returns: Numbers = field(repr=False)  # [N, R] at terminal nodes; 0 elsewhere
     information_sets: tuple[tuple[InformationSet, ...], ...] = field(repr=False)  # by player
-    merged: bool = False  # whether a node may be reached in several ways
+    merged: bool = False  # whether several histories may lead to one node
 
     @property
     def num_nodes(self) -> int:
@@ -114,7 +114,7 @@ class Tree:
 
     @cached_property
     def offsets(self) -> Integers:
-        """[R + 1]: the number of each player's first information set, and I."""
+        """[R + 1]: the number of each player's first information set, then I."""
         return np.cumsum([0, *map(len, self.information_sets)], dtype=np.int64)
 
     @cached_property
@@ -188,7 +188,7 @@ class Tree:
         if not np.isfinite(found).all() or (found < 0.0).any():
             raise UsageError(f"{what} contains numbers that are not probabilities")
         for wrong, why in (
-            ((found > SLACK) & ~legal, "takes an action that is not allowed"),
+            ((found > SLACK) & ~legal, "chooses an illegal action"),
             (
                 np.abs(found.sum(1) - 1.0)[:, None] > SLACK,
                 "has probabilities that do not add up to 1",
@@ -200,10 +200,11 @@ class Tree:
         return found
 
     def edge_probabilities(self, policies: Policies, free: int | None = None) -> Numbers:
-        """Return [E]: the probability of each edge; 1 for the player `free`."""
+        """Return [E]: the probability of each edge; 1 for edges of the player `free`."""
         if len(policies) != self.num_players:
             raise UsageError(
-                f"{self.name} has {self.num_players} players; these are policies of {len(policies)}"
+                f"{self.name} has {self.num_players} players, but there are policies for "
+                f"{len(policies)}"
             )
         all_policies = np.ones(self.legal.shape)
         for player, policy in enumerate(policies):
