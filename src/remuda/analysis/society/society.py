@@ -162,7 +162,7 @@ def society(
     - `agents`: [N].
     - `rewards`: [E, T, N].
     - `lengths`: [E] turns.
-    - `episode_metrics`: by name, [E].
+    - `episode_metrics`: [E] each.
     - `took_part`: [E, N]; None: all agents took part in all episodes.
     """
     values = np.asarray(rewards, np.float64)

@@ -64,7 +64,7 @@ def policy_behaviour(
 ) -> PolicyBehaviour:
     """Compare the action distributions of policies on common states.
 
-    `players`: by name, a policy's specification and weights [P].
+    `players`: names of policies, with their specifications and weights [P].
     """
     count, frames = states.observations.shape[:2]
     chosen = np.sort(rng.choice(count, min(most, count), replace=False))
