@@ -80,7 +80,7 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
         strict=True,
     ):
         assert words in str(error)
-    assert "it stops" in stopped
+    assert "and stop" in stopped
     opened = remuda.load(result)
     assert opened.summary()["ended"] == "stopped by request"
     assert not opened.summary()["finished"]

@@ -519,7 +519,7 @@ def test_a_lead_is_done_once_it_has_all_that_the_others_played():
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
 def test_exact_schedules_keep_one_actor(schedule):
-    with pytest.raises(ConfigError, match=f"the schedule {schedule} fixes the order"):
+    with pytest.raises(ConfigError, match=f"the schedule {schedule} needs 1"):
         real_world(schedule=schedule)
 
 
