@@ -2,7 +2,7 @@
 
 It runs in a separate process. One thread, the keeper, owns the runtime and watches it. Between two
 checks it executes requests, and `poll` returns the status of its last check. If this process dies,
-its children end by their lifeline, and the bridges of other nodes lose their links.
+a pipe (`Lifeline`) ends its children, and the bridges of other nodes lose their links.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class NodeAgent:
 
     @in_keeper
     def finish(self) -> int:
-        """Stop all roles; return the stamp after all their writes."""
+        """Stop all roles; return a stamp that follows their last writes (see `Stamps`)."""
         if self._runtime is not None:
             self._runtime.finish()
         return self._node.stamp() if self._node is not None else 0
@@ -324,7 +324,7 @@ class NodeAgent:
         with self._epochs:
             self._epochs.wait_for(lambda: self._epoch >= epoch, TURN)
 
-    # In the keeper.
+    # Methods that the keeper calls.
 
     @property
     def _running(self) -> ProcessRuntime:

@@ -1,7 +1,7 @@
 """The bridge of a node: it synchronises shared memory with other nodes over links.
 
 It is a worker like an actor or a learner, in a separate process, supervised and restarted like
-them. It has no state that its successor needs: both ends of a new link report which data they have.
+them. A restarted bridge needs no saved state: both ends of a new link report which data they have.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Channel:
         # True once all the peer's data has arrived here, or all of this node's has been sent
         self.in_step = self._sent_all = False
         self.has_report = False  # True once the peer's report has arrived; only then send data
-        self.wakes: set[int] = set()  # roles on the peer that roles here have rung
+        self.wakes: set[int] = set()  # roles on the peer that must be woken
         self.steps_in = self.steps_out = 0
 
     def _follow_population(self, table: Table, placement: Placement) -> None:
@@ -102,7 +102,7 @@ class Channel:
             return None
         frame = Frame()
         newer = self._weights_out.newer() if now >= self._next_weights else {}
-        self._fast_out.read()  # before the data that was written earlier is copied
+        self._fast_out.read()  # read words before copying the data that they count
         is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
         if is_stamped or self._stores.in_turns:  # in lockstep, send before `trained`
             newer = self._weights_out.newer()
@@ -234,7 +234,7 @@ class Channel:
         self._in[key].write(RingUpdate(numbers[3:first], found, rows, data))
 
     def _translate(self) -> None:
-        """During a remote learner's first update, put the bridge's process id in place of its."""
+        """While a remote learner makes its first update, let actors here watch this bridge."""
         for experience in self._late:
             for actor in self._own_actors:
                 words = experience.rings[actor].counters

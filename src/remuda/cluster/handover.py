@@ -29,7 +29,7 @@ from remuda.system.memory.atomic import load, store
 from remuda.types import Array, Integers, State
 
 # Added to each segment's sequence number when a ring moves, so no reader mistakes a new segment for
-# one it knows, or for one of the last that the lost node sent.
+# one that it knows, or that the lost node sent last.
 MOVED = 1 << 32
 
 

@@ -3,8 +3,8 @@
 The end that opens a link proves that it knows the run's secret and the current epoch, so a node
 that was given up is refused. The other end proves the same, for the random bytes of this link. The
 secret itself is never sent. Nothing here waits: data that does not fit into the connection's
-buffers stays queued. No frame is built before the last one is sent, so a slow node gets fewer
-frames, but never old ones.
+buffers stays queued. A frame is built only after the previous one is sent, so a slow node gets
+fewer frames, but never old ones.
 
     frame:    byte length of the sections, checksums of the length and of the sections, sections
     section:  kind, key, count of numbers, count of bytes; then the numbers; then the bytes
@@ -49,7 +49,7 @@ class Kind(IntEnum):
     WAKE = 7  # numbers of the roles to wake
     TABLE = 9  # changed words of a population's table
     FROZEN = 10  # the weights of a frozen copy
-    NEWBORN = 11  # the initial state of a newborn
+    NEWBORN = 11  # the initial state of a new policy
     SHARD = 12  # match results of a follower
     IN_STEP = 8  # all earlier data has been sent
 

@@ -59,7 +59,7 @@ class Nodes(Protocol):
         """Wait for the first nodes of the run; the head comes first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent without waiting; if its class raises, later calls raise that."""
+        """Make the node's agent without waiting; if that fails, later calls raise the error."""
 
     def call(self, number: int, method: str, *args: Any) -> Call:
         """Call a method of the node's agent; several calls run at once, in threads there."""
@@ -108,7 +108,10 @@ class Placement:
         )
 
     def peers_of(self, node: int) -> list[int]:
-        """Return a node's peers: the head, and learners' nodes for actors, and vice versa."""
+        """Return the nodes that exchange data with a node.
+
+        They are the head, nodes with learners if it has actors, and the reverse.
+        """
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
             return []  # it has no data to send
@@ -264,7 +267,7 @@ class Plan:
 
     @property
     def is_seen(self) -> bool:
-        """True if the bridge uses the current revision, or has no link since a pause."""
+        """True if the bridge uses the current revision, or has closed its links for a pause."""
         return load(self._shared["seen"], 0) == self.revision
 
     def see(self, revision: int) -> None:

@@ -203,8 +203,8 @@ def collect(
 def _pass_over(parts: RingParts, first: int) -> None:
     """Count queue entries up to `first` that were overwritten before they could be sent.
 
-    Each is counted before the next is written, as an actor does. Otherwise a reader could be at an
-    entry that is overwritten without detecting it by `CLOSED`.
+    Each is counted before the next is written, as an actor does. Otherwise a reader could not
+    detect by `CLOSED` that its entry is overwritten.
     """
     counters, places = parts.counters, parts.queue.size
     begin, steps = counters[CLOSED], counters[CLOSED_STEPS]

@@ -41,7 +41,7 @@ ALL = slice(None)
 
 
 class Stamps:
-    """A counter per node, written by its host; a node that sees it sees all earlier writes."""
+    """A counter per node, written only there; a node that sees it sees all earlier writes."""
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"stamps": ((nodes,), np.int64)})
@@ -56,7 +56,7 @@ class Stores:
     """The shared memory of a node that bridges synchronise with other nodes."""
 
     policies: tuple[str, ...]
-    groups: tuple[tuple[int, ...], ...]  # numbers of the policies of each learner process
+    groups: tuple[tuple[int, ...], ...]  # policy indices of each learner process
     experience: Mapping[str, Experience]
     published: PublishedWeights
     scoreboard: Scoreboard
@@ -107,7 +107,7 @@ class Stores:
         control = self.control.words
         for policy, name in enumerate(self.policies):
             if self._learns_at(placement, policy) == home and to in placement.actors:
-                # An actor waits by the total of all actors, which the learner's node has.
+                # Whether an actor waits depends on counts of all actors, which the learner's has.
                 parts.append(self._words(placement, name, ACTORS_WORDS, without=to))
                 parts.append(self._words(placement, name, LEARNERS_WORDS))
             if self._learns_at(placement, policy) == to:

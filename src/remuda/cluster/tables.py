@@ -4,9 +4,9 @@ The lead is on the head. On other nodes the bridge writes the parts of the table
 followers read. The head's bridge reads the table between two changes by the lead. A bridge that
 dies while writing leaves the revision odd, as a lead does; its successor receives everything.
 
-Followers' results, and the seats in their matches, go to the head the same way. The word that marks
-a ring as cleared goes to the node of its learner after the ring itself, and from there to the head.
-So the head orders no birth there before the old steps are removed.
+Followers' results, and the seats in their matches, are copied to the head. The word that marks a
+ring as cleared goes to the node of its learner after the ring itself, and from there to the head.
+So the head starts no new policy there before the old policy's steps are removed.
 """
 
 from __future__ import annotations

@@ -65,7 +65,6 @@ class CheckpointPlay:
         run: RunDirectory,
         limits: Limits | None = None,
     ) -> None:
-        """Measure the checkpoints of a run."""
         if config.schedule == "sequential":  # the run's environment copies may be in this process
             config = config.model_copy(
                 update={"env": config.env.model_copy(update={"num_envs": 1})}
@@ -97,7 +96,7 @@ class CheckpointPlay:
 
 
 class MeasuringProcess:
-    """Evaluation of checkpoints during a run, each in the main thread of a new process.
+    """Evaluation of checkpoints during a run, each one in the main thread of a new process.
 
     Environments may need signals or an event loop, which other threads lack. A process that dies or
     hangs loses the measurement of one checkpoint. No process outlives the coordinator.
@@ -115,7 +114,9 @@ class MeasuringProcess:
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Start a process without waiting for it."""
         self._number, self._refused = number, ""
-        seconds = self._config.run.evaluate_seconds  # for its episodes, and for those with the best
+        seconds = (
+            self._config.run.evaluate_seconds
+        )  # for evaluation, and again for play with the best
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
         ours, theirs = Pipe(duplex=False)
         pickles = pickles_in(self._config.model_dump(mode="json"))

@@ -146,7 +146,7 @@ class ActiveRun:
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Return the current values of all hyperparameters that can change during the run.
 
-        If new policies replace others during the run, they are of the slot's newest policy.
+        If new policies replace others during the run, the values are the slot's newest policy's.
 
         Raises:
             UsageError: there is no such policy.

@@ -30,7 +30,7 @@ Numbers = list[float | None]
 
 
 class Spread(NamedTuple):
-    """Each policy's lowest and highest return in an interval, and deviation; None: no episode."""
+    """Extremes and standard deviation of each policy's returns in an interval; None: no episode."""
 
     low: Numbers
     high: Numbers

@@ -28,8 +28,8 @@ from remuda.system.checkpoint.state import write_whole
 from remuda.types import RoleStatus
 
 INTERVAL = 1.0
-"""Minimum seconds between two writes. With hundreds of policies they take longer, since a tick
-encodes a bounded number of values (`remuda.coordinator.bounded_work`)."""
+"""Minimum seconds between two writes. With hundreds of policies the interval is longer, because a
+tick encodes a bounded number of values (`remuda.coordinator.bounded_work`)."""
 ERRORS = 20
 
 

@@ -118,7 +118,7 @@ class ProcessorTime:
     used: float = 0.0  # seconds of processor time, including its workers
     watched: float = 0.0  # seconds over which `used` was measured
     _last: tuple[int, float] | None = None  # process id and time of the last measurement
-    _had: dict[ProcessId, float] = field(default_factory=dict)  # by process, `cpu` at that time
+    _had: dict[ProcessId, float] = field(default_factory=dict)  # by process, its `cpu` at that time
 
     @property
     def share(self) -> float | None:

@@ -36,7 +36,7 @@ class Control:
     successor.
 
     - `go`: every role has been ready once. No turn is played before the learners are ready.
-    - `stop`: actors and learners must finish; `close`: bridges too, after they forwarded the rest.
+    - `stop`: actors and learners must finish. `close`: bridges must send the rest and finish.
     - `save`: the number of the requested checkpoint. `saved`: the last checkpoint whose part the
       role wrote, negative if that failed. `settled`: the last one that is complete or given up.
     - `played`, `trained`: in lockstep, turns played by the actor, and turns after which each

@@ -1,4 +1,4 @@
-"""The inside of a child process: it hosts one role."""
+"""The main function of a child process, which hosts one role."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Layout:
     """The copies of each actor, and the policies and devices of each learner."""
 
     copies: tuple[int, ...]  # environment copies, by actor process
-    groups: tuple[tuple[int, ...], ...]  # numbers of policies, by learner process
+    groups: tuple[tuple[int, ...], ...]  # policy indices, by learner process
     devices: tuple[str, ...]  # device of each policy
     threads: int = 1
     reason: str = ""  # reason of the choice, for the user

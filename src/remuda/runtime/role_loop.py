@@ -67,7 +67,7 @@ class RoleContext:
         self.trace(Span.WAIT, start)
 
     def sleep_until(self, condition: Callable[[], bool]) -> None:
-        """Sleep until `condition`, an interruption or `BEAT` seconds have passed."""
+        """Sleep until `condition` holds or an interruption, for at most `BEAT` seconds."""
         wakeup = self.control.wakeups[self.index]
         self.sleep(lambda t, interrupted: wakeup.wait(lambda: interrupted() or condition(), t))
 

@@ -63,7 +63,7 @@ class Policy(IntEnum):
 
 
 class EpisodeTotals(IntEnum):
-    """Counters of whole episodes; after these, the sum of each episode metric."""
+    """Counters of whole episodes; then follow the sums and counts of episode metrics."""
 
     EPISODES = 0
 
@@ -222,7 +222,7 @@ class Scoreboard:
         return row
 
     def note(self, key: str, text: str, actor: int = 0) -> None:
-        """Leave a note of an actor's environment; once per key, for a few keys.
+        """Leave a note about an actor's environment: once per key, for at most `NOTES` keys.
 
         The last word of a note is its length, written after the text.
         """

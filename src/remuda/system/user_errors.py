@@ -52,8 +52,8 @@ def where_raised(error: BaseException, libraries: bool = True) -> str | None:
     """Describe an exception of the user's code in one line: its type, file, line and message.
 
     An exception is the user's if its traceback has a file outside Remuda and installed libraries.
-    With `libraries`, so is one of a library that Remuda does not use itself, such as a game's, and
-    one in an adapter that failed on an environment's result.
+    With `libraries`, so is an exception of a library that Remuda does not use itself, such as a
+    game's, or of an adapter that failed on an environment's result.
 
     Args:
         error: the exception; its causes count too (`raise ... from error`).
@@ -128,7 +128,7 @@ def _places(error: BaseException) -> Iterator[_Place]:
 
 
 def _of_a_library(places: list[_Place]) -> list[_Place]:
-    """Return the lines after Remuda's last one, if that called a library only games use."""
+    """Return the lines after Remuda's last one, if that called a library only environments use."""
     after: list[_Place] = []
     for place in places:
         if place.package == "remuda":

@@ -83,7 +83,7 @@ class Checkpoints:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._begun = 0
-        # by file: the older checkpoint whose part the one being written reuses, and the checksum
+        # by file name, parts reused in the next checkpoint: number of their checkpoint, checksum
         self._carried: dict[str, tuple[int, str]] = {}
 
     def numbers(self) -> list[int]:

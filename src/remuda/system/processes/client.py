@@ -60,7 +60,7 @@ class Server:
     """
 
     def __init__(self, start: Callable[[int, int, int], ServerProcess]) -> None:
-        """Start it by `start(requests, lifeline, output)`, three descriptors; may raise OSError."""
+        """Start the server by `start`, with three descriptors; may raise OSError."""
         self.surroundings = _surroundings()
         self.served = False  # True once one of its children has started
         self._owner = os.getpid()

@@ -38,7 +38,7 @@ class Process(Protocol):
 
     @property
     def sentinel(self) -> int:
-        """Return a descriptor that is readable when its state changes; it may be another later."""
+        """Return a descriptor that is readable when its state changes; read it before each wait."""
 
     @property
     def exitcode(self) -> int | None:

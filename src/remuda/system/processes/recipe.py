@@ -23,8 +23,8 @@ from typing import Any
 from remuda.system.memory.descriptors import nameless_file
 from remuda.system.processes.logs import level_of_child
 
-# Messages on a child's socket, each with a number. HELLO, by the child: its pid, with its pidfd.
-# EXITED, by the server: the exit code. FAILED, by either: the errno that prevented its start.
+# Messages on a child's socket, each with a number. The child sends HELLO with its pid and pidfd.
+# The server sends EXITED with the exit code. Either sends FAILED with the errno if a start fails.
 HELLO, EXITED, FAILED = b"H", b"X", b"E"
 NUMBER = struct.Struct("q")
 CHUNK = 250  # descriptors in a message; the kernel allows 253
