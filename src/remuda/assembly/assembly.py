@@ -68,7 +68,7 @@ PATIENCE = 0.005  # seconds that a stack waits for policies whose steps arrive l
 class Assembly:
     """The shared memory of actors and learners, and the description of each role.
 
-    Data runs from actors through experience to learners, and back through published weights.
+    Data flows from actors through experience to learners, and back through published weights.
     """
 
     def __init__(

@@ -117,8 +117,8 @@ def _with_short_rollouts(
 def _free() -> None:
     """Free the memory of a trial.
 
-    Its parts refer to each other, so their shared memory is only freed by a garbage collection,
-    and the next full one may be far away.
+    Its parts refer to each other, so only a full garbage collection frees their shared memory, and
+    the next one may come much later.
     """
     gc.collect()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -161,7 +161,7 @@ def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs:
 
 
 def _in_small(config: Config, turns: int | None = None) -> Config:
-    """Return a config whose updates come earlier, at the same cost per step, and write no files.
+    """Return the run's config with earlier updates, at the same cost per step, and without files.
 
     `turns` limits the length of rollouts, even if a training step then costs more. On a GPU,
     smaller updates and separately trained policies cost more per step. So updates are unchanged

@@ -1,9 +1,9 @@
 """The memory that a run will need, computed before anything is allocated.
 
-Linux grants more memory than it has. It kills a process that uses too much, without a message. So
-everything that grows with the configuration is added up first: experience, weights, working memory
-of learners and actors, environment copies. The sizes of Python, its libraries and the objects of an
-environment are estimates.
+Linux grants more memory than the machine has, and kills a process that uses too much without a
+message. So everything that grows with the configuration is added up first: experience, weights,
+working memory of learners and actors, environment copies. The sizes of Python, its libraries and
+the objects of an environment are estimates.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def plan(
     if config.schedule != "sequential":
         processes += len(layout.copies) + len(layout.groups)
     if processes > 1 and config.checkpoint.evaluate_episodes and config.game not in GAMES:
-        processes += 1  # the process that measures checkpoints
+        processes += 1  # the process that evaluates checkpoints
     settings = ("env.workers",) if workers else ()
     if not settings and len(layout.groups) > 1 and processes > 1:
         settings = ("learners.processes",)
@@ -164,7 +164,7 @@ def _experience(
         factors = ["ppo.rollout_length"] if spec.config.rollout_length else []
         keys = ("env.num_envs", *keys_of(config, spec, *factors, "experience.segment_length"))
         kept = experience.capacity if spec.config.keeps_experience else 0
-        if 2 * kept >= segments * experience.segment_length:  # the capacity is most of it
+        if 2 * kept >= segments * experience.segment_length:  # mostly replay
             keys = (*keys_of(config, spec, "experience.capacity"), *keys)
         # With `checkpoint.replay`, a checkpoint holds a copy and a packed copy.
         yield "the experience of {}", size * (3 if config.saves_replay else 1), keys

@@ -30,8 +30,8 @@ UNSET: Any = None  # the default of a required field; JSON lines without the fie
 class PolicyRecord:
     """One policy in one interval; do not change it after creation.
 
-    The dataclass is not frozen: up to hundreds are created four times a second, and creating frozen
-    ones is slower. If the learner was restarted in the interval, its numbers of that interval are
+    The dataclass is not frozen: hundreds may be created four times a second, and frozen ones are
+    slower to create. If the learner was restarted in the interval, its numbers of the interval are
     None.
     """
 
@@ -300,7 +300,7 @@ class Goal:
     layout: str  # one line: the processes, their policies and devices
 
     def share_done(self, record: Record) -> float:
-        """Return the finished share of the run, 0 to 1, by the limit that is closer."""
+        """Return the finished share of the run, 0 to 1: the larger one, of turns or of seconds."""
         shares = [0.0]
         if self.turns:
             shares.append(record.turns / self.turns)

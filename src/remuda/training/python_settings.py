@@ -104,7 +104,7 @@ def _tree_in(config: Settings) -> dict[str, Any]:
             f"config must be a file, a mapping or a run's config; it is a {type(config).__name__}"
         )
     tree = read_config(Path(config).expanduser())
-    load_config(tree, str(config))  # an error in the file names the file
+    load_config(tree, str(config))  # so that the message of an error names the file
     return tree
 
 

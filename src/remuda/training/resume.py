@@ -176,7 +176,7 @@ def _ended(lines: bytes) -> bytes:
 
 
 def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
-    """Return changes of policies by earlier resumes from this checkpoint, which it lacks."""
+    """Return the policy settings that earlier resumes from this checkpoint changed."""
     try:
         lines = read_file(run.changes).decode(errors="replace").splitlines()
     except OSError:

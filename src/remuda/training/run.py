@@ -86,7 +86,7 @@ def _train_watched(
 ) -> Result:
     config = confirmed(config, explicit_keys, view.say) if resume else config
     if config.schedule != "sequential" or config.env.workers > 1:
-        forkserver.begin()  # unless it runs; it imports libraries in parallel with this process
+        forkserver.begin()  # start the server if needed; it imports libraries meanwhile
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)
@@ -230,7 +230,7 @@ class _Launch:
                     else:
                         ending = coordinator.run(config.run, config.checkpoint.every, signals)
                 except (CannotStartError, UnguardedScriptError):
-                    began = False  # nothing was trained, and the saved weights are newer
+                    began = False  # nothing was trained: keep the saved weights, which are newer
                     raise
                 except (RoleDiedError, UserCodeError) as error:
                     error.args = (_with_next_step(error, run),)

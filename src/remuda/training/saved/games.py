@@ -25,7 +25,7 @@ class SavedGame:
 
 
 def is_meant_of_run(word: str) -> bool:
-    """Return whether a player's name refers to a run, or a policy of one."""
+    """Return whether a player's name refers to a run, or to a policy of a run."""
     return word != RANDOM and is_of_run(word)
 
 
@@ -117,7 +117,7 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def check_not_both(words: Iterable[str], game: Game) -> None:
-    """Raise a `ConfigError` if a name may be a run or a scripted policy of the game."""
+    """Raise a `ConfigError` if a name is that of a run and of a scripted policy of the game."""
     for word in words:
         if word in game.scripted and is_of_run(word):
             raise ConfigError(

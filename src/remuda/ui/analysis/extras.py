@@ -22,7 +22,7 @@ from remuda.runs.run_directory import RunDirectory
 from remuda.training.saved.policies import SavedPolicies
 
 EPISODES = 200  # maximum number of fresh episodes per run
-STATES = 4000  # observations kept per agent
+STATES = 4000  # maximum number of observations recorded per agent
 
 Seat = tuple[Any, Any]  # a policy's spec and weights [P]
 
@@ -31,8 +31,8 @@ Seat = tuple[Any, Any]  # a policy's spec and weights [P]
 class CutPlay:
     """A note that the time limit cut fresh play short."""
 
-    asked: int
-    over: int
+    asked: int  # requested episodes
+    over: int  # finished episodes
     counted: int  # counted episodes: equally many finished ones from each environment copy
     why: str
 

@@ -42,7 +42,7 @@ TRAINED = (  # arguments for trained oracles only
     *("schedule", "seed"),
 )
 RESUMED = ("resume", "iterations", "enough", "view", "on_iteration")
-TYPES: tuple[tuple[str, Any, str], ...] = (  # arguments, their types, and these in words
+TYPES: tuple[tuple[str, Any, str], ...] = (  # arguments, their types, and descriptions of the types
     ("oracle", str, '"exact", or the name of an algorithm'),
     ("options", Mapping, "a dictionary"),
     ("policy", Mapping | PolicyConfig, "a dictionary, or a PolicyConfig"),

@@ -36,7 +36,7 @@ class Seeds:
     """Runs that differ only by their seed, in one directory; some may not have started."""
 
     directory: Path
-    config: Config  # of each run, except the seed and the directory
+    config: Config  # the configuration of each run, except its seed and directory
     seeds: tuple[int, ...]
 
     @staticmethod
@@ -108,7 +108,7 @@ class Seeds:
         return (old.turns, old.seconds) == (wanted.turns, wanted.seconds)
 
     def is_measured(self, seed: int) -> bool:
-        """Return whether a finished run was evaluated, or that failed, as currently configured."""
+        """Return whether a finished run's configured evaluation was done, or has failed."""
         run = RunDirectory(self.path(seed))
         old, wanted = run.read_config().run, self.config.run
         found = run.summary_so_far().get("evaluation")

@@ -33,7 +33,7 @@ LONGEST = 200  # maximum characters shown of a setting's value
 
 
 class UnknownRunError(RemudaError):
-    """There is no such run in the directory."""
+    """The error for a run that is not in the directory."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ PIECE = 1 << 20  # bytes per read
 PATIENCE = 0.25  # maximum seconds per request to read new records
 SEAM = 512  # bytes before the unread ones, compared to detect a replaced file
 MOST = 3_000_000  # maximum numbers kept per run; then every second record is dropped
-MOST_OF_ALL = 8_000_000  # maximum numbers kept of all runs; least recently used runs are dropped
+MOST_OF_ALL = 8_000_000  # maximum numbers kept of all runs; then the least recently used is dropped
 POINTS = 400  # points of a curve on the screen
 MEAN_RETURN = "mean_return"  # a column: the mean over all policies of their `mean_return`
 

@@ -59,7 +59,7 @@ class TrainedPlayer:
 
 @dataclass
 class HumanPlayer:
-    """A person at the keyboard, as a `ScriptedPolicy`; an only legal action needs no key."""
+    """A person at the keyboard, as a `ScriptedPolicy`; a single legal action needs no key."""
 
     console: Console
     keyboard: Keyboard

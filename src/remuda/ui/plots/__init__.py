@@ -1,1 +1,1 @@
-"""The pictures of an analysis; `page` combines the pictures of the other modules."""
+"""The pictures of reports and analyses, and recordings of episodes."""

@@ -212,7 +212,7 @@ class Objectives:
 def objectives_of(
     found: Analysis, rng: np.random.Generator, samples: int = FRONT_SAMPLES
 ) -> Objectives:
-    """Return each policy's mean and worst payoff and, unless zero-sum, its opponents' mean."""
+    """Return the mean and worst payoff and, in general-sum games, the opponents' mean payoff."""
     payoffs = found.payoffs
     titles = ["mean payoff against all", "payoff against its hardest opponent"]
     if not payoffs.is_zero_sum:

@@ -195,8 +195,7 @@ class RunGroup:
     def evaluated(self, policy: str = MEAN) -> Score | None:
         """Return a policy's mean return in the final evaluation; `MEAN`: over all policies.
 
-        Runs whose last evaluation used the other way of playing (greedy or sampled) than the group
-        do not count.
+        Runs that were last evaluated in another way (greedy or sampled) than `way` do not count.
 
         Raises:
             UsageError: no run of the group has such a policy.

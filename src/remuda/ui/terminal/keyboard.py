@@ -14,12 +14,12 @@ from contextlib import contextmanager
 
 from remuda.ui.cli.program import before_end
 
-ARROWS = {
+ARROWS = {  # keys are the last letters of escape sequences
     "A": "up",
     "B": "down",
     "C": "right",
     "D": "left",
-}  # by the last letter of the escape sequence
+}
 ENTER, BACKSPACE, END = "enter", "backspace", ""  # `END`: no terminal, or Ctrl-D
 SEQUENCE_SECONDS = 0.1  # maximum wait for the rest of an escape sequence
 KEY = re.compile(r"(\x1b[\[O][^A-Za-z~]*[A-Za-z~]?)|(.)", re.DOTALL)  # escape sequence or character

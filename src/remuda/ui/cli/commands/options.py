@@ -66,8 +66,8 @@ class PlayOptions(PictureOptions):
     """Show a game or play it yourself, without learning."""
 
     game: str | None = None
-    """The game; `remuda games` lists them. None: the game of the first run among the
-    `seat` policies, with its options and wrappers; without any, treasure_hunt."""
+    """The game; `remuda games` lists them. None: the game of the first run that `seat` names, with
+    its options and wrappers, or treasure_hunt if `seat` names no run."""
     policy: str = "random"
     """The policy for all seats that `seat` does not name: `random`, or one that `remuda games GAME`
     lists."""

@@ -51,7 +51,7 @@ class TournamentOptions(PrintOptions):
     `RUN:all@frozen` for its frozen copies and scripted members; or a scripted policy such as
     `random`."""
     checkpoints: tuple[PositiveInt, ...] = ()
-    """Checkpoints of a single run; none: all of them and the final weights."""
+    """Checkpoints of a single run; empty: all of them and the final weights."""
     game: str = ""
     """The game for several entrants; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
@@ -212,7 +212,7 @@ class AnalyseOptions(PrintOptions):
     """Runs, directories of runs such as those of `--seeds`, or tournaments, all of one game; or
     files of payoffs (.csv, .npz). With several sources, the results that all have are compared."""
     only: tuple[str, ...] = ()
-    """Names of the policies to analyse, such as `policy_0` or `policy_0@12`; none: all."""
+    """Names of the policies to analyse, such as `policy_0` or `policy_0@12`; empty: all."""
     frozen: bool = False
     """Include frozen copies; they must have met in matches, as in a tournament of
     `RUN:all@frozen`."""

@@ -136,7 +136,7 @@ class ExploitOptions(PrintOptions, ResponseOptions):
     episodes: int = Field(2000, ge=2)
     """Fresh matches per seat of the chosen exploiter, and as many of the target against itself."""
     seats: tuple[str, ...] = ()
-    """Agents whose seats to exploit, such as `agent_0`; none: all, including those in
+    """Agents whose seats to exploit, such as `agent_0`; empty: all, including those in
     `env.scripted`."""
 
 
