@@ -34,7 +34,7 @@ class ContractError(RemudaError):
 
 
 class CommandError(ContractError):
-    """A command of a user's director that cannot be carried out; a restart would fail again."""
+    """A command of a user's population director that cannot be carried out, even by a restart."""
 
 
 class UserCodeError(RemudaError):
@@ -67,7 +67,7 @@ class CallbackError(RemudaError):
 
 
 class RoleDiedError(RemudaError):
-    """An actor or a learner that died more often than the restart budget allows."""
+    """An actor or a learner that died more often than `supervision.restarts` allows."""
 
 
 class CannotStartError(RoleDiedError):
@@ -79,7 +79,7 @@ class CannotStartError(RoleDiedError):
             "switches to it automatically"
         )
         self.what = what
-        """The system's reason for refusing."""
+        """The message without the advice."""
 
 
 class NodeLostError(RemudaError):

@@ -3,7 +3,7 @@
 Data flows in a cycle:
 
     while turns are left:                                   # the actor
-        load the snapshots that policies published since        (publish)
+        load newly published snapshots                          (publish)
         env.begin_turn()                                        (envs)
         for group in env.turn_groups:
             observe, choose actions, apply them at once
@@ -18,8 +18,8 @@ Data flows in a cycle:
 An *agent* is a seat in the environment; a *policy* is a network with its algorithm, optimizer and
 version. A *turn* is one round in which every active agent acts once; a *step* is one agent's
 observe-act-reward. A *segment* is a stretch of consecutive steps of one agent in one episode. The
-*version* counts a policy's publications; *staleness* is the learner's version minus the version
-that acted.
+*version* counts a policy's publications; *staleness* is the learner's version minus the version of
+the weights that acted.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class LearnerGroup:
         self._wakeup, self._patience = wakeup, patience
         # by learner: updates, each counted as 1 / priority
         self._served = [0.0] * len(self.learners)
-        self._now = 0.0  # the largest entry of a learner when it was served
+        self._now = 0.0  # the largest entry that a learner had when it was served
 
     @property
     def done(self) -> bool:
@@ -108,7 +108,7 @@ class LearnerGroup:
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
-        """Restore one policy's learner, unless the state is of another policy in its slot."""
+        """Restore one policy's learner, unless the state is of another policy that had its slot."""
         policy = self._policies[part]
         if whole(state, "generation") == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)
@@ -119,5 +119,6 @@ class LearnerGroup:
     def _any_ready(self) -> bool:
         if self._births.pending() is not None:
             return True
-        ready = [learner.ready() for learner in self.learners]  # all, as each requests a wake-up
+        # Call `ready` of all learners, because each must request its wake-up.
+        ready = [learner.ready() for learner in self.learners]
         return any(ready)

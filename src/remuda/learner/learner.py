@@ -29,11 +29,11 @@ COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # counters that are restored when an u
 class Learner(ABC):
     """A trainer of one policy, or of a stack of policies with one specification.
 
-    1. A policy's updates depend on no other policy's weights, nor on its experience, unless they
-       share an `experience.group`.
+    1. A policy's updates do not depend on other policies, except on the experience of its
+       `experience.group`.
     2. It publishes copies of weights, buffers, exploration rate and version as one snapshot.
-    3. An update that makes a policy's loss or weights non-finite is undone and never published.
-       After too many in a row the policy stops learning.
+    3. An update with a loss or weights that are not finite is undone and never published. After
+       `max_nonfinite` of them in a row the policy stops learning.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class Learner(ABC):
     ) -> None:
         self.trainers = tuple(trainers)
         self.policies = tuple(trainer.name for trainer in trainers)
-        self.priority = trainers[0].config.priority  # relative number of updates in its process
+        # number of updates relative to the other learners in its process
+        self.priority = trainers[0].config.priority
         self._timeline, self._saves_experience = timeline, saves_experience
         self._plays = plays  # whether a policy is alive
 
@@ -84,7 +85,7 @@ class Learner(ABC):
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Start a newborn in a policy's slot; return its first version. It trains on new steps."""
+        """Start a newborn in a policy's slot, on new steps only; return its first version."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         self.trainers[self.policies.index(policy)].change(values)
@@ -95,7 +96,7 @@ class Learner(ABC):
 
     @abstractmethod
     def restore(self, policy: str, state: State) -> None:
-        """Restore what `state` returned, except experience; raise CheckpointError if unsuitable."""
+        """Restore a state, except experience; raise CheckpointError if the network differs."""
 
 
 class PolicyTrainer:
@@ -172,7 +173,7 @@ class PolicyTrainer:
         self.row[Learn.ENTROPY_COST] = self.config.ppo.entropy_cost
 
     def count_staleness(self, versions: np.ndarray) -> None:
-        """Count the minimum, mean and maximum staleness of a batch with these `versions`."""
+        """Add the minimum, mean and maximum staleness of a batch with these `versions`."""
         if not len(versions):
             return
         lag, row = self.version - versions, self.row
@@ -210,7 +211,7 @@ class PolicyTrainer:
         )
 
     def state(self) -> State:
-        # Undone updates return to `good`; right after a publication it is the current state.
+        # Undoing updates restores `good`; right after a publication that is the current state.
         just_published = self._published_at == self.updates
         good = None if just_published else {"learned": self._good, "counts": self._good_counts}
         return {

@@ -23,7 +23,7 @@ from remuda.system.scoreboard import Learn
 from remuda.system.timeline import Span, Timeline
 from remuda.types import State
 
-FIRST_BETA = 0.4  # importance exponent when training starts (Schaul et al. 2016)
+FIRST_BETA = 0.4  # exponent of importance weights when training starts (Schaul et al. 2016)
 
 
 class ReplayLearner(Learner):
@@ -71,7 +71,7 @@ class ReplayLearner(Learner):
         return max(_steps_paid(trainer, trainer.row[Learn.SAMPLES]), fresh)
 
     def epsilon(self, policy: int) -> float:
-        """Return the current exploration rate: it decays linearly by collected steps."""
+        """Return the current exploration rate, which decays linearly with collected steps."""
         config = self.trainers[policy].config
         if config.entry.samples:
             return config.last_epsilon
@@ -79,7 +79,7 @@ class ReplayLearner(Learner):
         return exploration.start + self._decayed(policy) * (exploration.end - exploration.start)
 
     def beta(self, policy: int) -> float:
-        """Return the exponent of importance weights, from 0.4 to 1 once exploration has decayed.
+        """Return the exponent of importance weights, which rises to 1 while exploration decays.
 
         Early in training, while targets still move, less correction is better (Schaul et al. 2016,
         section 3.4).
@@ -102,7 +102,7 @@ class ReplayLearner(Learner):
         size, start = self._budget.size, time.perf_counter()
         drawn = np.zeros(len(self.trainers), np.bool_)
         for k in range(first, end):
-            # False if the ring was just cleared for a newborn; the other policies are trained.
+            # `sample` returns False if the ring was just cleared for a newborn.
             drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
@@ -234,7 +234,7 @@ class ReplayLearner(Learner):
 
 
 def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
-    """Return the number of collected steps that pays for an update after `samples` samples."""
+    """Return the number of collected steps at which an update after `samples` samples is due."""
     experience = trainer.config.experience
     per_step = experience.replay_ratio
     return experience.learning_starts + (math.ceil(samples / per_step) if per_step else 0)

@@ -256,7 +256,8 @@ class RolloutLearner(Learner):
         has_rollout = self.rollouts[k].ready()
         if self._plays(trainer.name):
             return has_rollout and not trainer.halted
-        closed = experience.closed  # read before `_plays`, so that no newborn's steps are skipped
+        # Read `closed` before checking again, so that no step of a newborn is skipped.
+        closed = experience.closed
         if experience.untaken > 0 and not self._plays(trainer.name):
             experience.skip(closed)
             self._count_lost(k)

@@ -15,7 +15,7 @@ from remuda.system.checkpoint.state import restore_torch
 from remuda.system.memory.shared import aligned_zeros, copied
 from remuda.types import Bools, Floats, State
 
-CACHED_PASSES = 1024  # compiled passes of different shapes that are cached
+CACHED_PASSES = 1024  # maximum number of passes of different shapes in the cache
 
 
 class ActingStack:
@@ -27,8 +27,8 @@ class ActingStack:
     def __init__(
         self,
         network: Network,
-        noise: Sequence[torch.Generator | None],  # by policy; None: act on mean weights
-        num_streams: int,  # per policy; if gathered, of all policies
+        noise: Sequence[torch.Generator | None],  # by policy; None: act without noise
+        num_streams: int,  # streams of each policy or, if gathered, of all policies
         device: str | torch.device = "cpu",
         gathered: bool = False,  # streams are gathered by policy for each pass
         cached_passes: int = CACHED_PASSES,

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 class Actions(ABC):
     """The actions of a policy, and the distributions that they are sampled from."""
 
-    size: int  # numbers in one action
+    size: int  # how many numbers an action has
     dtype: npt.DTypeLike
     num_logits: int  # outputs of the policy's head
     num_scales: int = 0  # log standard deviations, which do not depend on the observation

@@ -189,7 +189,7 @@ def credit_of(
     log_probs: Floats,  # [G, R] log-probabilities before the update
     fresh: Bools | None = None,  # [G] whether values are untrained; a constant replaces them
 ) -> Credit:
-    """Compute the credit of some policies, each with its discount, lambda and correction."""
+    """Compute the `Credit` of some policies, each with its discount, lambda and correction."""
     count = len(members)
     credit = Credit(
         weights=np.ones_like(values),

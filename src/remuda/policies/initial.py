@@ -53,7 +53,7 @@ class InitialWeights:
         self.path = path
 
     def write(self, beginnings: Mapping[str, InitialState]) -> None:
-        """Write initial states, by policy; raise RunDirectoryError if the disk refuses."""
+        """Write initial states, by policy; raise RunDirectoryError if they cannot be written."""
         if not beginnings:
             return
         try:

@@ -109,7 +109,7 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
 
 
 def choices_of(actions: Actions) -> tuple[int, ...]:
-    """Return the number of possibilities of each choice of branching actions; else nothing."""
+    """Return the sizes of the choices of branching actions; empty for other actions."""
     return actions.sizes if isinstance(actions, BranchingActions) else ()
 
 

@@ -115,8 +115,8 @@ class ParameterStack:
 class Side:
     """Some policies of a stack that run through a network together.
 
-    Neighbouring policies are used in place. Others are copied to neighbouring rows: call `load`
-    before a pass, and `store_gradients` after it.
+    Neighbouring policies are used in place. Others are copied to another stack: call `load` before
+    a pass, and `store_gradients` after it.
     """
 
     def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:

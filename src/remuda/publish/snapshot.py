@@ -13,8 +13,8 @@ reads `sequence`, copies the row, and reads `sequence` again. `active` is the ro
 - `double_buffer`: the learner writes the inactive row and then makes it active. So a reader's copy
   is torn only if a second publication starts while it copies.
 - `snapshot`: actors always read the same row, which is overwritten in place. An actor that reads
-  during a write keeps its old weights until its next turn. The other row is written first; a
-  restarted learner, checkpoints, and actors without weights read it if the first row is torn.
+  during a write keeps its old weights until its next turn. Each publication is written to the other
+  row first; a restarted learner, checkpoints, and actors without weights can read that one instead.
 
 A learner that dies, at any instruction, leaves at most one torn row: it never starts to write one
 row while the other is torn, and a restarted learner writes a torn row first. So a reader that needs
@@ -96,7 +96,7 @@ class Snapshot:
 
     weights: Floats  # [size] float32
     version: int  # 1 for the first publication
-    learner_step: int  # number of updates of these weights
+    learner_step: int  # number of updates that produced these weights
     epsilon: float  # the exploration rate to act with
     training: TrainingState | None = None  # None: not published or not requested
 
@@ -243,7 +243,7 @@ class SnapshotReader:
         self._seen[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
-        """Return a copy of a row; None if the row was written meanwhile, or its write was cut."""
+        """Return a copy of a row; None if it is torn or was overwritten meanwhile."""
         slots = self._published.slots[policy]
         copy = self._copies.get(policy)
         if copy is None:

@@ -25,8 +25,8 @@ from remuda.types import Array, Floats, State
 # names of Adam's moments; all other vectors, such as target networks, are copies of weights
 MOMENTS = ("mean", "square")
 STEPS = "steps"  # the number of optimizer steps
-# agent-steps since the exploration schedule started, and agent-steps written before its start
-# (negative if it continues the parent's schedule)
+# steps since the exploration schedule started, and steps that the ring had received at its start
+# (possibly negative, if it continues a parent's schedule)
 EXPLORED, BEGUN = "explored", "begun"
 
 

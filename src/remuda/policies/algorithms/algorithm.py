@@ -85,7 +85,7 @@ class Algorithm(ABC):
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
-        """Return the part of `learned` that a newborn may inherit: no data of single streams."""
+        """Return the part of `learned` that a newborn may inherit, without per-stream data."""
         optimizer = learned["optimizer"]
         return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
 

@@ -95,7 +95,7 @@ class Autograd:
         network, parameters = self._network, self._part.parameters
 
         def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
-            with torch.no_grad():  # the setting is per thread
+            with torch.no_grad():  # needed here too, because it applies to one thread
                 inputs = network.prepare(parameters, pick.of(observations))
                 return pick, *network.policy_and_value(parameters, inputs, pick.memory)
 

@@ -376,7 +376,7 @@ class RolloutAlgorithm(Algorithm):
         return self._workspace is not None and self._anchor is None
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
-        """Return these policies' parameters, anchors and engine for one update."""
+        """Return these policies' parameters and anchors, and the engine that trains them."""
         side, anchor = Side(self.online, members, self._copy("online", trainable=True)), None
         costs = LossCosts(*(cost[list(members)] for cost in self.costs))
         if self._anchor is not None:

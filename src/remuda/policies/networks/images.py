@@ -29,7 +29,7 @@ class Guess(NamedTuple):
 
 
 def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
-    """Guess an image's layout: by its channels, or take the most similar axes as its sides."""
+    """Guess an image's layout by its number of channels, or by its two most similar axes."""
     first, middle, last = (max(side, 1) for side in shape)
     if is_pixels and (first in COLOURS) != (last in COLOURS):
         return Guess("hwc" if last in COLOURS else "chw", True)

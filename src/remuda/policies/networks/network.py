@@ -31,7 +31,7 @@ class Network(ABC):
     buffers: frozenset[str] = frozenset()  # names of parameters that are published but not learned
     memory: int = 0  # size of the recurrent state; 0: not recurrent
     layers: tuple[str, ...]  # names of the linear layers in order; the last is the head
-    plain_layers: tuple[str, ...] = ()  # the layers of `outputs` if they are a mere perceptron
+    plain_layers: tuple[str, ...] = ()  # the layers of `outputs` if it does nothing else
 
     def __init__(
         self,

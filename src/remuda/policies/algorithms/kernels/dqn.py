@@ -63,7 +63,7 @@ def arrays_of(batch: Transitions) -> BatchArrays:
 
 
 def by_kernels(network: QNetwork, device: torch.device) -> bool:
-    """Return whether kernels support a network: no encoder, memory, noise, branches, threads."""
+    """Return whether kernels support a network, on this device and with torch's threads."""
     return (
         network.encoder is None
         and not network.memory
@@ -237,7 +237,7 @@ def differentiate_q(
     metrics: Floats,  # as in `step_q`
     means: Array,
 ) -> None:
-    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient for `q_tm1`."""
+    """Write the loss of Q-learning (`dqn.DQN.loss`) and its gradient w.r.t. `q_tm1`."""
     samples = batch.a_tm1.shape[1]
     share = np.float32(1.0 / samples)
     for i in range(q_t.shape[0]):

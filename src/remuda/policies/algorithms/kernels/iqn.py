@@ -60,7 +60,7 @@ class Layout(NamedTuple):
     layers: Layers
     head: Head
     offsets: Offsets
-    kind: int  # of activation
+    kind: int  # activation, `RELU` or `TANH`
 
 
 class FusedIQN:
@@ -295,7 +295,7 @@ def differentiate_quantiles(
     metrics: Floats,  # as in `step_iqn`
     means: Array,
 ) -> None:
-    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient for `z_tm1`."""
+    """Write the quantile Huber loss (`losses.quantile_loss`) and its gradient w.r.t. `z_tm1`."""
     samples, count = quantiles.shape
     zero, one, half = np.float32(0.0), np.float32(1.0), np.float32(0.5)
     each = np.float32(1.0 / count)

@@ -69,7 +69,7 @@ class RolloutMetrics:
     policy_loss: Floats  # negative clipped objective
     value_loss: Floats  # half the squared error of the values
     entropy: Floats  # in nats
-    kl: Floats  # divergence of the policy by the update, in nats
+    kl: Floats  # divergence of the policy since the start of the update, in nats
     clipped: Floats  # share of steps with a clipped probability ratio
     gradient_norm: Floats  # before clipping
     explained_variance: Floats  # by the values before the update; NaN: all targets are equal

@@ -276,7 +276,7 @@ def store(
 def of_policy(
     x: Floats, count: int, bound: np.float32, mean: np.float32, factor: np.float32
 ) -> None:
-    """Compute each row's clipped objective, and its gradient for the log-probability."""
+    """Compute each row's clipped objective, and its gradient w.r.t. the log-probability."""
     for i in range(count):
         log_ratio = x[LOG_RATIO, i] - x[LOG_PROX, i]
         x[LOG_RATIO, i] = log_ratio
@@ -294,7 +294,7 @@ def of_policy(
 
 @njit(**STRICT)
 def of_value(x: Floats, values: Floats, count: int, limit: np.float32, cost: np.float32) -> None:
-    """Compute each row's clipped value loss, and its gradient for the value times the cost."""
+    """Compute each row's clipped value loss, and its gradient times the cost."""
     for i in range(count):
         error, moved = values[i] - x[TARGET, i], values[i] - x[VALUE, i]
         bounded = -limit if moved < -limit else moved

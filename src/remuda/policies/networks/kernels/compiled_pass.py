@@ -119,7 +119,7 @@ def go_through(
     layers: Integers,
     inputs: Floats,  # [M, I], sorted by policy
     policies: Integers,  # [K + 1] start of each policy's rows
-    kind: int,  # of activation
+    kind: int,  # activation, `RELU` or `TANH`
     rooms: Floats,  # [2, CHUNK * widest hidden layer] scratch
     outputs: Floats,  # [M, O], written
 ) -> None:
@@ -171,7 +171,7 @@ def value_actions(
     inputs: Floats,  # [M, I], sorted by policy
     policies: Integers,  # [K + 1] start of each policy's rows
     midpoints: Floats,  # [K, Q, F] embedded quantiles
-    kind: int,  # of activation
+    kind: int,  # activation, `RELU` or `TANH`
     most: int,  # streams of a chunk
     rooms: Floats,  # [3, most * Q * widest layer] scratch
     outputs: Floats,  # [M, A], written

@@ -73,9 +73,9 @@ def part(scratch: Floats, begin: int, rows: int, columns: int) -> Floats:
 
 @njit(**STRICT)
 def linear(x: Floats, row: Floats, weight: int, bias: int, out: Floats) -> None:
-    """Write a layer: out [B, O] = x [B, I] @ weight + bias, which start at these indices of `row`.
+    """Write a layer: out [B, O] = x [B, I] @ weight + bias.
 
-    If the index `bias` is negative, there is no bias.
+    `weight` and `bias` are indices of `row`; a negative `bias` means that there is none.
     """
     at = row.ctypes.data
     linear_at(x, at + NUMBER * weight, at + NUMBER * bias if bias >= 0 else 0, out)

@@ -78,8 +78,8 @@ def _tile(
     """Write a tile: out[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n].
 
     All arguments are integers. Matrices are addresses of 32-bit floats; `_row` and `_sum` are
-    distances in floats to the next row and to the next term of a sum. The terms of a sum are runs
-    of terms at this distance.
+    distances in floats to the next row and to the next term of a sum. A sum has `runs` runs of
+    `terms` terms each.
     """
     leading = (rows, vectors, a, a_row, a_sum, b, b_sum, start, start_row, fresh, out, out_row)
     trailing = (terms, columns, runs, a_run, b_run)
