@@ -115,7 +115,7 @@ def test_other_models_stay_as_they_are(tmp_path, caplog):
         policy={"algorithm": "ppo", "network": {"hidden": [8]}},
         run={"turns": 50, "directory": str(tmp_path / "run"), "evaluate_episodes": 0},
     )
-    assert "RandomModel is no PyTorchIQN, and is unchanged" in caplog.text
+    assert "RandomModel is not a PyTorchIQN and is unchanged" in caplog.text
 
 
 def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):

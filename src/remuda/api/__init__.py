@@ -1,1 +1,1 @@
-"""The public API: all that `import remuda` provides."""
+"""The Python API: train, open runs, play their policies; training in Sorrel environments."""

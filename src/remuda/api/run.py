@@ -1,6 +1,6 @@
 """The Python API: train, open runs, play their policies.
 
-`remuda/__init__.py` exports these names; no other module imports them.
+`remuda/__init__.py` exports `train`, `tournament`, `load` and `Run`.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ def train(
 ) -> Result:
     """Train the policies of a game, and evaluate them.
 
-    This is the command `remuda train` without picture and report (`Run.report` makes them).
+    This is like the command `remuda train`, but makes no picture and report (see `Run.report`).
 
     Args:
         game: name, `module:Class`, or the class or function itself, also from a notebook: a
             `VectorEnv`, a Gymnasium or PettingZoo environment, or a function that makes one. None:
             the game of `config`, or Treasure Hunt.
-        preset: names of presets for kinds of games, such as `mpe`; other settings override them.
-        config: settings as a YAML file, a nested mapping, or another run's `run.config` (without
-            its directory).
-        resume: a run to resume from its newest checkpoint; settings override its own.
+        preset: one or more presets for kinds of games, such as `mpe`; other settings override them.
+        config: settings as a YAML file, a nested mapping, or another run's `run.config` (whose
+            `run.directory` is ignored).
+        resume: a run to resume from its newest checkpoint; `settings` override the run's config.
         view: the display; None: the live view in a terminal, otherwise plain lines.
-        callbacks: objects with methods of `Callback`. They are notified of events, may end the run
-            and may change hyperparameters.
+        callbacks: objects with methods of `Callback`. They receive events, and may end the run or
+            change hyperparameters.
         settings: sections of the configuration, which override `config`: `policy={"algorithm":
-            "ppo"}, run={"turns": 100_000}, seed=3`. A section may also be that of another run
-            (`run.config.policy`).
+            "ppo"}, run={"turns": 100_000}, seed=3`. A section may also come from another run's
+            config (`run.config.policy`).
 
     Returns:
         The result; `remuda.load` accepts it.
@@ -119,37 +119,40 @@ def tournament(
 ) -> Tournament:
     """Play policies of any runs against each other and themselves.
 
-    All matches are played in parallel. The random numbers of a match depend only on the seed and
-    its number. In a game of more than two seats, one agent of the row's entrant takes each seat in
-    turn, and the column's entrant takes all others.
+    Many matches are played in parallel. The random numbers of a match depend only on the seed and
+    the match number. In a game of more than two seats, the row's entrant plays one seat, each in
+    turn, and the column's entrant plays all others.
 
     Args:
-        entrants: policies, and names of scripted policies (`random`, or from `remuda games GAME`),
-            with names or as a list.
-        game: a game that all of them can play, as in `train`.
-        options: options of the game, as `env.options`.
-        scripted: scripted policies by agent, as `env.scripted`: no entrant takes these seats.
+        entrants: policies, or names of scripted policies (`random`, or from `remuda games GAME`),
+            as a list or as a mapping from names.
+        game: a game that all entrants can play, as in `train`.
+        options: options of the game, as in `env.options`.
+        scripted: scripted policies by agent, as in `env.scripted`; entrants do not play these
+            seats.
         episodes: episodes for each pair and each seat of its first entrant; None: 100. Not with
             `until`.
         seed: seed of the games, which differ between pairs.
         deterministic: play greedily; otherwise explore as at the end of training.
-        directory: where matches are saved (`ledger.bin` and `tournament.json`); the same call
-            continues it, up to `episodes`. None: nothing is saved.
-        until: play in rounds, on the matches that decide a question, until it is answered, such as
-            `rank of the top 3 is 95% sure`. Empty: play `episodes`.
+        directory: where matches are saved (`ledger.bin` and `tournament.json`). The same call
+            resumes an interrupted tournament, or adds matches up to a larger `episodes`. None:
+            nothing is saved.
+        until: play rounds of the matches that help most to answer a question, until it is answered,
+            such as `rank of the top 3 is 95% sure`. Empty: play `episodes`.
         matches: maximum number of matches, with `until`; None: a million.
         seconds: start no match after this time; None: no limit.
-        processes: number of processes; 1: this one; None: as many as useful, at most one per core.
+        processes: number of processes; 1: this process; None: as many as useful, at most one for
+            each core.
             A script that uses more than 1 needs `if __name__ == "__main__":`.
 
     Returns:
-        `entrants`; `means` and `errors` [N, N]: the mean return of an agent of the row's entrant
-        among agents of the column's, averaged over the seats, and its standard error; `matches`
-        [N, N]; with `until` also `until`, the final state of the question.
+        `entrants`; `means` and `errors` [N, N]: the mean return of the row's entrant against the
+        column's, averaged over the seats, and its standard error; `matches` [N, N]; with `until`
+        also `until`, the final state of the question.
 
     Raises:
-        UsageError: there are no entrants, one cannot play the game, `episodes`, `until` and
-            `matches` contradict each other, or the directory holds another tournament.
+        UsageError: there are no entrants, an entrant cannot play the game, `episodes`, `until` and
+            `matches` contradict each other, or the directory contains another tournament.
         UnguardedScriptError: the script calls this at import in a process of the tournament.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
         ConfigError: there is no such game, or no such scripted policy.
@@ -190,15 +193,15 @@ def load(run: Result | Path | str) -> Run:
 
 
 class Run(Mapping[str, Policy]):
-    """A saved run, as a mapping of its policies.
+    """A saved run, as a mapping from names to its policies.
 
-    While it is still running, `final` is the newest checkpoint.
+    If the run has not ended, `final` means its newest checkpoint.
     """
 
     path: Path
-    """Its directory."""
+    """The run directory."""
     config: Config
-    """The configuration that it was started with."""
+    """The run's configuration."""
 
     def __init__(self, path: Path) -> None:
         self._files = RunDirectory.open(path)
@@ -214,7 +217,7 @@ class Run(Mapping[str, Policy]):
 
     @property
     def game(self) -> str:
-        """The name of its game."""
+        """The name of the game."""
         return self.config.game
 
     @property
@@ -267,7 +270,7 @@ class Run(Mapping[str, Policy]):
         return {name: self._made(name, player) for name, player in self._saved.all().items()}
 
     def _made(self, name: str, player: Player, checkpoint: int | None = None) -> Policy:
-        """Return a policy; `checkpoint` is set if it is neither frozen nor from the last one."""
+        """Return a policy; `checkpoint`: the number of an earlier checkpoint that it comes from."""
         which = (
             f"@{player.snapshot.version}" if checkpoint is None else f"@{CHECKPOINT}{checkpoint}"
         )
@@ -280,7 +283,7 @@ class Run(Mapping[str, Policy]):
         `name` may be `policy@version` for a frozen copy, whose `checkpoint` is a number or `final`.
 
         Raises:
-            UsageError: there is no such policy; it is a `KeyError` too.
+            UsageError: there is no such policy; this error is also a `KeyError`.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
         """
@@ -299,22 +302,22 @@ class Run(Mapping[str, Policy]):
         return self._files.read_summary()
 
     def metrics(self) -> Frame:
-        """Return its metrics, a row for each interval; columns are float64, NaN: not measured.
+        """Return the metrics, a row for each interval; columns are float64, NaN: not measured.
 
-        `seconds`, `turns` and `steps` (of agents) are totals; other columns are named as in
-        TensorBoard: `agent_0/mean_return`, `run/turns_per_second`. docs/metrics.md describes all.
+        `seconds`, `turns` and `steps` (agent-steps) are totals since the start. Other columns are
+        named as in TensorBoard: `agent_0/mean_return`, `run/turns_per_second`; see docs/metrics.md.
 
         Raises:
-            RunDirectoryError: there are none, or all lines are damaged.
+            RunDirectoryError: there are no metrics, or all lines are damaged.
         """
         return Frame.of_rows([row_of(record) for record in self._files.read_metrics()], "metrics")
 
     def ledger(self) -> Frame:
         """Return the finished matches of a population, a row for each.
 
-        Columns: `match`, its number; `truncated`; and for each agent of the game `agent_0/policy`
-        (for a frozen copy `policy@version`), `agent_0/return`, and `agent_0/oldest_version` and
-        `agent_0/newest_version` of the weights that acted.
+        Columns: `match`, the match number; `truncated`; and for each agent of the game
+        `agent_0/policy` (`policy@version` for a frozen copy), `agent_0/return`, and
+        `agent_0/oldest_version` and `agent_0/newest_version` of the weights that acted.
 
         Raises:
             RunDirectoryError: the run has no ledger, or it is damaged.
@@ -327,11 +330,12 @@ class Run(Mapping[str, Policy]):
         If policies evolve (`population.evolution`) or play in a league, the initial policies come
         first.
 
-        Columns: `policy`, the slot of the birth, and `generation`, the number of its predecessors
-        in it; `matches` finished before; `parent`, `parent_generation` and `parent_version` of the
-        inherited weights (an empty name: random weights); `second` and `second_generation` of a
-        second parent; `optimizer_steps` of the inherited moments; `fitness` of its predecessor
-        and `parent_fitness`, NaN if not estimated; and each initial hyperparameter.
+        Columns: `policy`, the slot of the newborn, and `generation`, the number of policies that
+        had the slot before; `matches` finished before the birth; `parent`, `parent_generation` and
+        `parent_version` of the inherited weights (empty `parent`: random weights); `second` and
+        `second_generation` of a second parent; `optimizer_steps` of the inherited moments;
+        `fitness` of the replaced policy and `parent_fitness`, NaN if not estimated; and each
+        initial hyperparameter.
 
         Raises:
             RunDirectoryError: the run has no ledger, or it is damaged.
@@ -341,20 +345,21 @@ class Run(Mapping[str, Policy]):
     def payoffs(
         self, most: int | None = None, *, wins: bool = False, roles: bool = False
     ) -> Payoffs:
-        """Return the returns of policies against each other in the ledger's matches, with errors.
+        """Return the mean returns of policies against each other in the ledger's matches.
 
-        All versions of a live policy count as one; each of its frozen copies counts separately.
+        All versions of a live policy are one policy; each of its frozen copies is another.
 
         Args:
             most: maximum number of policies: live ones, then the newest frozen copies; None: all.
-            wins: count wins, with draws as half, instead of returns.
-            roles: separate the earlier and the later seat of a pair; otherwise they are pooled.
+            wins: use win rates, with draws as half a win, instead of returns.
+            roles: treat the earlier and the later seat of a pair as different roles; otherwise pool
+                them.
 
         Returns:
             `names` [N]; `matrix` [N, N], the mean return of the row against the column, NaN where
-            they never met; `errors[0]` [N, N], its standard errors; `counts` [N, N] of matches;
-            `intervals(0.95)[:, 0]` [2, N, N]. Pass it to `remuda.analysis`; `to_pandas()` gives the
-            means with their names.
+            they never met; `errors[0]` [N, N], the standard errors; `counts` [N, N] of matches;
+            `intervals(0.95)[:, 0]` [2, N, N]. Functions of `remuda.analysis` accept this object;
+            `to_pandas()` returns the means with names.
 
         Raises:
             UsageError: `most` is less than 1, or no match has finished.
@@ -382,8 +387,8 @@ class Run(Mapping[str, Policy]):
             sampled: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
 
         Raises:
-            UsageError: wrong `episodes`, `seed` or `checkpoint`, or a function that cannot be
-                named.
+            UsageError: `episodes`, `seed` or `checkpoint` is invalid, or a function of `scripted`
+                has no name from which it can be imported.
             RunDirectoryError: weights are missing or damaged.
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
@@ -397,7 +402,7 @@ class Run(Mapping[str, Policy]):
         """Make the run's picture and report; return the path of the page.
 
         Raises:
-            RunDirectoryError: it has not ended, or no turn was played, or it cannot be written.
+            RunDirectoryError: the run has not ended, no turn was played, or writing failed.
         """
         from remuda.ui.reports.run_end import make_report
 
@@ -419,7 +424,7 @@ def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _path(run: Run | Result | Path | str, name: str = "run") -> Path:
-    """Return a run's absolute directory; `name` is the argument's, for the error."""
+    """Return a run's absolute directory; `name`: the argument's name, for the error message."""
     if isinstance(run, Run):
         return run.path
     run = run.directory if isinstance(run, Result) else run

@@ -61,8 +61,8 @@ def train(
     Args:
         environment: a `sorrel.environment.Environment`; only its models change. Every process of
             the run gets copies of it.
-        config: settings of the run, as `remuda.train` takes them.
-        max_turns: maximum turns of an episode; None: the environment's
+        config: settings of the run, as in `remuda.train`.
+        max_turns: maximum number of turns in an episode; None: the environment's
             `config.experiment.max_turns`.
         settings: sections of the configuration that override `config`, as in `remuda.train`.
 
@@ -70,9 +70,9 @@ def train(
         The result of `remuda.train`.
 
     Raises:
-        UsageError: two agents share a model, which could not take the weights of both; or a
-            matchmaker assigns the seats, so that no policy belongs to an agent.
-        RemudaError: as `remuda.train`.
+        UsageError: two agents share a model, which cannot receive both policies' weights; or a
+            matchmaker assigns policies to seats, so that no policy belongs to one agent.
+        RemudaError: as in `remuda.train`.
     """
     import remuda
 
@@ -80,8 +80,8 @@ def train(
     for i, model in enumerate(models):
         if any(model is other for other in models[:i]):
             raise UsageError(
-                f"agent {i} shares its model with another, and every agent learns for itself here: "
-                "give each agent another model in setup_agents"
+                f"agent {i} shares its model with another, but every agent learns independently "
+                "here: give each agent its own model in setup_agents"
             )
     data = cloudpickle.dumps(environment)
 
@@ -113,14 +113,14 @@ def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) ->
         whole = gone_on_with(Path(where).expanduser(), whole, preset)
     if load_config(whole).population.dealt:
         raise UsageError(
-            "population is set so that it deals the seats of each match, and here each "
-            "agent's model gets back what the policy of that agent learned; leave it out, or "
-            "train by remuda.train, which gives no models back"
+            "population is set so that it deals the seats of each match, but here each "
+            "agent's model receives the weights of that agent's policy; leave it out, or "
+            "use remuda.train, which changes no models"
         )
 
 
 def is_iqn(model: Any) -> bool:
-    """Return whether a model is a PyTorchIQN: its networks have the layers of one."""
+    """Return whether a model is a PyTorchIQN, judged by the layers of its networks."""
     networks = [getattr(model, f"qnetwork_{which}", None) for which in ("local", "target")]
     return all(
         network is not None and all(hasattr(network, part) for part in PARTS)
@@ -129,7 +129,7 @@ def is_iqn(model: Any) -> bool:
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """Return the settings of a policy with the sizes of a PyTorchIQN; none for other models."""
+    """Return the settings of a policy with a PyTorchIQN's sizes; empty for other models."""
     if not is_iqn(model):
         return {}
     return {
@@ -146,18 +146,18 @@ def settings_of(model: Any) -> dict[str, Any]:
 def put_back(policy: Policy, model: Any) -> bool:
     """Copy a policy's weights into a PyTorchIQN; return False if the model does not match.
 
-    Its noisy layers get no noise, it acts greedily (`epsilon` is 0), and its optimizer state is
-    cleared. Its values are those of the policy, in the game's units of reward.
+    The model's noisy layers get no noise, its `epsilon` becomes 0 (greedy), and its optimizer state
+    is cleared. Its action values are those of the policy, in the game's units of reward.
     """
     if not is_iqn(model):
-        log.warning("%s is no PyTorchIQN, and is unchanged", type(model).__name__)
+        log.warning("%s is not a PyTorchIQN and is unchanged", type(model).__name__)
         return False
     config, weights = policy.player.spec.config, policy.weights()
     same = config.network.activation == "relu" and not config.network.recurrent
     if config.algorithm != "iqn" or not same or set(weights) != NAMES:
         log.warning(
             "%s does not have the layers of a PyTorchIQN (algorithm iqn, relu, two hidden layers, "
-            "not noisy, not recurrent), and the model is unchanged",
+            "not noisy, not recurrent), so the model is unchanged",
             policy.name,
         )
         return False
@@ -168,7 +168,7 @@ def put_back(policy: Policy, model: Any) -> bool:
         named = dict(network.named_parameters())
         if any(named[name].shape != value.shape for name, value in found.items()):
             shapes = {name: tuple(value.shape) for name, value in found.items()}
-            log.warning("a PyTorchIQN has other sizes than the policy's %s, and stays", shapes)
+            log.warning("a PyTorchIQN is unchanged: its sizes are not the policy's %s", shapes)
             return False
         with torch.no_grad():
             for name, value in found.items():
@@ -188,12 +188,12 @@ def weights_of(
     """Convert the weights of an IQN here to those of a PyTorchIQN's network.
 
     Args:
-        weights: of layers [inputs, outputs], biases [1, outputs].
-        dueling: whether its head has a value and advantages.
-        reward_scale: the factor of rewards in training.
+        weights: weights of layers [inputs, outputs], biases [1, outputs].
+        dueling: whether the head has a value and advantages.
+        reward_scale: the factor by which rewards were multiplied in training.
     """
-    # The cosines of Sorrel's quantiles start at cos(pi tau), and those here at cos(0), which is 1
-    # and so belongs to the bias; Sorrel's last cosine has no counterpart.
+    # Sorrel's cosines start at cos(pi tau). Those here start at cos(0) = 1, whose weights become
+    # part of the bias; Sorrel's last cosine has no counterpart and gets zeros.
     quantile = weights["quantile.weight"]
     cosines = np.zeros_like(quantile)
     cosines[:-1] = quantile[1:]

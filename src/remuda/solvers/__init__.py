@@ -1,1 +1,1 @@
-"""Train policies against fixed opponents: PSRO and exploiters."""
+"""Train best responses to fixed opponents: PSRO and exploiters."""

@@ -1,7 +1,8 @@
 """Double oracle with exact best responses, in games small enough to traverse.
 
-McMahan et al. 2003, "Planning in the presence of cost functions controlled by an adversary", for
-matrix games. In extensive-form games, mixtures become behavioural policies (Lanctot et al. 2017).
+The algorithm is that of McMahan et al. 2003, "Planning in the presence of cost functions controlled
+by an adversary". In extensive-form games, mixtures become behavioural policies (Lanctot et al.
+2017).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from remuda.solvers.psro.record import Record, open_record
 from remuda.types import Numbers
 
 Solver = Callable[[Numbers], MetaStrategy]
-GAIN, ROUNDING = 1e-9, 1e-13  # gains below these shares of the returns' range and size count as 0
+GAIN, ROUNDING = 1e-9, 1e-13  # shares of the returns' range and size; smaller gains are zero
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,10 @@ def run_exact(
 ) -> DoubleOracle:
     """Run or resume a double oracle with exact best responses.
 
-    It ends when no best response gains more than 1e-9 of the range of returns, or when NashConv is
-    at most `enough`. For a meta-solver that ignores duplicates (`OF_SETS`) it also ends when no
-    best response is new. Other ends are `iterations` and `stopped`. A resumed run equals an
-    uninterrupted one.
+    It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is at
+    most `enough`, after `iterations`, or when `stopped` returns True. For a meta-solver that
+    ignores duplicates (`OF_SETS`) it also ends when no best response is new. A resumed run gives
+    the same result as an uninterrupted one.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -172,7 +173,7 @@ def run_exact(
 def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
     """Run a double oracle in a tree with any meta-solver, without a record.
 
-    `solver`: from payoffs [R, n_1, ..., n_R] to mixtures, and targets of best responses.
+    `solver`: a function from payoffs [R, n_1, ..., n_R] to a `MetaStrategy`.
     """
     loop = _Loop(Populations(tree), solver, None, None, lambda: False)
     loop.run(iterations)
@@ -189,7 +190,7 @@ def check_end(iterations: object, enough: object) -> None:
 
 
 def least_gain(tree: Tree) -> float:
-    """Return the largest gain that counts as zero, relative to the size of a game's returns."""
+    """Return the largest gain that is treated as zero, from the game's returns."""
     returns = tree.returns[tree.players == OVER]
     return GAIN * float(np.ptp(returns, axis=0).max()) + ROUNDING * float(np.abs(returns).max())
 
@@ -211,7 +212,7 @@ class _Loop:
         self._gain = least_gain(populations.tree)
         self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []  # best responses: players and their actions
-        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game, if solved here
+        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game; empty: read back
         self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:
@@ -252,7 +253,7 @@ class _Loop:
             play = self.populations.played(target.mixtures)
             policy = best_response(self.populations.tree, target.player, play).policy
             actions: list[int] = policy.argmax(1).tolist()
-            if (target.player, actions) not in self._added:  # rectified targets may agree
+            if (target.player, actions) not in self._added:  # two targets may have one response
                 self._added.append((target.player, actions))
         return not all(self.populations.has(*each) for each in self._added)
 
@@ -269,7 +270,7 @@ class _Loop:
             len(self.found),
             populations.counts,
             mixtures,
-            # A negative gain is a rounding error: a best response receives at least as much.
+            # A negative gain is a rounding error, because a best response earns at least as much.
             np.maximum(np.array(best) - earned, 0.0),
             populations.payoffs.copy(),
             seconds=self._before + time.monotonic() - self._begun,

@@ -24,8 +24,8 @@ OPEN_SPIEL = "open_spiel:"  # prefix of OpenSpiel's games
 class ByHistory(Generic[State]):
     """A game of perfect information with histories as states.
 
-    A mixture of policies may act differently in one state depending on its history. It is therefore
-    a policy over histories, not over states.
+    In one state, a mixture of policies may act differently after different histories. A policy
+    equivalent to the mixture is therefore defined over histories, not over states.
     """
 
     merges = False
@@ -61,7 +61,7 @@ class ByHistory(Generic[State]):
 
 
 def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
-    """Return the tree of a game, with a single history for every node.
+    """Return the tree of a game; each node has a single history.
 
     `game`: `kuhn_poker`, `leduc_poker`, `tic_tac_toe`, a matrix game of one round, or
     `open_spiel:NAME`.
@@ -84,18 +84,16 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
     if walked is None:
         raise ConfigError(
             f"{game} cannot be traversed completely, which exact oracles need; train them "
-            f"(--oracle ppo), or take one of {_walkable()}"
+            f"(--oracle ppo), or use one of {_walkable()}"
         )
     return walked.tree
 
 
 def check_played(game: str) -> None:
-    """Raise a `ConfigError` for a game that can be traversed but not trained in."""
+    """Raise a `ConfigError` for a game that exact oracles can traverse but runs cannot play."""
     if game == TIC_TAC_TOE or game in GAMES or game not in RULES:
         return
-    instead = (
-        f"take {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "`remuda games` lists those"
-    )
+    instead = f"use {TIC_TAC_TOE}" if RULES.get(game) is TicTacToe else "`remuda games` lists those"
     raise ConfigError(
         f"{game} has only rules for exact oracles, and trained oracles need a game that "
         f"runs play; {instead}, or leave out --oracle"

@@ -33,7 +33,7 @@ class Setup:
         return ORACLE
 
     def description(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON values, from which `of` returns the setup."""
         return {"oracle": self.oracle, **asdict(self)}
 
     @classmethod
@@ -48,8 +48,8 @@ class Iteration:
 
     number: int  # 0 is the iteration of the initial policies
     policies: tuple[int, ...]  # by player, the number of policies
-    mixtures: Mixtures  # by player, [n_r]
-    gains: Numbers  # [R] of each player's best response to the others' mixtures
+    mixtures: Mixtures  # by player, [n_r] probabilities
+    gains: Numbers  # [R] the gain of each player's best response to the others' mixtures
     payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
     is_exact: bool = True  # whether gains are of exact best responses; otherwise lower bounds
     margin: float = 0.0  # half of the 95% interval of the sum of the gains, if they are measured
@@ -66,7 +66,7 @@ class Iteration:
         return tuple(int((mixture > SUPPORT).sum()) for mixture in self.mixtures)
 
     def as_line(self) -> dict[str, Any]:
-        """Return plain data for `from_line`."""
+        """Return JSON values, from which `from_line` returns the iteration."""
         return {
             "iteration": self.number,
             "policies": list(self.policies),
@@ -103,7 +103,7 @@ class DoubleOracle:
     oracle: str  # `exact`, or the algorithm that trained the best responses
     iterations: tuple[Iteration, ...]  # all, in order; empty if the first was interrupted
     ended: str  # the reason for the end
-    directory: str = ""  # of the record; empty: no record
+    directory: str = ""  # the record's; empty: no record
     play: tuple[Numbers, ...] = field(default=(), repr=False)
     """Each player's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the call
@@ -124,7 +124,7 @@ class DoubleOracle:
         return self.last.mixtures
 
     def as_summary(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return JSON values."""
         last = self.iterations[-1].as_line() if self.iterations else {}
         return {
             "game": self.game,

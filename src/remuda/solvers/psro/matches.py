@@ -16,18 +16,19 @@ from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
 from remuda.types import Integers, Numbers
 
-INTERVAL = 0.95  # the probability of an interval
-LEAST = 0.25  # a pair is played again if it lacks at least this share of its first matches
+INTERVAL = 0.95  # confidence level of intervals
+LEAST = 0.25  # smallest deficit to play, as a share of a new pair's matches
 
 
 class PairSums:
-    """Sums of the returns of pairs, from which means and their errors are computed.
+    """Sums of the returns of pairs, from which means and their variances are computed.
 
     Pairs are (i, j): policy i of player 0 against policy j of player 1.
     """
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[int, int], Numbers] = {}  # [5]: matches, returns, their squares
+        # [5]: number of matches, both players' returns, both players' squared returns.
+        self._sums: dict[tuple[int, int], Numbers] = {}
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
         """Add matches by their sums [5]."""
@@ -35,7 +36,7 @@ class PairSums:
         self._sums[pair] = before + np.asarray(sums, np.float64)
 
     def has(self, pair: tuple[int, int]) -> bool:
-        """Return whether the pair met."""
+        """Return whether the pair has played matches."""
         return pair in self._sums
 
     def payoffs(self, counts: Sequence[int]) -> Numbers:
@@ -56,8 +57,8 @@ class PairSums:
     def errors(self, counts: Sequence[int]) -> Numbers:
         """Return the variances of the means, [2, n, m]; NaN: no match.
 
-        One pseudo-match per pair, with the variance over all pairs, is added: a few equal matches
-        do not make a mean certain.
+        The variance over all pairs is added to each pair as one more match, because a few equal
+        results do not make a mean certain.
         """
         known = self._within(counts)
         found = np.full((2, *counts), np.nan)
@@ -105,7 +106,7 @@ def play_pairs(
             raise UsageError(
                 f"{game}: in none of {len(returns):,} matches between policy {row} of player 0 and "
                 f"policy {number} of player 1 did both players act, so there is no payoff to "
-                "solve; play a game in which both act, or ask for more matches"
+                "solve; choose a game in which both act, or play more matches"
             )
         sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]
         found.append({"pair": [row, number], "sums": [float(value) for value in sums]})
@@ -117,12 +118,12 @@ def share_out(
 ) -> Integers:
     """Distribute matches over pairs to minimise the error of the mixtures' value: [n, m].
 
-    A mixture's payoff has the variance sum of (x_i y_j)^2 s_ij^2 / n_ij. For a fixed number of
-    matches it is smallest with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Every policy also
-    gets 1/n in addition to its probability, since unused policies may enter the mixtures.
+    The payoff of mixtures x and y has the variance sum_ij (x_i y_j)^2 s_ij^2 / n_ij. For a fixed
+    number of matches it is smallest with n_ij in proportion to x_i y_j s_ij (Neyman 1934). Here 1/n
+    is added to each probability, because unused policies may enter the mixtures.
 
-    `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `first`: matches of each
-    new pair; small deficits are ignored.
+    `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `total`: most matches to
+    distribute; `first`: matches of each new pair. Deficits below a share `LEAST` of it are ignored.
     """
     likely = [mixture + 1.0 / len(mixture) for mixture in mixtures]
     weights = np.outer(likely[0], likely[1]) * np.sqrt(variances.max(0))
@@ -140,10 +141,10 @@ def share_out(
 def gains_of(
     sums: PairSums, counts: Sequence[int], mixtures: Sequence[Numbers]
 ) -> tuple[Numbers, float]:
-    """Return [2] gains of policies that joined later against earlier mixtures.
+    """Return the gains [2] of later policies against earlier mixtures, and their sum's margin.
 
-    The best of a player's later policies counts, so the interval covers all of them (Bonferroni).
-    It is Student's, with the degrees of freedom of the pair with the fewest matches.
+    Each gain is that of a player's best later policy, so the interval covers all later policies
+    (Bonferroni). It uses Student's t with the degrees of freedom of the pair with fewest matches.
     """
     payoffs, noise = sums.payoffs(counts), sums.errors(counts)
     x, y = mixtures

@@ -2,8 +2,8 @@
 
 The strategies of a meta-game are the policies of each player's population (Lanctot et al. 2017, "A
 unified game-theoretic approach to multiagent reinforcement learning", section 3). A meta-solver
-returns a mixture for each player, and the targets of the next best responses: usually these
-mixtures.
+returns a mixture for each player, and the targets of the next best responses, which are usually
+these mixtures.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
 Mixtures = tuple[Numbers, ...]  # the probabilities [n_r] of each player's policies
-ITERATIONS, STEP, FLOOR = 100_000, 1e-3, 1e-6  # of OpenSpiel's `projected_replicator_dynamics`
+ITERATIONS, STEP, FLOOR = 100_000, 1e-3, 1e-6  # OpenSpiel's, in `projected_replicator_dynamics`
 SUPPORT = 1e-8  # smallest probability in the support (OpenSpiel's `EPSILON_MIN_POSITIVE_PROBA`)
 SUMS = 1e-9  # allowed spread of the sums of payoffs in a zero-sum game, as a share of their range
 
@@ -48,8 +48,8 @@ class MetaStrategy:
 def solve(name: str, payoffs: npt.ArrayLike, tolerance: float = SUMS) -> MetaStrategy:
     """Run a meta-solver by its name.
 
-    `payoffs`: [R, n_1, ..., n_R]. A game counts as zero-sum if its sums spread at most `tolerance`
-    times the payoffs' range: means over matches are inexact.
+    `payoffs`: [R, n_1, ..., n_R]. Means over matches are inexact, so a game is treated as zero-sum
+    if the sums of its payoffs vary by at most `tolerance` times the payoffs' range.
     """
     game = as_payoffs(payoffs)
     mixtures = tuple(to_distribution(each) for each in find(name)(game, tolerance))
@@ -83,8 +83,7 @@ def check_zero_sum(name: str, payoffs: Numbers, tolerance: float = SUMS) -> None
     """Raise a `UsageError` if a meta-solver needs a zero-sum game and `payoffs` are not one."""
     if name in ZERO_SUM and not is_zero_sum(payoffs, tolerance):
         raise UsageError(
-            f"{name} is for zero-sum games, and in this one payoffs do not add up to a constant; "
-            "use nash"
+            f"{name} is for zero-sum games, but these payoffs do not add up to a constant; use nash"
         )
 
 
@@ -113,12 +112,12 @@ def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
 
 
 def uniform(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """Return uniform mixtures: best responses to them are fictitious play (Brown 1951)."""
+    """Return uniform mixtures; PSRO with them is fictitious play (Brown 1951)."""
     return tuple(np.full(count, 1.0 / count) for count in payoffs.shape[1:])
 
 
 def alpha_rank_marginals(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """Return the marginals of alpha-rank's masses for payoffs [R, n_1, ..., n_R].
+    """Return the marginals of alpha-rank's distribution for payoffs [R, n_1, ..., n_R].
 
     Omidshafiei et al. 2019; Muller et al. 2020.
     """
@@ -189,8 +188,8 @@ def to_beat(
     """Return the payoff that a best response to a target has to exceed.
 
     It is the payoff of the player's own mixture against the target; for the solvers of `OF_SETS`,
-    that of the player's best policy. Against a Nash mixture these are equal. A rectified target
-    contains only opponents that one policy beats or draws with, so that policy scores more than the
+    that of the player's best policy. Against a Nash mixture these are equal. They differ for a
+    rectified target: the policy that beats or draws with its opponents scores more than the
     mixture.
 
     `payoffs`: [2, n, m].
@@ -275,7 +274,7 @@ RECTIFIED = "rectified-nash"
 TWO_PLAYERS = ("nash", "max-entropy-nash", RECTIFIED)  # solvers for two players only
 ZERO_SUM = ("max-entropy-nash",)  # solvers for constant-sum games only
 OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
-"""Solvers that ignore duplicate policies: once no best response is new, iterations repeat."""
+"""Solvers that ignore duplicate policies. When no best response is new, iterations would repeat."""
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,

@@ -17,16 +17,16 @@ from remuda.types import Array, Bools, Floats, Integers, TurnResult
 class AgainstTargets(VectorEnv):
     """`num_envs` copies of T games in parallel, each with a target on all seats except one.
 
-    Each agent is the oracle of one target in its own game. So oracles of different seats, against
-    different mixtures, are policies of one run. A copy ends when all of its T games have ended; an
-    agent whose game has ended waits for the others.
+    Each agent is an oracle in its own game, against one target. So oracles for different seats and
+    mixtures are policies of one run. A copy ends when all of its T games have ended; an agent whose
+    game has ended waits for the others.
     """
 
     def __init__(self, num_envs: int = 1, *, targets: Sequence[str], seats: Sequence[int]) -> None:
         if len(targets) != len(seats) or not targets:
             raise ConfigError(
                 f"env.options.seats has {len(seats)} seats for {len(targets)} targets; there must "
-                "be one for each"
+                "be one seat for each target"
             )
         self._options = {"targets": list(targets), "seats": list(seats)}
         self._games = [

@@ -1,8 +1,8 @@
-"""Train best responses to mixtures of frozen policies, those of all players in one stack.
+"""Train best responses to mixtures of frozen policies, for all players in one stack.
 
-Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates of
-all targets. They differ by their initial weights and their exploration
-(`remuda.solvers.exploit.training`); the best candidate for each target is kept.
+Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates for
+all targets, which differ in their initial weights and exploration
+(`remuda.solvers.exploit.training`). The best candidate for each target joins the population.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.solvers.psro.oracle_game import name_of
 from remuda.types import Numbers
 
 GAME = "remuda.solvers.psro.oracle_game:AgainstTargets"
-TRIALS = 2000  # matches of each candidate for selecting the best
+TRIALS = 2000  # matches of each candidate, to select the best
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OracleSettings:
     candidates: int = 2  # for each target
     seconds: float | None = 20.0  # of training in each iteration; None: limited only by turns
     turns: int | None = None  # limit of training turns, over all copies
-    policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of the exploiters' preset
+    policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of exploiters' defaults
     num_envs: int | None = None  # environment copies; None: 64 for each candidate of a target
     schedule: str = "async"
     trials: int = TRIALS
@@ -43,7 +43,7 @@ class OracleSettings:
 
 @dataclass(frozen=True)
 class SeatedTarget:
-    """A mixture of one player's policies, the target of the other's oracle."""
+    """A mixture of one player's policies, which is the target of the other player's oracle."""
 
     player: int  # the oracle's seat
     target: Target
@@ -85,7 +85,7 @@ def config_of(
         settings.policy,
         settings.turns,
     )
-    # The settings of exploiters of one seat, for the candidates of every target.
+    # Start from the settings of one seat's exploiters, and repeat them for every target.
     tree = exploiters.config(targets[0].file, 0, directory, scale).model_dump(
         mode="json", exclude_unset=True
     )
@@ -118,17 +118,17 @@ def config_of(
 
 
 def candidate_name(target: int, number: int) -> str:
-    """Return the run's name of a candidate."""
+    """Return a candidate's name in the run."""
     return f"oracle_{target}_{number}"
 
 
 @dataclass(frozen=True)
 class Response:
-    """The best candidate of a target."""
+    """The best candidate for a target."""
 
     player: int
     who: Player
-    earned: float  # return in the trial matches: the maximum of several means, so biased upwards
+    earned: float  # return in the trial matches; biased upwards as the maximum of several means
 
 
 def choose(

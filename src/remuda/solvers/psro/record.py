@@ -1,7 +1,7 @@
-"""The record of a double oracle on disk: one line for each finished piece of work.
+"""The record of a double oracle on disk: one line for each finished step.
 
-The first line of `psro.jsonl` is the description. Every further line is an iteration, trained
-oracles, or played matches. Lines are only appended.
+The first line of `psro.jsonl` is the description, which holds the settings. Every further line is
+an iteration, trained oracles, or played matches.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FIRST = f'{{"{KIND}": '.encode()  # the start of the first line
 
 
 class Record:
-    """The lines of a directory.
+    """The lines of a record, and the file to which new lines are appended.
 
     Guarantees:
 
     1. An appended line is durable, however the process ends afterwards.
     2. A partly written last line, or a last line with a wrong checksum, is ignored and overwritten.
-    3. Any other damage is refused.
+    3. Any other damage raises a `RunDirectoryError`.
     4. One process at a time writes to a directory.
-    5. A failed write is reported in one line, and earlier lines are kept.
+    5. A failed write raises a `RunDirectoryError`, and earlier lines are kept.
     """
 
     def __init__(self, directory: Path, file: FileIO, lines: list[dict[str, Any]]) -> None:
@@ -67,8 +67,8 @@ class Record:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise RunDirectoryError(
-                f"cannot write {self.directory / LINES}: {error.strerror or error}; what was "
-                f"written is kept, and `remuda psro --resume {self.directory}` resumes"
+                f"cannot write {self.directory / LINES}: {error.strerror or error}; earlier "
+                f"lines are kept, and `remuda psro --resume {self.directory}` resumes"
             ) from None
         self.lines.append(plain)
 

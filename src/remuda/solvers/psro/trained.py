@@ -2,8 +2,8 @@
 
 Each iteration plays the pairs of policies that have not met, solves the meta-game, and trains best
 responses for both players against its mixtures, as one stack. If the game can be traversed,
-NashConv is exact for the networks. Otherwise it is a lower bound, from the responses' gains in
-fresh matches.
+NashConv is computed exactly from the networks. Otherwise it is a lower bound, from the gains of the
+responses in fresh matches.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def run_trained(
     Finished matches, trained oracles and iterations are not repeated after an interruption;
     interrupted training starts over.
 
-    - `iterations`: maximum, not counting the iteration of the initial random policies.
-    - `stopped`: whether to end: between two turns of matches, which are then discarded, or after
-      the current step.
+    - `iterations`: maximum number, without the iteration of the initial random policies.
+    - `stopped`: returns True to end the run. A round of matches is interrupted and discarded; other
+      steps are finished first.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -96,10 +96,10 @@ def run_trained(
 
 @dataclass(frozen=True)
 class _Responses:
-    """The responses of an iteration."""
+    """The best responses of an iteration that joined the population."""
 
     added: list[list[Any]]  # player, name and file of each
-    mixtures: Mixtures  # their targets
+    mixtures: Mixtures  # the meta-game's mixtures, which they respond to
 
 
 class _StoppedError(Exception):
@@ -125,7 +125,7 @@ class _Loop:
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
-        self._rounds: set[tuple[int, int]] = set()  # played rounds of matches: iteration, number
+        self._rounds: set[tuple[int, int]] = set()  # rounds played: iteration, 0 or 1
         self._trained: dict[int, _Responses] = {}  # responses by iteration
         self.found: list[Iteration] = []
         self._begun, self._before = time.monotonic(), 0.0
@@ -157,7 +157,7 @@ class _Loop:
             number += 1
 
     def _is_done(self, number: int) -> bool:
-        """Return whether an iteration is complete except for adding its responses."""
+        """Return whether the record already contains an iteration's responses and measurement."""
         return number in self._trained and (self._walked is None or number < len(self.found))
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
@@ -219,7 +219,10 @@ class _Loop:
         return SPENT if last.number >= iterations else ""
 
     def _solve(self, number: int) -> MetaStrategy:
-        """Play pairs that have not met, and solve the meta-game."""
+        """Play matches, solve the meta-game, and measure its mixtures.
+
+        Round 0 plays the new pairs. Round 1 plays more matches of the pairs in the mixtures.
+        """
         counts = self.counts
         new = {(i, j) for i in range(counts[0]) for j in range(counts[1])}
         new = {pair for pair in new if not self._sums.has(pair)}
@@ -274,12 +277,12 @@ class _Loop:
             self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
 
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
-        """Train oracles against the mixtures, and keep the best for each target.
+        """Train oracles against the mixtures, and add the best for each target if it gains.
 
-        False: a signal ended the training, and its result is discarded.
+        Return False if a signal ended the training; its result is discarded.
         """
         setup, folder = self._setup, self._record.directory / f"iteration_{number}"
-        shutil.rmtree(folder, ignore_errors=True)  # remains of a killed training
+        shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         folder.mkdir()
         targets = [
             self._target(each.player, each.mixtures[1 - each.player], folder / f"target_{i}")
@@ -329,7 +332,7 @@ class _Loop:
         return found
 
     def _bound(self, number: int) -> None:
-        """Measure the previous iteration by its responses' gains in later matches."""
+        """Measure an iteration by the gains of its responses in the next iteration's matches."""
         mixtures = self._trained[number].mixtures
         gains, margin = gains_of(self._sums, self.counts, mixtures)
         payoffs = self._sums.payoffs(tuple(map(len, mixtures)))

@@ -23,9 +23,9 @@ from remuda.solvers.psro.oracle_game import name_of
 from remuda.solvers.psro.oracles import OracleSettings, SeatedTarget, config_of
 from remuda.types import Numbers
 
-MATCHES = 2000  # matches of each pair before the additional ones for pairs in the mixtures
-TOLERANCE = 1e-4  # spread of constant sums as a share of their range: returns are rounded
-TRIED = 64  # matches for detecting a game that is not zero-sum
+MATCHES = 2000  # matches of each new pair; pairs in the mixtures play more
+TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
+TRIED = 64  # matches that detect a game that is not zero-sum
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _walked(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _specs(setup: TrainedSetup) -> list[PolicySpec]:
-    """Return the policy specifications of oracles."""
+    """Return the policy specifications of the oracles."""
     agents = agents_of(setup.game, setup.options)
     nowhere = Path("target")
     targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
@@ -81,7 +81,7 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
     check_whole("trials", oracles.trials, 2)
     check_whole("seed", setup.seed, 0)
     if oracles.seconds is None and oracles.turns is None:
-        raise UsageError("say how long oracles are trained: seconds, or turns")
+        raise UsageError("set `seconds` or `turns`: how long the oracles train")
     walked = _walked(setup)
     if setup.meta_solver in ZERO_SUM:
         check_zero_sum(setup.meta_solver, _returns(setup, walked).T, TOLERANCE)
@@ -89,10 +89,7 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
-    """Return [n, 2] returns at the terminal nodes, or of a few matches if there is no tree.
-
-    They detect a general-sum game before any training.
-    """
+    """Return the returns [n, 2] of all terminal nodes, or of a few matches if there is no tree."""
     if walked is not None:
         ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
         return ends
