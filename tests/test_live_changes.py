@@ -310,12 +310,12 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
 @pytest.mark.parametrize(
     ("values", "policy", "said"),
     [
-        ({"n_steps": 3}, None, r"policies.agent_0.n_steps cannot change during a run; of a "
-         r"policy of ppo these can: learning_rate, discount, reward_scale, share_rewards, ppo"),
+        ({"n_steps": 3}, None, r"policies.agent_0.n_steps cannot change during a run; for "
+         r"policies of ppo these can: learning_rate, discount, reward_scale, share_rewards, ppo"),
         ({"learning_rate": -1.0}, None, "policies.agent_0.learning_rate is -1.0: input should be"),
         ({"discount": 1.5}, "agent_1", "policies.agent_1.discount is 1.5: input should be"),
-        ({"ppo.clip": "much"}, None, "policies.agent_0.ppo.clip is a number; this is 'much'"),
-        ({"ppo.clip": math.nan}, None, "policies.agent_0.ppo.clip is a finite number"),
+        ({"ppo.clip": "much"}, None, "policies.agent_0.ppo.clip must be a number, not 'much'"),
+        ({"ppo.clip": math.nan}, None, "policies.agent_0.ppo.clip must be a finite number"),
         ({"discount": 0.5}, "agent_7", "there is no policy 'agent_7' in this run; there are agent"),
     ],
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """The registry of algorithms, with the properties that other modules use.
 
-Entries are light: the class that trains is imported only where it trains. A user's algorithm is a
-class named `module:Class` with the same attributes (`remuda.policies.algorithms`).
+An entry only names the class that trains, which is imported where it trains. A custom algorithm is
+a class named `module:Class` with the same attributes (`remuda.policies.algorithms`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from remuda.errors import ConfigError
 from remuda.system.loading import load
 
 Takes = Literal["rollouts", "transitions"]
-"""`rollouts`: whole segments, and an update for each rollout. `transitions`: single steps sampled
-from all experience, at the replay ratio.
+"""The data of an algorithm. `rollouts`: whole segments, with an update for each rollout.
+`transitions`: steps (or segments) sampled from all experience, at the replay ratio.
 """
 
 
 Section = Literal["dqn", "iqn", "ppo"]
-"""A section of `policy`. Users' algorithms that take rollouts use PPO's, others DQN's."""
+"""A section of `policy`. Custom algorithms that learn from rollouts use `ppo`, others `dqn`."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,19 @@ class AlgorithmEntry:
     takes: Takes  # kind of experience
     section: Section  # section of its settings, under `policy`
     presets: tuple[Mapping[str, Any], ...] = ()
-    """Defaults of a policy that differ from those of the fields; later ones override earlier ones.
-    """
+    """Defaults that differ from those of the fields; later ones override earlier ones."""
     hyperparameters: tuple[str, ...] = ()
     """Settings that may change during training, in addition to those that every policy has."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Names and defaults of `policy.settings`, for users' algorithms."""
     unused: tuple[str, ...] = ()  # settings that it ignores, though similar algorithms use them
     samples: bool = False
-    """It explores by sampling from its network's distribution; otherwise it takes the action with
-    the largest value, or a random one with probability epsilon.
-    """
+    """True if it samples actions from its network's distribution; false: epsilon-greedy."""
     masks: bool = True  # it can learn with action masks
     own: bool = False  # it is a user's algorithm
 
     def load(self) -> Any:
-        """Import the class that trains, a subclass of `remuda.policies.algorithms`' `Algorithm`."""
+        """Import the class that trains: a subclass of `remuda.policies.algorithms.Algorithm`."""
         return load(self.home, f"policy.algorithm {self.name}")
 
 
@@ -92,7 +89,7 @@ BUILT_IN = {
 
 @cache
 def find_algorithm(name: str) -> AlgorithmEntry:
-    """Find an algorithm of Remuda, or a user's as `module:Class`."""
+    """Find a built-in algorithm, or a custom one as `module:Class`."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     if ":" not in name:

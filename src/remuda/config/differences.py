@@ -1,6 +1,6 @@
-"""Settings that differ for one policy, and their defaults.
+"""Overrides for single policies, in the section `policies`, and their defaults.
 
-The settings of a policy X, later ones overriding earlier ones:
+The settings of a policy X come from four sources, of which later ones override earlier ones:
 
 1. the defaults of the fields;
 2. the presets of its algorithm, and the defaults of a recurrent network;
@@ -25,8 +25,8 @@ NOTHING: Mapping[str, Any] = {}
 def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """Write into `policies` each policy's defaults that differ from those of `policy`.
 
-    A policy takes its algorithm's and its network's defaults for all keys that `policy` does not
-    set explicitly. Only the unvalidated tree shows which keys are explicit, so the defaults are
+    For keys that `policy` does not set explicitly, a policy has the defaults of its own algorithm
+    and network. Only the unvalidated tree shows which keys are explicit, so the defaults are
     written into it here and saved with it. Defaults that would otherwise be lost after saving are
     written too, so that a policy reads back unchanged.
 
@@ -42,8 +42,8 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     explicit = with_module(_plain(policy))
     entry = _entry_of(explicit)
     if entry is not None and (is_section or _is_whole(explicit)):
-        # A section made from its values holds the defaults of its algorithm and network as if they
-        # were explicit, but no plain default.
+        # The explicit keys of a section include the defaults of its algorithm and network, but not
+        # the defaults of fields.
         usual = _defaults(entry, explicit, {}) if is_section else _defaults(entry, explicit)
         explicit = {"algorithm": entry.name} | beyond(explicit, usual)
     filled = {
@@ -59,7 +59,7 @@ def _is_whole(policy: Mapping[str, Any]) -> bool:
 
 
 def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a policy's own defaults to its differences, except for keys explicit in `policy`."""
+    """Add a policy's own defaults to its overrides, except for keys explicit in `policy`."""
     merged = overlay(explicit, own)
     shared_entry, own_entry = _entry_of(explicit), _entry_of(merged)
     own = with_module(own)

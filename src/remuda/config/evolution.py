@@ -50,7 +50,7 @@ def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
 
 
 def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
-    """Return the environment's names of the episode metrics among objectives, in order."""
+    """Return the episode metrics among objectives, in order, by the environment's names."""
     found = [OF_GAME.fullmatch(objective) for objective in objectives]
     return tuple(match.group(1) for match in found if match is not None)
 
@@ -68,18 +68,18 @@ class EvolutionConfig(Section):
     at least 10 unless `confidence` is 0. Selection starts once three quarters of the policies have
     played this many."""
     fitness: Annotated[str | tuple[str, ...], AfterValidator(_known), EVOLUTION] = "return"
-    """The objective: the mean `return` of its games, its `rating`, its `win_rate`, `team_return`
-    (the mean return of its team, or of all players without teams), or `game/NAME`, the mean of an
-    episode metric of the environment (`game/NAME:min` to minimise it). Several are allowed; the
-    lineage shows the first."""
+    """The objective: a policy's mean `return`, its `rating`, its `win_rate`, `team_return` (the
+    mean return of its team, or of all players if there are no teams), or `game/NAME`, the mean of
+    an episode metric of the environment (`game/NAME:min` to minimise it). With `select
+    non_dominated` you may name several; the lineage shows the first."""
     select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
         "truncation"
     )
-    """Selection of parents. `truncation`: the worst `share` of policies is replaced by the best
-    `share`. `tournament`: each policy is compared with a random other one, and the worse is
-    replaced. `t_test`: as `tournament`, with a t-test on the games of these two. `non_dominated`:
-    truncation by several objectives at once; a policy that is worse in one objective and better in
-    another is not replaced (NSGA-II: Deb et al. 2002)."""
+    """Selection of parents. `truncation`: the best `share` of policies replaces the worst `share`.
+    `tournament`: policies are paired at random, and the better of a pair replaces the worse.
+    `t_test`: each policy is compared with a random rival, which replaces it if it is better.
+    `non_dominated`: truncation by several objectives at once; a parent must not be worse in any of
+    them (NSGA-II: Deb et al. 2002)."""
     share: Annotated[
         float,
         Field(gt=0.0, le=0.5),
@@ -91,8 +91,8 @@ class EvolutionConfig(Section):
     """The share of the population that counts as the best, and as the worst."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), EVOLUTION] = 0.95
     """Required confidence, 0 to 1, that a policy is worse than the parent of its replacement. The
-    test corrects for the number of comparisons and for shared luck in common matches. 0: a lower
-    fitness suffices."""
+    test corrects for the number of comparisons and for correlated results of common matches. 0: a
+    lower fitness suffices."""
     among: Annotated[Literal["all", "seats"], EVOLUTION] = "all"
     """Possible parents: `all` policies with a suitable network (see `networks`), or only those that
     may take the same `seats`, which gives each agent a separate population."""
@@ -123,9 +123,9 @@ class EvolutionConfig(Section):
     ] = (0.8, 1.25)
     """Factors of `perturb`, one drawn for each hyperparameter."""
     resample: Annotated[Share, PERTURB] = 0.25
-    """`perturb`: the share of hyperparameters that are drawn again within their bounds instead."""
+    """`perturb`: probability that a hyperparameter is drawn again within its bounds instead."""
     mutation: Annotated[float, Field(ge=0.0, allow_inf_nan=False), EVOLUTION] = 0.0
-    """Noise on inherited weights, in standard deviations of the weights of each layer."""
+    """Noise on inherited weights, in standard deviations of the weights of each tensor."""
 
     crossover_numbers: Annotated[Share, PERTURB] = 0.0
     """Probability that a hyperparameter comes from a second parent, the better of two others drawn
@@ -140,7 +140,7 @@ class EvolutionConfig(Section):
 
     @property
     def episode_metrics(self) -> tuple[str, ...]:
-        """The environment's names of objectives that are episode metrics, in order."""
+        """The episode metrics among the objectives, in order, by the environment's names."""
         return episode_metrics_of(self.objectives)
 
     @property

@@ -1,4 +1,4 @@
-"""Known keys, and messages about wrong ones."""
+"""Known keys, and messages about unknown keys and refused values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hyperparameters that may change during a run, and the shared memory that learners read."""
+"""Hyperparameters that may change during a run, and shared memory for the changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names_of(policies: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def values_of(config: PolicyConfig) -> dict[str, float]:
-    """Return the named hyperparameters of a policy, including its algorithm's."""
+    """Return the hyperparameters of a policy and of its algorithm, by their names."""
     found = {name: float(getattr(config, name)) for name in OF_POLICY}
     for name in config.entry.hyperparameters:
         section, _, own = name.partition(".")
@@ -74,7 +74,7 @@ def checked_values(
     for name in values:
         if name not in allowed:
             raise UsageError(
-                f"{prefix}{name} cannot change during a run; of a policy of "
+                f"{prefix}{name} cannot change during a run; for policies of "
                 f"{config.algorithm} these can: {', '.join(allowed)}"
             )
     return checked_numbers(config, values, prefix)
@@ -86,13 +86,13 @@ def checked_numbers(
     """Check values of hyperparameters of any algorithm; return plain numbers."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            raise UsageError(f"{prefix}{name} is a number; this is {value!r}")
+            raise UsageError(f"{prefix}{name} must be a number, not {value!r}")
         try:
             finite = math.isfinite(value)
         except OverflowError:  # an integer too large for a float
             finite = False
         if not finite:
-            raise UsageError(f"{prefix}{name} is a finite number; this is {str(value)[:40]}")
+            raise UsageError(f"{prefix}{name} must be a finite number, not {str(value)[:40]}")
     found = {name: float(value) for name, value in values.items()}
     try:
         PolicyConfig.model_validate(with_values(config, found).model_dump())
@@ -107,10 +107,10 @@ class LiveHyperparameters:
     The coordinator writes them; learners read them between updates.
 
     1. A change is seen completely or not at all: `revision` is odd while it is written.
-    2. Nothing waits for it. An idle learner applies it before its next update.
-    3. It outlives learners: a successor applies all changes before its first update.
-    4. It is part of a checkpoint. At a resume, a value that is configured differently or set
-       explicitly is newer and replaces the change.
+    2. No process waits for a change. An idle learner applies it before its next update.
+    3. Changes outlive learners: a successor applies all of them before its first update.
+    4. Changes are part of a checkpoint. A resumed run drops the change of a value that its
+       configuration sets explicitly, or differently than before.
     """
 
     def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
@@ -146,7 +146,7 @@ class LiveHyperparameters:
         store(self._shared["revision"], 0, revision + 2)
 
     def changes(self, policy: str) -> dict[str, float]:
-        """Return the changes of one policy, for the writer."""
+        """Return the changes of one policy; called by the coordinator, which writes them."""
         return self._named(self._shared["values"][self.policies.index(policy)])
 
     def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:

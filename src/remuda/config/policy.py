@@ -80,9 +80,9 @@ class PolicyConfig(Section):
     settings: Options = {}
     """Additional settings of a custom algorithm."""
     learning_mode: Literal["on_policy", "off_policy", "hybrid"] = "off_policy"
-    """Data that an update trains on. `on_policy`, for PPO: the newest rollout, once. `off_policy`:
-    steps drawn from the replay memory; PPO draws whole segments, and for each rollout played as
-    many steps as it has. `hybrid`, for PPO: the newest rollout and replayed segments."""
+    """Data that an update trains on. `on_policy`, for PPO: the newest rollout, which is not used
+    again. `off_policy`: steps drawn from the replay memory; PPO draws whole segments, with as many
+    steps as the newest rollout has. `hybrid`, for PPO: the newest rollout and replayed segments."""
     on_policy_share: Annotated[Share, Only("rollouts", needs="{}learning_mode hybrid")] = 0.5
     """`hybrid`: the share of an update's steps that come from the newest rollout."""
     network: NetworkConfig = NetworkConfig()
@@ -132,8 +132,8 @@ class PolicyConfig(Section):
     same name there, or the only one. Append `@VERSION`, `@best` or `@checkpoint-N` for weights
     other than the newest. The networks must be equal. None: random weights."""
     init_optimizer: Annotated[bool, Only(needs="{}init_from")] = False
-    """`init_from`: also take Adam's moments, with the matching weights, from the run's newest
-    checkpoint or the named one. Policies born later start without moments."""
+    """`init_from`: load Adam's moments too, and the weights that belong to them, from the newest
+    or the named checkpoint of that run. Policies born later start without moments."""
     experience: ExperienceConfig = ExperienceConfig()
     """Experience."""
     publish: PublishConfig = PublishConfig()
@@ -148,7 +148,7 @@ class PolicyConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _preset(cls, data: Any) -> Any:
-        """Put the algorithm's defaults under the user's settings."""
+        """Fill in the algorithm's defaults for keys that the user does not set."""
         if not isinstance(data, Mapping):
             return data
         plain = with_module(
@@ -166,9 +166,9 @@ class PolicyConfig(Section):
         return find_algorithm(self.algorithm)
 
     def resolved(self, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return plain data for comparing policies: settings without effect are replaced.
+        """Return plain data for comparing policies.
 
-        They have the values of `usual`, or else the algorithm's defaults.
+        Settings without effect have their values in `usual`; None: the algorithm's defaults.
         """
         usual = usual or usual_policy(self.algorithm).model_dump(mode="json")
         tree = without_idle(self, usual, self.entry.unused)
@@ -242,12 +242,12 @@ class PolicyConfig(Section):
             value, key = self.settings[name], f"settings.{name}"
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if key in self.entry.hyperparameters and not number:
-                raise ValueError(f"{key} is {value!r}: it is a number in {self.algorithm}")
+                raise ValueError(f"{key} is {value!r}: it must be a number in {self.algorithm}")
         for key in self.entry.unused:
             if key not in fields_of(PolicyConfig):
                 problem = unknown_key(key, PolicyConfig)
                 raise ValueError(
-                    f"algorithm {self.algorithm} names what it does not use: {problem}"
+                    f"algorithm {self.algorithm} has an unknown key in `unused`: {problem}"
                 )
         network = self.network
         if not (network.module and self.entry.takes == "transitions"):
@@ -258,8 +258,8 @@ class PolicyConfig(Section):
             for key, value in sizes.items():
                 if value is None:
                     raise ValueError(
-                        f"{key} is None, which is for a network.module of an algorithm that "
-                        "learns from transitions; give a number"
+                        f"{key} is None, which needs a network.module and an algorithm that learns "
+                        "from transitions; give a number"
                     )
         if network.module and network.convolutions:
             raise ValueError(
@@ -270,9 +270,8 @@ class PolicyConfig(Section):
             raise ValueError("network.hidden is empty; a network needs at least one layer")
         if self.experience.group and network.recurrent:
             raise ValueError(
-                "experience.group is for policies without a memory: they could not use the "
-                "recurrent state of another policy; network.recurrent is "
-                f"{network.recurrent}"
+                "experience.group is for policies without a memory, because a policy cannot use "
+                f"the recurrent state of another; network.recurrent is {network.recurrent}"
             )
         if self.rollout_length:
             return self._fits_ppo()
@@ -363,9 +362,9 @@ class PolicyConfig(Section):
                 "rewards in the order in which they came"
             )
         if self.network.noisy:
-            raise ValueError("network.noisy is for iqn and dqn; ppo explores by its own entropy")
+            raise ValueError("network.noisy is for iqn and dqn; ppo explores by sampling actions")
         if self.network.dueling:
-            raise ValueError("network.dueling is for iqn and dqn; ppo has a separate value")
+            raise ValueError("network.dueling is for iqn and dqn; ppo learns a separate value")
         if self.network.recurrent and not self.network.serves_both:
             raise ValueError("network.recurrent needs network.shared true: there is one memory")
         if self.network.recurrent and self.ppo.anchor_cost:

@@ -53,14 +53,15 @@ class NetworkConfig(Section):
     """The network of a policy."""
 
     module: str = ""
-    """Your own network, as `module:Name` of a class or function that returns a torch.nn.Module. It
-    maps observations [B, *shape] to features [B, F] and replaces convolutions and hidden layers."""
+    """Your own network, as `module:Name` of a class or function that returns a torch.nn.Module. The
+    module maps observations [B, *shape] to features [B, F] and replaces convolutions and hidden
+    layers."""
     options: Annotated[Options, Only(needs="{}network.module")] = {}
     """Arguments of `module`."""
     hidden: tuple[Width, ...] = (250, 250)
-    """Units of each hidden layer; with `module`: none, or layers between it and the head. IQN
-    multiplies its quantile embedding with the output of the first, or of the convolutions or module
-    before them."""
+    """Units of each hidden layer. With `module`: layers between it and the head, none by default.
+    IQN multiplies its quantile embedding with the output of the first hidden layer, or of the
+    convolutions or module if there are any."""
     activation: Annotated[
         Literal["relu", "tanh"],
         Only(
@@ -114,7 +115,7 @@ class ExplorationConfig(Section):
 
 
 class ExperienceConfig(Section):
-    """The experience of a policy, and how often it trains on it."""
+    """The experience of a policy, and how often the policy trains on it."""
 
     capacity: Annotated[
         Count,
@@ -126,9 +127,9 @@ class ExperienceConfig(Section):
     size."""
     segment_length: ByNetwork = 100
     """Maximum steps in a segment; PPO's default is 32. If episodes are much shorter, set it to
-    their mean length; otherwise `capacity` is not reached, and PPO's rollouts end early. A run
-    warns when less than half of either is reached. None, the default with `network.module`: 32 if
-    the module is recurrent, else 100."""
+    their mean length; otherwise fewer steps than `capacity` fit, and PPO's rollouts end early. A
+    run warns if less than half of the capacity or of a rollout fits. None, the default with
+    `network.module`: 32 if the module is recurrent, else 100."""
     burn_in: Annotated[
         SizeOrNone,
         Only(
@@ -143,24 +144,24 @@ class ExperienceConfig(Section):
         Annotated[PositiveFloat, AfterValidator(_pauses)] | None,
         Only(needs="{0}learning_mode off_policy; a rollout is trained on {0}ppo.epochs times"),
     ] = 0.64
-    """Maximum training samples per collected step. IQN and DQN: None trains without pause, in
-    `async` only, at a rate that depends on the scheduler. In `sequential` and `lockstep` the
-    environment waits for training: at most 1,000 updates per step. PPO with `learning_mode
-    off_policy`: None, its default, makes one update of `ppo.epochs` epochs for each rollout; a
-    value below `ppo.epochs` skips updates."""
+    """Maximum training samples per collected step. IQN and DQN: with None, allowed in `async` only,
+    the learner trains without pause. In `sequential` and `lockstep` the environment waits for
+    training, so at most 1,000 updates per step are allowed. PPO with `learning_mode off_policy`:
+    None, its default, makes one update of `ppo.epochs` epochs for each rollout; a value below
+    `ppo.epochs` skips updates."""
     learning_starts: Annotated[Count, for_values("ppo.rollout_length")] = 2_000
     """Steps collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
-    """`overwrite`: the actor overwrites the oldest steps and never waits. `wait`: it waits while it
-    is more than `capacity` steps ahead of the replay ratio, or, with PPO, while a complete rollout
-    has not been taken. PPO with `overwrite`: learners take the newest complete rollout, and skipped
-    ones count as lost."""
+    """`overwrite`: the actor overwrites the oldest steps and never waits. `wait`: it waits while
+    training at the replay ratio is more than `capacity` steps behind, or, with PPO, while the
+    learner has not taken a complete rollout. PPO with `overwrite`: learners take the newest
+    complete rollout, and skipped rollouts count as lost."""
     wait_limit: Annotated[PositiveFloat, Only(needs="{}experience.on_full wait")] = 2.0
     """`wait`: maximum seconds that the actor waits for a learner that takes no steps. It waits for
-    the usual duration of two of that learner's updates, at least 0.2 seconds and at most this
-    value. Then it overwrites and counts the learner's steps until the learner takes some again."""
+    the mean duration of two of that learner's updates, at least 0.2 seconds and at most this value.
+    Then it overwrites the oldest steps until the learner takes some again."""
     prioritised: Annotated[Share, for_values()] = 0.0
-    """Exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger
+    """Exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger TD
     errors are drawn more often. Importance weights correct for this increasingly over
     `exploration.decay_steps`. 0: uniform."""
     group: str = ""
@@ -172,10 +173,10 @@ class PublishConfig(Section):
     """Publication of a learner's weights to the actors."""
 
     mode: Literal["snapshot", "double_buffer"] = "double_buffer"
-    """`double_buffer`: each publication writes the copy that actors do not read, then they switch
-    to it. `snapshot`: actors always read the same copy; the other is written first, so publishing
-    takes twice as long. Both keep two copies in shared memory, since a learner that dies while
-    writing leaves one incomplete."""
+    """`double_buffer`: the learner writes the copy that actors do not read, then actors switch to
+    it. `snapshot`: actors always read the same copy; the learner writes the other one first, so
+    publishing takes twice as long. Both keep two copies in shared memory, because a learner that
+    dies while writing leaves one incomplete."""
     every: Count = 10
     """Updates between two publications."""
 
@@ -183,12 +184,12 @@ class PublishConfig(Section):
 MOST_PARTS = at_most(10**6, "since each needs a gradient step")
 FEWEST, MOST = 4, 32  # the default range of minibatches per epoch; larger updates have more
 LARGEST = 1_300
-"""Steps per default minibatch, while there are fewer than `MOST`. Not a round number or a power of
-2: updates vary by up to a segment and must not straddle the threshold."""
+"""Maximum steps of a default minibatch, while there are fewer than `MOST`. Updates vary by up to a
+segment, so a round number or a power of 2 would give updates different numbers of minibatches."""
 
 
 class QLearningConfig(Section):
-    """Settings that DQN and IQN share, each with its own values."""
+    """Settings that both DQN and IQN have, each in its own section."""
 
     double: Annotated[bool, Only(instead="dqn.double iqn.double")] = True
     """Choose the next action by the online network and value it by the target network (van Hasselt
@@ -278,9 +279,9 @@ class PPOConfig(Section):
     """The largest weight of a step in that correction. None: 2 with `decoupled`, 1 with `vtrace`.
     """
     max_staleness: Annotated[CountOrNone | None, Only(instead="experience.capacity")] = None
-    """Do not train on segments whose weights are more than this many versions old. Segments that
-    another policy of the group played count from that policy's newest version. None: no limit; with
-    `on_full wait` the actor is at most one rollout ahead."""
+    """Do not train on segments played by weights that are more than this many versions old. If
+    another policy of the group played them, that policy's newest version counts. None: no limit;
+    with `on_full wait` the actor is at most one rollout ahead."""
     anneal_steps: Count | None = None
     """Trained steps over which the learning rate falls linearly to 0. None: it is constant."""
 

@@ -86,8 +86,8 @@ class SnapshotsConfig(Section):
             "than fixed and league",
         ),
     ] = None
-    """The share of seats for frozen copies in a match; one further seat is always a live policy's.
-    None: 0.5, or with `self_play` 1 - `population.newest`."""
+    """The share of seats that frozen copies take in a match, apart from one seat, which a live
+    policy always takes. None: 0.5, or with `self_play` 1 - `population.newest`."""
     drop: Annotated[Literal["oldest", "weakest", "crowded"], SNAPSHOTS] = "oldest"
     """The copy that is dropped for a new one: the `oldest`, the `weakest` by rating, or the most
     `crowded`, whose neighbours in time are closest, so that the rest spans the whole past."""
@@ -111,9 +111,9 @@ class BirthsConfig(Section):
     games: Annotated[CountOrNone, BIRTHS] = 200
     """Games that a policy must have played to be considered."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), BIRTHS] = 0.95
-    """Required probability, by the ratings, that the highest-rated policy is better than the
-    lowest-rated one before it replaces it; corrected for the number of policies. Tested every
-    `every` matches."""
+    """Required probability, from the ratings, that the highest-rated policy is better than the
+    lowest-rated one. It is corrected for the number of policies, and tested every `every` matches.
+    """
 
 
 class LeagueConfig(Section):
@@ -192,9 +192,9 @@ class PopulationConfig(Section):
     by `population.shares`. `league`: main agents and exploiters, by `population.league`. Or your
     own, as `module:Class`."""
     policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
-    """The number of policies, or their names. None: one for each agent, with its name; with
-    `self_play` or `mixed`: one; `league` has its own. With `fixed`, agents take them in turn; with
-    1 policy, all agents share it (parameter sharing)."""
+    """The number of policies, or their names. None: one for each agent, named after it; with
+    `self_play` or `mixed`: one; `league` has its own. With `fixed`, they are assigned to the agents
+    in turn; with 1 policy, all agents share it (parameter sharing)."""
     seats: Annotated[
         dict[str, tuple[str, ...]],
         Only(
@@ -210,7 +210,7 @@ class PopulationConfig(Section):
     """`mixed`: the share of a policy's matches arranged by each matchmaker: `self_play`,
     `prioritized`, `random` and `verification`, adding up to 1."""
     policy_shares: Annotated[dict[str, dict[str, Share]], MIXED] = {}
-    """`mixed`: the same for single policies."""
+    """`mixed`: overrides of `shares` for single policies."""
     league: Annotated[LeagueConfig, LEAGUE] = LeagueConfig()
     """Members of a league, and when they are copied."""
     memory: Annotated[

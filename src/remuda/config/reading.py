@@ -16,8 +16,8 @@ from remuda.config.tree import Config
 from remuda.errors import ConfigError
 from remuda.system.loading import read_beside
 
-# A truncated file may still be valid YAML: 400 turns become 4, or the default.
-# They are comments, so that keys can be added below the last line by hand.
+# The first and the last line reveal a truncated file, which may still be valid YAML: 400 turns
+# become 4, or the default. They are comments, so you can add keys below the last line by hand.
 SAVED = "# Saved by Remuda"
 FIRST_LINE = f"{SAVED}, as far down as the line `# end`."
 LAST_LINE = "# end"

@@ -18,14 +18,14 @@ OF_POLICY = (
     *("ppo.anchor", "ppo.target_kl", "ppo.normalise_advantages", "ppo.max_staleness"),
     *("ppo.correction", "ppo.anneal_steps"),
 )
-"""Settings of a policy that neither shape its saved state nor count from the run's start."""
+"""Settings of a policy that a resumed run may change, since saved state does not depend on them."""
 ANYTHING = (
     *("schedule", "actor", "learners", "checkpoint", "supervision", "cluster", "run", "trace"),
     *("analysis", "env.workers", "env.check", "population.evolution.inherit"),
 )
 """Sections and keys that may change freely: they control how long, where and how fast a run goes;
 the last one applies to later births."""
-UNTOLD = ("run.directory", "run.live")  # keys whose difference does not change the run
+UNTOLD = ("run.directory", "run.live")  # differences that are not reported
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Change:
 def allowed_words() -> str:
     """Return a message about what a resumed run may change."""
     return (
-        f"A resumed run may change, of policy and policies.NAME: {', '.join(OF_POLICY)}; and all "
-        f"of {', '.join(ANYTHING)}"
+        f"A resumed run may change these keys of policy and policies.NAME: {', '.join(OF_POLICY)}; "
+        f"and everything in {', '.join(ANYTHING)}"
     )
 
 

@@ -99,8 +99,8 @@ class LearnersConfig(Section):
     the CPU."""
     nice: Annotated[Annotated[int, Field(ge=0, le=19)] | Literal["auto"], CHILDREN] = "auto"
     """Niceness of learner processes, which gives actors precedence. `auto`: 0 if every process has
-    a core, else 3, half the share of an actor; with more, other programs on a busy machine would
-    starve learners."""
+    a core, else 3, which gives a learner half the CPU time of an actor. With a larger value, other
+    programs on a busy machine would starve learners."""
 
 
 class ActorConfig(Section):
@@ -125,11 +125,11 @@ class CheckpointConfig(Section):
     keep: Count = 3
     """Number of newest checkpoints to keep, in addition to the best."""
     replay: bool | None = None
-    """Save experience too. None: in `sequential` and `lockstep`, not in `async`, where a learner
-    collects new experience. In the former, a resumed run then equals an uninterrupted one bit for
-    bit if its environment can be saved in mid-episode. Remuda's own environments and OpenSpiel's
-    can. Those of Gymnasium and PettingZoo, and any with `env.workers`, cannot: they start new
-    episodes, which the run reports."""
+    """Save experience too. None: in `sequential` and `lockstep`, not in `async`, where actors
+    collect new experience after a resume. With the first two schedules, a resumed run then equals
+    an uninterrupted one bit for bit if its environment can be saved in mid-episode. Remuda's own
+    environments and OpenSpiel's can. Those of Gymnasium and PettingZoo, and any with `env.workers`,
+    cannot: they start new episodes, which the run reports."""
     evaluate_episodes: CountOrNone = 20
     """Episodes played on each checkpoint to find the best. 0: keep no best."""
     write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
@@ -236,7 +236,7 @@ class RunConfig(Section):
     """Seconds that a process has to stop before it is killed."""
     fallback: Annotated[bool, ALONE] = False
     """If the system cannot start processes (no memory, no permission), play and train in the
-    current one, as with the schedule `sequential`, instead of ending."""
+    current process, as with the schedule `sequential`, instead of ending."""
 
 
 def _address(text: str) -> str:

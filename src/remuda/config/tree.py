@@ -39,9 +39,9 @@ class Config(Section):
     seed: NonNegativeInt = 0
     """The seed of all random numbers of the run."""
     schedule: Literal["async", "sequential", "lockstep"] = "async"
-    """`async`: the actor and the learners run in parallel and do not wait for each other.
-    `sequential`: one process alternates between playing and training. `lockstep`: the same order,
-    in separate processes. With a seed, the latter two are reproducible."""
+    """`async`: actors and learners run in parallel processes, each at its own speed. `sequential`:
+    one process alternates between playing and training. `lockstep`: the same order, in separate
+    processes. `sequential` and `lockstep` are reproducible with a seed."""
     env: EnvConfig = EnvConfig()
     """The environment."""
     policy: PolicyConfig = PolicyConfig()

@@ -73,7 +73,7 @@ def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str
     if config.exact:
         why = f"in the schedule {config.schedule} all due updates are made after each turn"
     elif len(values) == 1:
-        why = "every policy has the same"
+        why = "every policy has the same priority"
     if why:
         yield from ((key, why) for key in keys)
 
