@@ -165,7 +165,10 @@ def test_a_policy_without_which_there_is_no_match_does_not_retire():
         (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
         (Birth("born_0", None, {"share_rewards": 1.5}), "share_rewards.*1.5"),
         (Birth("born_0", None, {"share_rewards": -0.1}), "share_rewards"),
-        (Birth("born_0", None, {"share_rewards": math.nan}), "share_rewards must be a finite number"),
+        (
+            Birth("born_0", None, {"share_rewards": math.nan}),
+            "share_rewards must be a finite number",
+        ),
         (Birth("born_0", None, {"learning_rate": 0.0}), "learning_rate"),
         (Birth("born_0", PolicyRef("policy_0"), {"ppo.clip": -1.0}), "ppo.clip"),
         (Birth("born_0", None, {"discount": "high"}), "discount must be a number, not 'high'"),
