@@ -25,7 +25,7 @@ NOTHING: Mapping[str, Any] = {}
 def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """Write into `policies` each policy's defaults that differ from those of `policy`.
 
-    For keys that `policy` does not set explicitly, a policy has the defaults of its own algorithm
+    For keys that `policy` does not set explicitly, a policy has the defaults of its algorithm
     and network. Only the unvalidated tree shows which keys are explicit, so the defaults are
     written into it here and saved with it. Defaults that would otherwise be lost after saving are
     written too, so that a policy reads back unchanged.
