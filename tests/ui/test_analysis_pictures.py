@@ -188,7 +188,7 @@ def test_places_are_less_sure_the_fewer_matches_there_are() -> None:
 def test_what_says_nothing_is_not_drawn_and_says_why() -> None:
     pictures = {each.name: each for each in draw_pictures(analysed(2, 0.0))}
     assert pictures["structure"].caption == "Two policies cannot form a cycle."
-    assert pictures["diversity"].caption.startswith("Two policies always form a line")
+    assert pictures["diversity"].caption.startswith("A map needs at least three policies")
     assert pictures["pareto"].caption.startswith("The front needs at least three")
     skill = drawn(8, 0.0)
     assert skill["structure"].figure is None

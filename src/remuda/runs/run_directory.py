@@ -113,7 +113,7 @@ class RunDirectory:
             if free < NEEDED:
                 raise RunDirectoryError(
                     f"{path} has {free / 2**20:.1f} MiB free, and a run needs "
-                    f"{NEEDED / 2**20:.0f} MiB; free some, or name another run.directory"
+                    f"{NEEDED / 2**20:.0f} MiB; make space, or name another run.directory"
                 )
             run.lock()
             run.save_code(config)
@@ -388,7 +388,7 @@ def continues(run: RunDirectory, say: Callable[[str], None]) -> bool:
         run.path.rename(aside)
     except OSError as error:
         raise RunDirectoryError(f"cannot move {run.path}: {error.strerror}") from None
-    say(f"{run.path} has no checkpoint to continue from: it starts again; the old run is {aside}")
+    say(f"{run.path} has no checkpoint to continue from: the run was moved to {aside} and restarts")
     return False
 
 
@@ -410,5 +410,5 @@ def way_on(run: RunDirectory) -> str:
     if loading.is_pickled(str(tree.get("game", ""))):  # its code must be passed again
         return f'continue with: remuda.train(THE GAME, resume="{run.path}")'
     if any(loading.names_in(tree)):
-        return f'pass its code again: remuda.train(..., resume="{run.path}")'
+        return f'pass the same code again: remuda.train(..., resume="{run.path}")'
     return f"continue with: remuda train --resume {path}"

@@ -145,7 +145,7 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     name, heading = "diversity", "Diversity"
     payoffs, count = found.payoffs, len(found.payoffs.names)
     if count < 3:
-        return Picture(name, heading, "Two policies always form a line.")
+        return Picture(name, heading, "A map needs at least three policies.")
     if found.diversity is None or found.diversity.null_share > 1.0 - found.diversity.level:
         return Picture(name, heading, found.in_words()["diversity"])
     where = payoff_map(payoffs, rng, draws=SAMPLES)

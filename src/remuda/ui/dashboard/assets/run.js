@@ -185,7 +185,7 @@ export function make(main, id) {
   }
 
   function end() {
-    offered = true;  // no more requests
+    offered = true;  // request no controls any more
     clear();
   }
 

@@ -1,4 +1,4 @@
-// Episodes of a run's policies, played by the server at the pace at which they are watched.
+// Episodes of a run's policies, which the server plays at the viewer's pace.
 
 import { Chart, colours } from "./charts.js";
 import { ask, fill, h, number, table } from "./dom.js";
@@ -131,7 +131,7 @@ export function make(main, id) {
     if (!here.shown) {
       const found = await ask("run", { run: id });  // fails if the run does not exist
       mayAsk = found.control && found.running;
-      draws.checked = found.settings["run.evaluate_sampled"] === true;  // as the run evaluates
+      draws.checked = found.settings["run.evaluate_sampled"] === true;  // the default is the run's own way
       layout();
       await begin();
     }
