@@ -241,7 +241,7 @@ def test_without_rays_control_service_the_run_ends_and_the_program_goes_on():
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     words, after = done.stdout.splitlines()
-    assert "which nodes there are: its control service is gone" in words
+    assert "its control service has ended" in words
     assert after == "goes on"
 
 

@@ -184,7 +184,7 @@ def test_a_damaged_newest_checkpoint_falls_back(spoiled, capsys):
     assert run(["train", "--resume", str(spoiled), "--run.turns", "2500"]) == 0
     said = capsys.readouterr().out
     assert "is damaged" in said
-    assert "falling back to the checkpoint before" in said
+    assert "falling back to the previous checkpoint" in said
     assert f"resumes from checkpoint {store.numbers()[0]}" in said
 
 

@@ -215,7 +215,9 @@ def test_a_signal_while_the_last_checkpoint_is_judged_loses_nothing(name, tmp_pa
     assert duel(directory, name) == 128 + getattr(signal, name)
     said = capsys.readouterr()
     assert whole(directory, said)
-    note = "the last checkpoint was not compared with the best so far: that was interrupted"
+    note = (
+        "the last checkpoint was not compared with the best so far: the comparison was interrupted"
+    )
     assert f"note: {note}" in said.out
     assert note in (directory / "report.html").read_text()
     assert best_of(directory) == 1

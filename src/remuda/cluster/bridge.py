@@ -57,8 +57,8 @@ class Listener:
                 continue
             return cls(found)
         raise RemudaError(
-            f"no port to listen at on {address} ({why}); cluster.ports allows {ports.start} to "
-            f"{ports.stop - 1}"
+            f"cannot listen on any port of {address} ({why}); cluster.ports allows "
+            f"{ports.start} to {ports.stop - 1}"
             if ports
             else f"cannot listen on {address}: {why}"
         )

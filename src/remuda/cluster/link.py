@@ -248,7 +248,7 @@ class Link:
         if magic != MAGIC or not is_known or (self.peer is not None and drawn != self._drawn):
             raise LinkLostError("the other end does not belong to this run")
         if epoch != self._me.epoch:
-            raise LinkLostError(f"the other end is of epoch {epoch}, this is {self._me.epoch}")
+            raise LinkLostError(f"the other end has epoch {epoch}, this one {self._me.epoch}")
         if self.peer is not None and number != self.peer:
             raise LinkLostError(f"node {number} answered in place of node {self.peer}")
         if self.peer is None:

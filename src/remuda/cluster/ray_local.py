@@ -206,7 +206,7 @@ def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
     if pipe.fileno() not in ready:
         return None
     line = pipe.readline()
-    news: dict[str, Any] = json.loads(line) if line else {"fault": "it ended at its start"}
+    news: dict[str, Any] = json.loads(line) if line else {"fault": "it ended while starting"}
     if "fault" in news:
         raise ConnectionError(news["fault"])
     return news

@@ -162,7 +162,7 @@ class RayNodes:
         why = f" ({self._poller.failure})" if self._poller.failure else ""
         return (
             f"Ray, at {self._address}, has not listed its nodes for {self._poller.waits:.0f} s"
-            f"{why}: its control service is gone, and with it the cluster{again}"
+            f"{why}: its control service has ended, so the cluster is lost{again}"
         )
 
     def _list_nodes(self) -> NodeSnapshot:

@@ -107,7 +107,7 @@ class Stores:
         control = self.control.words
         for policy, name in enumerate(self.policies):
             if self._learns_at(placement, policy) == home and to in placement.actors:
-                # Whether an actor waits depends on counts of all actors, which the learner's has.
+                # Whether an actor waits depends on the counts of all actors, not only its own.
                 parts.append(self._words(placement, name, ACTORS_WORDS, without=to))
                 parts.append(self._words(placement, name, LEARNERS_WORDS))
             if self._learns_at(placement, policy) == to:

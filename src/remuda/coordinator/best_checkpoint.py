@@ -245,7 +245,7 @@ def compare_last(
         ):
             return result
         why = (
-            "that was interrupted"
+            "the comparison was interrupted"
             if play.limits.interrupted()
             else "run.evaluate_seconds have passed"
         )

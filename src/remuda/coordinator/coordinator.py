@@ -353,7 +353,7 @@ class Coordinator:
 
 def _restart_words(role: RoleStatus) -> str:
     times = "once" if role.restarts == 1 else f"{role.restarts} times"
-    return f"{role.name} was restarted {times}, last because it {role.problem}"
+    return f"{role.name} was restarted {times}, most recently because it {role.problem}"
 
 
 def line_interval(config: RunConfig, seconds: float) -> float:

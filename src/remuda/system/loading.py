@@ -294,7 +294,7 @@ def _pickle(thing: object, what: str) -> bytes:
         why = " ".join(str(error).split())
         raise UsageError(
             f"{what} {label_of(thing)} cannot be sent to other processes: {why}; define it in a "
-            "module, and create the objects that cannot be sent there"
+            "module, and create there the objects that cannot be pickled"
         ) from error
     finally:
         if by_value is not None:

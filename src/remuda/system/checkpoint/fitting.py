@@ -134,7 +134,7 @@ def real_number(value: object, where: str, allowed: Range = FINITE_64) -> float:
 def require(state: Mapping[str, Any], name: str, fits: bool, allowed: str) -> None:
     """Raise CheckpointError unless `fits`; `allowed` describes the requirement."""
     if not fits:
-        raise CheckpointError(f"{where_is(state, name)} does not agree with the rest: {allowed}")
+        raise CheckpointError(f"{where_is(state, name)} does not fit the other values: {allowed}")
 
 
 @contextmanager

@@ -276,7 +276,7 @@ class Checkpoints:
             accept(found)
             for newer, why in damaged:
                 aside = self._set_aside(newer)
-                say(f"{why}; set aside as {aside.name}, falling back to the checkpoint before")
+                say(f"{why}; set aside as {aside.name}, falling back to the previous checkpoint")
             return found
         return None
 
