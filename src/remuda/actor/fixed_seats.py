@@ -1,4 +1,4 @@
-"""Fixed seats: one policy plays an agent in every copy."""
+"""Fixed seats: each agent is played by the same policy in all copies."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _grouped(
 
 
 def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamArrays]:
-    """Return the arrays of the fixed seats, which no policy of the population fits."""
+    """Return the arrays of the agents that no policy of the population can play."""
     known = {agent for kind in kinds for agent in kind.agents}
     others: dict[int, list[int]] = {}
     for agent, kind in enumerate(kinds_of(env.agents)):

@@ -264,7 +264,7 @@ class MatchSeats(StreamSeats):
         return network_family(first.specs[0]) == network_family(second.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this network, adding random ones; None: unchanged."""
+        """Convert the other's weights to this network, adding random ones; None: not needed."""
         target, source = self._groups_of(policy, other)
         if target is source:
             return None
@@ -302,7 +302,7 @@ class MatchSeats(StreamSeats):
         return policy_group, int(policy_group.row_of[place])
 
     def _fitting_place(self, agent: int) -> int:
-        """Return the slot of a policy that fits this seat, or of its fixed policy."""
+        """Return the slot of a policy that fits this seat, or of its scripted policy."""
         kind = self._kind_of[agent]
         for policy_group in self.policy_groups:
             if policy_group.kind is kind:

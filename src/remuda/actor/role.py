@@ -59,7 +59,7 @@ class ActorRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the names of its checkpoint parts; none if seats are fixed and it is not exact.
+        """Return its parts of a checkpoint; none if seats are fixed and the run is not exact.
 
         The first actor's part is always `actor`, so that a run may resume with another number of
         actors.

@@ -74,7 +74,7 @@ class ScriptedSeats:
         return actions
 
     def state(self) -> State:
-        """Return the random states of the members."""
+        """Return the states of the members' random generators."""
         return {member.title: rng_state(member.rng) for member in self._members}
 
     def restore(self, state: State) -> None:

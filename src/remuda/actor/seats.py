@@ -28,7 +28,7 @@ LOW, HIGH = int(Policy.LOW), int(Policy.HIGH)
 
 
 class EpisodeCounter:
-    """A counter of the episodes of some policies."""
+    """A counter of policies' episodes and returns."""
 
     def __init__(self, rows: Row, mark: Row | None = None) -> None:
         """Count into `rows` [policies, len(Policy)]; `mark` is `Scoreboard.mark`."""

@@ -296,7 +296,7 @@ class TurnChecks:
             self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
 
     def observed(self, agent: int, seen: Array, stream: int) -> None:
-        """Refuse an observation that is not finite; `stream`: its copy, or NONE."""
+        """Refuse an observation that is not finite; `stream`: its copy; NONE: all are finite."""
         if stream != NONE:
             self._fail(agent, stream, not_finite("the observation", seen[stream]))
 
@@ -337,11 +337,11 @@ class TurnChecks:
             (result.terminated & result.truncated, "it is terminated and truncated at once"),
             (
                 ended & active & (not self._env.may_return_at_once),
-                "its episode has ended, and it is active",
+                "its episode has ended, but it is active",
             ),
             (
                 acted & over[:, None] & ~ended,
-                "no agent is active any more, and its episode has not ended",
+                "no agent is active any more, but its episode has not ended",
             ),
         )
         for where, fault in findings:

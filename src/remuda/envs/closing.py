@@ -22,7 +22,7 @@ _heard: list[str] = []
 
 
 class _TooLong(BaseException):
-    """Ends a `close` that hangs; no environment catches it by `except Exception`."""
+    """An exception that ends a hanging `close`; `except Exception` does not catch it."""
 
 
 @contextmanager

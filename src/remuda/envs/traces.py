@@ -227,7 +227,7 @@ class _Table:
             return None
 
     def ended(self, now: Array, rewards: Floats) -> None:
-        """Keep the ways in which the table matches these rewards."""
+        """Drop the ways in which the table does not match these rewards."""
         grown = {"grew": now - self.start, "had grown": self.last - self.start}
         ways = {"is": now, "was": self.last} | grown
         self.fits &= {way for way, found in ways.items() if np.allclose(found, rewards)}
@@ -238,8 +238,8 @@ class EarlyRewards(Wrapped):
 
     `end_turn` returns the rewards of a turn, but not when they came. A game that gives rewards
     while agents act accumulates them in a *table*: an array or nested lists with a number for each
-    copy and agent. `end_turn` returns the table, or its growth in the turn. Tables are read before
-    each action. Play a turn of the game first, so that they exist.
+    copy and agent. `end_turn` returns the table, or its growth in the turn. Tables are read when
+    agents observe. Play a turn of the game first, so that they exist.
     """
 
     def __init__(self, game: VectorEnv) -> None:

@@ -102,7 +102,7 @@ def setup_of_entrants(
     sampled: bool = False,
     taken: Mapping[str, str] | None = None,
 ) -> TournamentSetup:
-    """Return a tournament of single policies of any runs, in a game that fits all of them.
+    """Return a tournament of single policies from any runs, in a game that fits all of them.
 
     `taken`: by agent, the scripted policy that reserves its seat.
     """

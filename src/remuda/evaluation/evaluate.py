@@ -114,7 +114,7 @@ def play_recorded(
 ) -> RecordedPlay:
     """Play episodes as `evaluate` does, and record every turn.
 
-    `states` observations of each agent are kept, each stacked with earlier ones to `frames` frames.
+    At least `states` observations of each agent are recorded, each stacked to `frames` frames.
     Play ends after `seconds`, if set.
     """
     explores = _explores(config, sampled)

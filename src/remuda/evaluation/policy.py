@@ -178,7 +178,7 @@ class Policy:
         )
 
     def begin(self, streams: npt.ArrayLike = True) -> None:
-        """Start new episodes in the policy's own memory, in these `streams` ([N] bool, or one).
+        """Start new episodes in these `streams` of the policy's own memory: [N] bool, or one.
 
         Needed between episodes if it stacks frames or is recurrent; otherwise it does nothing.
         """
@@ -216,7 +216,7 @@ class Policy:
 
         Returns:
             An action in `action_space`, as the environment gets it in training: an `int` for
-            `Discrete`. For a batch [N, *shape], or a `Dict` or `Tuple` of such parts.
+            `Discrete`. For a batch: [N, *shape], or a `Dict` or `Tuple` of such parts.
 
         Raises:
             UsageError: a shape or value that does not fit; it is a `ValueError`.

@@ -157,7 +157,7 @@ class Limits:
         return self.interrupted() or (self.seconds is not None and gone >= self.seconds)
 
     def part(self, index: int, count: int, gone: float = 0.0) -> Limits:
-        """Return the limits of one of `count` equal parts, after `gone` seconds."""
+        """Return the limits of part `index` of `count` equal parts, after `gone` seconds."""
 
         def watch(done: int, wanted: int) -> None:
             self.watch(index * wanted + done, count * wanted)

@@ -1,1 +1,1 @@
-"""Adapters of other libraries' environments to `VectorEnv`, and back (`export`)."""
+"""Adapters of other libraries' environments to `VectorEnv`."""

@@ -35,7 +35,7 @@ ROUNDING = 1e-5
 DEAD_STEPS = 10
 """Maximum dead steps per agent after one action; more raise an error."""
 STAYS_DEAD = (
-    "step(None) was called for it, since its episode has ended, and it is still in `agents` and "
+    "step(None) was called for it, since its episode has ended, but it is still in `agents` and "
     "still dead, while others play on; let `step` begin with `if self.terminations[agent] or "
     "self.truncations[agent]: return self._was_dead_step(action)`, where agent is "
     "self.agent_selection"

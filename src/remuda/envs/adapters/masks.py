@@ -26,7 +26,7 @@ class MaskForm:
     """The layout of the masks of an action space."""
 
     size: int  # actions, summed over all choices
-    parts: Mapping[Any, MaskForm] | None = None  # of each choice; None: there is only one
+    parts: Mapping[Any, MaskForm] | None = None  # by choice; None: there is only one choice
     is_named: bool = False  # the parts have names (`Dict`), not positions
 
 

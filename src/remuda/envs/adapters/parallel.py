@@ -382,7 +382,7 @@ class ParallelCopies(Copies):
             raise self._broken(
                 e,
                 min(lingering),
-                "its episode has ended, and it is still in `agents` while others play on; in "
+                "its episode has ended, but it is still in `agents` while others play on; in "
                 "PettingZoo a step must remove the agents whose episodes it ends (they may join "
                 "again in a later step)",
             )

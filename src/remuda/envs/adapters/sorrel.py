@@ -8,9 +8,9 @@
     $ remuda train my_module:game
 
 Sorrel's own `take_turn` stays in charge. Every agent gets a stand-in for its model. When the game
-calls it for an action, the game pauses (a greenlet, in mid-turn) until the policy has chosen. The
-reward is the number that the game adds to the stand-in's memory. Importing this module does not
-import Sorrel.
+calls the stand-in for an action, the game pauses (a greenlet, in mid-turn) until the policy has
+chosen. The reward is the number that the game adds to the stand-in's memory. Importing this module
+does not import Sorrel.
 
 For a game that comes with Sorrel, each section of its configuration is an option. The defaults are
 those of the game's script:
@@ -48,11 +48,11 @@ except ImportError as error:
 
 
 EXAMPLES = data.load("sorrel")
-"""Games that come with Sorrel: `module:Class`, below `sorrel`, of the environment, its world and
-the entity of empty places; its `config`, or the `file` in its package that holds it; `more`:
-further keys of each section; and whether the world takes its section as arguments (`is_plain`)."""
+"""Games that come with Sorrel. `environment`, `world` and `entity` (of empty places) are each a
+`module:Class` below `sorrel`. The configuration is `config`, or in `file` in the game's package;
+`more` has further keys of its sections. `is_plain`: the world's section is passed as arguments."""
 MOST_STILL = 1000
-"""Consecutive calls of `take_turn` without progress that raise an error."""
+"""The limit of consecutive calls of `take_turn` without progress."""
 
 
 class StandInMemory:

@@ -34,7 +34,7 @@ UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Va
 
 @dataclass(frozen=True)
 class ObservationConverter:
-    """Writes the observations of one agent as rows of numbers."""
+    """A converter of one agent's observations to rows of numbers."""
 
     space: spaces.Box  # the space of a row: the policy's observation space
     flatten: Callable[[Any], Any]  # from an observation without its mask to an array in `space`
@@ -162,11 +162,11 @@ def _holds_mask(space: spaces.Dict, actions: ActionConverter | None) -> bool:
 
 @dataclass(frozen=True)
 class ActionConverter:
-    """Converts the actions of one agent's policy to those of its environment."""
+    """A converter of one agent's actions from its policy to its environment."""
 
     space: spaces.Space[Any]  # the policy's: discrete choices start at 0
     unpack: Callable[[Array], Any]  # from [num_envs, *shape] to a library's action for each copy
-    env_space: spaces.Space[Any]  # the library's
+    env_space: spaces.Space[Any]  # the environment's
 
 
 def action_converter(space: spaces.Space[Any]) -> ActionConverter:

@@ -110,7 +110,7 @@ class OneByOne:
         self._made: list[Any] = []
 
     def peek(self) -> Any:
-        """Return the next copy without taking it."""
+        """Return the copy that the next call will return."""
         if not self._spare:
             self._spare.append(_call(self._factory, self._options, self._name))
         return self._spare[0]

@@ -215,9 +215,10 @@ class InfoMetrics:
             self._never.discard(name)
 
     def episode_metrics(self, ended: Bools) -> dict[str, Array]:
-        """Return each metric of the newest episode, [num_envs]; NaN if no step had it.
+        """Return each metric of the newest episode: [num_envs].
 
-        Updates the copies in which any agent's episode has `ended`: [num_envs].
+        A metric that no step had is NaN, or 0 for `sum`. Updates the copies in which any
+        agent's episode has `ended`: [num_envs].
         """
         for e in np.flatnonzero(ended).tolist():
             for i, (name, how, _, _) in enumerate(self._metrics):

@@ -34,14 +34,14 @@ def require_one_of(name: str, value: str, allowed: Iterable[str]) -> None:
 
 
 def whole_numbers(**options: tuple[int, ...]) -> dict[str, int]:
-    """Return the options; each is passed with its minimum and optionally its maximum."""
+    """Return the options, each checked against its minimum and optional maximum."""
     for name, (value, *bounds) in options.items():
         require_whole(name, value, *bounds)
     return {name: value for name, (value, *_) in options.items()}
 
 
 def numbers(**options: tuple[float, ...]) -> dict[str, float]:
-    """Return the options; each is passed with optional bounds."""
+    """Return the options, each checked against its optional bounds."""
     for name, (value, *bounds) in options.items():
         require_number(name, value, *bounds)
     return {name: value for name, (value, *_) in options.items()}

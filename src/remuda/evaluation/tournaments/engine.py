@@ -59,7 +59,7 @@ def play(
       seat.
     - `directory`: where matches are recorded, and from which play resumes; None: no record.
     - `asked`: settings saved there, with which the tournament can be repeated.
-    - `copies`: most environment copies in a process; None: chosen automatically.
+    - `copies`: maximum environment copies in a process; None: chosen automatically.
     - `processes`: number of processes that play; 1: only this one; None: as many as are useful, at
       most its cores.
     """

@@ -20,7 +20,7 @@ from remuda.types import AgentSpec
 
 @dataclass(frozen=True)
 class Player:
-    """A trained policy that may play."""
+    """A trained policy that may play in a tournament."""
 
     spec: PolicySpec
     snapshot: Snapshot

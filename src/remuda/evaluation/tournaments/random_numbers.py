@@ -54,8 +54,8 @@ def derive(keys: Keys | int, names: Integers) -> Keys:
 class MatchRandom(np.random.Generator):
     """A generator that draws each row of numbers from its own match.
 
-    It handles uniform and normal draws with a row for each stream. All other draws work as in any
-    generator, and depend on previous draws.
+    This holds for uniform, normal and integer draws with a row for each stream. All other draws
+    work as in any generator, and depend on previous draws.
     """
 
     def __init__(self, keys: Keys, turns: Integers, rest: np.random.Generator) -> None:
@@ -66,7 +66,7 @@ class MatchRandom(np.random.Generator):
         self._calls = 0
 
     def aim(self, rows: Integers) -> None:
-        """Draw for these streams, in this order, starting a turn."""
+        """Draw for these streams from now on, in this order; restart the count of draws."""
         self._rows, self._calls = rows, 0
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:

@@ -2,9 +2,9 @@
 
 A *seating* has an entrant for each seat. A cell of a tournament is the return of one agent of the
 row among agents of the column. It needs one seating for each seat that the row's agent may have. A
-seating of two cells (in games of two seats) is played once and counts for both. A reserved seat
-belongs to no entrant, and its returns do not count. Match `k` of seating `i` has the number
-`k * I + i` with I seatings, so matches in ascending order cycle through all seatings.
+seating that belongs to two cells (in games of two seats) is played once and counts for both. A
+reserved seat belongs to no entrant, and its returns do not count. Match `k` of seating `i` has
+the number `k * I + i` with I seatings, so matches in ascending order cycle through all seatings.
 """
 
 from __future__ import annotations

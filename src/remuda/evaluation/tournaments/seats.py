@@ -1,6 +1,6 @@
 """Tournament seats: each environment copy plays one match after another.
 
-A copy takes the next match as soon as its previous one has ended. As in training
+A copy starts the next match as soon as its previous one has ended. As in training
 (`remuda.actor.match_seats`), policies of one layout and kind of seat form one stack, whatever their
 matches. No experience is written, and no policy learns.
 """

@@ -242,7 +242,7 @@ def play_here(
 ) -> int:
     """Play matches in this process, and return how many were finished.
 
-    - `copies`: most environment copies.
+    - `copies`: maximum environment copies.
     - `stopped`: called before each turn; after it returns True no match is started.
     - `watch`: called after each turn with the number of finished matches.
     - `part`: distinguishes the draws of user-made scripted policies in several processes.
