@@ -76,7 +76,7 @@ def test_convolutions_are_those_of_torch_for_each_policy(last):
 
 
 def test_convolutions_that_do_not_fit_are_refused():
-    with pytest.raises(ContractError, match="kernel of 3, and its input is 2 x 5"):
+    with pytest.raises(ContractError, match="kernel of 3, but its input is 2 x 5"):
         make(10, image=Image(1, 2, 5), convolutions=((4, 3, 1),))
 
 

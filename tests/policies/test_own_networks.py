@@ -103,7 +103,7 @@ def test_a_recurrent_module_steps_with_a_state_of_its_own(algorithm, module):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"network": {"recurrent": 3}}, "and network.recurrent is 3; set that to 0"),
+        ({"network": {"recurrent": 3}}, "and network.recurrent is 3; set it to 0"),
         ({"network": {"shared": False}}, "needs network.shared true: there is one memory"),
         ({"ppo": {"anchor_cost": 0.1}}, "ppo.anchor_cost is for policies without a memory"),
         (

@@ -58,7 +58,7 @@ class LearnerGroup:
     def _start_newborn(self, policy: str) -> None:
         version = self._learner(policy).begin(policy, self._births.newborn(policy))
         self._births.confirm(policy, version)
-        log.info("another policy starts as %s, version %d", policy, version)
+        log.info("a newborn policy starts as %s, version %d", policy, version)
 
     def _train(self) -> bool:
         self._take_changes()
@@ -86,7 +86,7 @@ class LearnerGroup:
         for policy in self._policies.values():
             if policy in changed:
                 self._learner(policy).change(policy, changed[policy])
-                log.info("policy %s continues with %s", policy, changed[policy])
+                log.info("policy %s: its hyperparameters change to %s", policy, changed[policy])
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         self._wakeup.wait(lambda: interrupted() or self._any_ready(), timeout)

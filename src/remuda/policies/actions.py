@@ -254,8 +254,8 @@ def actions_of(space: Space[object], agent: str) -> Actions:
     if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
         return ContinuousActions(space.low, space.high)
     raise ContractError(
-        f"{agent} acts in {space}; policies act in Discrete and MultiDiscrete from 0, in Box of "
-        "floats, and through adapters in a Tuple or Dict that is all choices or all floats"
+        f"{agent} has the action space {space}; supported are Discrete and MultiDiscrete from 0, "
+        "Box of floats and, through adapters, a Tuple or Dict of only choices or only floats"
     )
 
 

@@ -91,8 +91,8 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
     """Return the action type of a value-based algorithm; raise ContractError if unsupported."""
     if not isinstance(actions, DiscreteActions):
         raise ContractError(
-            f"{agent} has continuous actions; {algorithm} learns a value for each action, "
-            "which must be Discrete or MultiDiscrete: use --policy.algorithm ppo"
+            f"{agent} has continuous actions; {algorithm} learns a value for each action and "
+            "supports only Discrete and MultiDiscrete: use --policy.algorithm ppo"
         )
     if actions.size == 1:
         return actions
@@ -103,7 +103,7 @@ def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Acti
         return BranchingActions(actions.sizes)
     raise ContractError(
         f"{agent} makes {actions.size} choices at once, with {combinations:,} combinations; "
-        f"{algorithm} learns a value for each, of at most {MOST_COMBINATIONS:,}: use "
+        f"{algorithm} learns a value for each and supports at most {MOST_COMBINATIONS:,}: use "
         "--policy.algorithm dqn, iqn or ppo"
     )
 

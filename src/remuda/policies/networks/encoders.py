@@ -30,7 +30,7 @@ class Convolutions(Encoder):
         for i, (out, kernel, stride) in enumerate(layers):
             if kernel > min(height, width):
                 raise ContractError(
-                    f"network.convolutions: layer {i} has a kernel of {kernel}, and its input "
+                    f"network.convolutions: layer {i} has a kernel of {kernel}, but its input "
                     f"is {height} x {width}"
                 )
             self._parameters.append((out, channels, kernel, kernel))
@@ -138,8 +138,8 @@ def _convolutions(spec: PolicySpec) -> Encoder:
     network, size, pictures = spec.config.network, spec.observation_size, spec.pictures
     if not pictures:
         raise ContractError(
-            "network.convolutions need images, arrays of two or three dimensions; the "
-            f"observation is of shape {spec.observation}"
+            "network.convolutions needs images, which have two or three dimensions; the "
+            f"observation has the shape {spec.observation}"
         )
     layers, activation = network.convolutions, network.activation
     if len(pictures) == 1 and pictures[0].end - pictures[0].start == size:
@@ -152,7 +152,7 @@ def _check_recurrent(spec: PolicySpec) -> None:
     config, network = spec.config, spec.config.network
     problem = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:
-        raise ConfigError(f"{problem}, and network.recurrent is {network.recurrent}; set that to 0")
+        raise ConfigError(f"{problem}, and network.recurrent is {network.recurrent}; set it to 0")
     if config.shares_network is False:
         raise ConfigError(f"{problem}, which needs network.shared true: there is one memory")
     if config.experience.group:

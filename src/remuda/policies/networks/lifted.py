@@ -211,7 +211,7 @@ class LiftedModule(Encoder):
         size = getattr(self._pattern, "state_size", 0)
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise ConfigError(
-                f"{self._key} has a state_size of {size!r}; it must be a whole number"
+                f"{self._key} has a state_size of {size!r}; it must be 0 or a positive integer"
             )
         return size
 
@@ -235,7 +235,7 @@ class LiftedModule(Encoder):
         if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[0] != 2:
             raise ContractError(
                 f"{self._key} returned {_shape(found)} for observations {[*zeros.shape]}; it must "
-                "return features [B, F], a row for each observation: end it with Flatten"
+                "return features [B, F], a row for each observation; nn.Flatten at its end may help"
             )
         return int(found.shape[1])
 
