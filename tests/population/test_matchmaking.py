@@ -278,7 +278,7 @@ def test_teams_are_never_mixed():
 def test_wrong_teams_are_told():
     with pytest.raises(ConfigError, match="the policy a plays for two teams"):
         Teams(["red", "blue"], {"red": ["a"], "blue": ["a"]})
-    with pytest.raises(ConfigError, match="the team 'blue' has a seat and no policy"):
+    with pytest.raises(ConfigError, match="the team 'blue' has a seat but no policy"):
         Teams(["red", "blue"], {"red": ["a"]})
     population = Population([Member(PolicyRef("a")), Member(PolicyRef("b"))])
     matchmaker = Teams(["red", "blue"], {"red": ["a"], "blue": ["b"]})

@@ -68,7 +68,7 @@ def test_a_policy_of_no_team_is_refused():
 @pytest.mark.parametrize("seats", [BOTH, BOTH[:1]])
 def test_a_policy_of_no_team_is_refused_whatever_its_seats(seats):
     """A KeyError where they were all there are; told to leave its seats out where not."""
-    with pytest.raises(ConfigError, match="teams never deals c, of no team; add to population"):
+    with pytest.raises(ConfigError, match="teams never deals c, of no team; name all policies"):
         teams("a", "b", "c", "d", seats={"c": seats})
 
 
@@ -156,7 +156,7 @@ class Short(Turncoat):
         (
             "Turncoat",
             "the matchmaker population.test_seats:Turncoat deals b the seat of agent_0, and "
-            "population.seats.b restricts it to agent_1; let its `seat` ask Member.may_sit",
+            "population.seats.b restricts it to agent_1; let its `seat` call Member.may_sit",
         ),
         (
             "Stranger",

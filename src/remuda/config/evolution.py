@@ -113,9 +113,10 @@ class EvolutionConfig(Section):
     """Draw the hyperparameters in `numbers` within their bounds for each initial policy, instead of
     using the configured values."""
     explore: Annotated[Literal["perturb", "resample", "pb2"], NUMBERS] = "perturb"
-    """Change of an inherited hyperparameter. `perturb`: multiplied by one of `factors`. `resample`:
-    drawn again within its bounds. `pb2`: the value that a model of past results rates highest
-    (Parker-Holder et al. 2020)."""
+    """Change of an inherited hyperparameter. `perturb`: multiplied by one of `factors`, or without
+    `log` moved by the factor's logarithm times the distance of the bounds. `resample`: drawn again
+    within its bounds. `pb2`: the value that a model of past results rates highest (Parker-Holder et
+    al. 2020)."""
     factors: Annotated[
         tuple[Annotated[PositiveFloat, Field(allow_inf_nan=False)], ...],
         Field(min_length=1),

@@ -24,13 +24,13 @@ class Roster:
     unborn: tuple[str, ...] = ()  # policies that may be born later: initially empty slots
     # allowed seats of each policy (also scripted) that may not take all seats
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    teams: tuple[str, ...] = ()  # by seat; empty names or an empty tuple: each seat is a side
+    teams: tuple[str, ...] = ()  # by seat; an empty name or tuple: each seat is a separate side
     scripted: tuple[str, ...] = ()  # including members on reserved seats, named after their agents
-    taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves: never dealt
+    taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves, and no matchmaker assigns
 
     @staticmethod
     def of(config: Config, agents: Sequence[AgentSpec]) -> Roster:
-        """Return the roster of a run; if seats are not dealt, policies are named after agents."""
+        """Return the roster of a run; with fixed seats, policies are named after the agents."""
         names = tuple(agent.name for agent in agents)
         if names and set(names) <= set(config.env.scripted):
             raise ConfigError(
@@ -55,7 +55,7 @@ class Roster:
 
     @property
     def left(self) -> list[int]:
-        """The seats to deal: all except the reserved ones."""
+        """The seats that the matchmaker assigns: all except the reserved ones."""
         return [seat for seat in range(len(self.agents)) if seat not in self.taken]
 
     @property
@@ -190,7 +190,7 @@ def _seats(
 
 
 def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """Return the team of each seat; empty: the seat is a side. Reserved seats need no team."""
+    """Return each seat's team; empty: the seat is a separate side. Reserved seats need no team."""
     population, taken = config.population, config.seats_taken
     own = tuple(agent.team for agent in agents)
     if not population.teams:

@@ -140,7 +140,7 @@ def make_director(
 
 
 def check_population(config: Config, roster: Roster) -> None:
-    """Refuse an impossible population before a run starts; a trial match is proposed."""
+    """Refuse an impossible population before a run starts; this proposes a trial match."""
     population, births = config.population, config.population.births
     if population.matchmaker in ("fixed", "teams"):
         for key in ("scripted", "members_from", "births.places"):
@@ -154,7 +154,7 @@ def check_population(config: Config, roster: Roster) -> None:
     if births.every is not None and not births.places:
         raise ConfigError(
             "population.births.every needs population.births.places, at least 1: the weakest "
-            "policy retires once the newborn plays elsewhere"
+            "policy retires once the newborn plays in another slot"
         )
     if population.matchmaker == "league":
         _check_league(population)
@@ -232,7 +232,7 @@ def _check_scripted(config: Config, roster: Roster) -> None:
 def _check_league(population: PopulationConfig) -> None:
     for key, is_set, instead in (
         ("policies", population.policies is not None, "main and the numbers of exploiters"),
-        ("births.places", population.births.places > 0, "reset: all restart in their places"),
+        ("births.places", population.births.places > 0, "reset: policies restart in their slots"),
         ("births.every", population.births.every is not None, "reset"),
         ("evolution.every", population.evolution.on, "reset"),
         ("snapshots.every", population.snapshots.every is not None, "after and timeout"),
@@ -260,8 +260,8 @@ def _check_dealt(config: Config, roster: Roster) -> None:
     teams = config.population.teams.values()
     if teams and not any(never[0] in team.policies for team in teams):
         raise ConfigError(
-            f"{start} {', '.join(never)}, of no team; add to population.teams.TEAM.policies, or "
-            "leave out of population.policies"
+            f"{start} {', '.join(never)}, of no team; name all policies in "
+            "population.teams.TEAM.policies, or leave these out of population.policies"
         )
     seats = len(roster.left)
     if not roster.is_free(never[0]):
@@ -273,17 +273,17 @@ def _check_dealt(config: Config, roster: Roster) -> None:
         )
     raise ConfigError(
         f"{start} {', '.join(never)}: it seats one policy for each of the {seats} agents; "
-        f"take population.policies {seats}, or another population.matchmaker"
+        f"set population.policies {seats}, or another population.matchmaker"
     )
 
 
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
     """Return each policy's mean number of seats per match while there are no copies.
 
-    A policy born later gets the mean of those with the same seats. The last result is cached: it
-    takes up to seconds, and a start needs it several times.
+    A policy born later gets the mean of those with the same seats. The last result is cached,
+    because it takes up to seconds to compute and the start of a run needs it several times.
     """
-    matchmaker = type(_dealer(population, roster))  # a custom one may be loaded again
+    matchmaker = type(_dealer(population, roster))  # another one if a custom class is reloaded
     seats = (roster.agents, roster.teams, roster.taken)
     key = (matchmaker, repr(population), *seats, roster.policies)
     if key not in _SHARES:

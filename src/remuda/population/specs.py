@@ -17,7 +17,7 @@ from remuda.types import AgentSpec
 
 
 def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpec, ...]:
-    """Return the policies of a run, if their spaces, names and seats are valid."""
+    """Return the specifications of a run's policies, after checks of spaces, names and seats."""
     roster = Roster.of(config, agents)
     names = roster.policies
     for name in config.policies:
@@ -50,7 +50,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
 
     observation_space, action_space = agent.observation_space, agent.action_space
     if not isinstance(observation_space, Box):
-        raise ContractError(f"{agent.name} observes {observation_space}; policies learn from a Box")
+        raise ContractError(f"{agent.name} observes {observation_space}; policies need a Box")
     policy = config.policy_of(name)
     actions = actions_of(action_space, agent.name)
     if not policy.rollout_length:
@@ -80,7 +80,7 @@ def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
         resolved = policy.with_network(spec.memory > 0) if policy.waits_for_network else policy
     except ValueError as error:
         raise ConfigError(f"policies.{name}: {_first_fault(error)}") from None
-    try:  # the configuration checks other policies before the environment is known
+    try:  # `Config` could not check this without the network's default batch size
         config.check_pauses(f"policies.{name}" if config.policies.get(name) else "policy", resolved)
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -37,7 +37,7 @@ class ActingPolicies(Protocol):
         """Return whether a policy can start with the other's weights, converted if necessary."""
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this policy's network: [size]; None if they fit."""
+        """Convert the other's weights to this policy's network, [size]; None if equal layouts."""
 
     def clear(self, policy: str) -> None:
         """Clear the experience of the slot's previous policy."""
@@ -81,7 +81,7 @@ def _read(
 
 
 class LearnerBirths:
-    """The births that the learners of one process carry out; see `births`.
+    """The births that the learners of one process carry out; see `population.members.births`.
 
     Without a table no policy is ever born: all exist from the start.
     """
@@ -100,7 +100,7 @@ class LearnerBirths:
         return self._table is None or self._table.occupants.is_there(self._places[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:
-        """Return the policy's hyperparameters that differ from the configured ones."""
+        """Return the hyperparameters in the policy's slot; without a table, none."""
         if self._table is None:
             return {}
         return self._table.hyperparameters.of(self._places[policy])

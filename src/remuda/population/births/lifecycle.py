@@ -67,7 +67,7 @@ class Lifecycle:
         self._standing_in: list[int] = []  # the slots of copies that stand in from now on
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
-        """Carry out a command, except that `settle` freezes copies later."""
+        """Carry out a command; copies are frozen later, by `settle`."""
         if isinstance(command, Freeze):
             self.postponed.append(command.policy)
         elif isinstance(command, Birth):
@@ -78,7 +78,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty the slots of retired members without a match, and freeze the postponed policies."""
+        """Empty slots of retired members without a match, freeze copies, and return their slots."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -216,7 +216,7 @@ class Lifecycle:
         """Retire a live policy; if needed, a copy takes its seats."""
         population = self._population
         if ref not in population:
-            return  # also for scripted members: no policy can be born in their slots
+            return  # it has retired, or is scripted: no policy can be born in such a slot
         place = self._table.places.stand_in_of(ref.policy)
         if not self._can_do_without(ref, matchmaker):
             if place is None or not can_stand_in(population.members, ref, matchmaker):
@@ -242,7 +242,7 @@ class Lifecycle:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-        """Return whether matches can be made without a member, also with only learning policies."""
+        """Return whether others can play without a member, with and without frozen ones."""
         least = len(self._roster.left) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 

@@ -1,1 +1,1 @@
-"""Deal matches to an actor."""
+"""Dealers, which assign the members of a population to the seats of an actor's matches."""

@@ -1,4 +1,4 @@
-"""The dealer of a follower: one of several actors, dealing from the lead's table."""
+"""The dealer of a follower, an actor that deals its matches from the lead's table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NONE_YET = -1  # instead of a revision: this follower has not reported one
 
 
 class FollowedLedger(Ledger):
-    """A ledger of the lead's sums, read while the lead counts: a win may lag behind its meeting."""
+    """A ledger of the lead's sums; while the lead updates them, wins may exceed meetings."""
 
     def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
         return min(max(super().win_rate(one, other, prior), 0.0), 1.0)
@@ -81,7 +81,7 @@ class FollowingLeague(Dealer):
         self.shard.add(records, self.seated[copies], returns[copies], found)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Between two turns: update the members, clear the requested rings, and report both."""
+        """Update the members between two turns, clear the requested rings, and report both."""
         if not self.has_news():
             return []
         found = self._look(versions)
@@ -98,11 +98,11 @@ class FollowingLeague(Dealer):
         return fresh
 
     def _look(self, versions: Mapping[str, int] | None) -> tuple[int, list[int]] | None:
-        """Update the members; None if they cannot be updated now.
+        """Update the members; return the revision and new copies' slots, or None if not possible.
 
         All changes are applied at once, so that matches can always be made. They are postponed
-        until the weights of every newborn have arrived: only experience with those weights belongs
-        to it.
+        until the weights of every newborn have arrived, because only experience with these weights
+        belongs to the newborn.
         """
         table, occupants = self.table, self.table.occupants
         revision = table.word(REVISION)

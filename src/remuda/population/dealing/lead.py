@@ -1,4 +1,4 @@
-"""Dealers: they deal an actor's matches; the lead's dealer also counts and rates all results."""
+"""Dealers of an actor's matches; the lead's dealer also counts and rates all results."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Dealer(ABC):
         identity = self.table.occupants.identity
         places, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
         seated = fitting(state, "seated", self.seated, places)
-        require(state, "seated", bool(held[seated].all()), "there is a member in each slot")
+        require(state, "seated", bool(held[seated].all()), "each of these slots has a member")
         self.seated[...] = seated
         self.learns[...] = fitting(state, "learns", self.learns)
         self._matches[...] = fitting(state, "matches", self._matches, COUNT)
@@ -243,7 +243,7 @@ class League(Dealer):
         self._count(seated, returns, np.ones(len(seated), np.bool_), metrics)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Between two turns: take the followers' results, and carry out the director's commands."""
+        """Take the followers' results between two turns, and carry out the director's commands."""
         followers = self.followers
         if followers:
             followers.look()
@@ -298,7 +298,7 @@ class League(Dealer):
         A child starts with its parent's rating and the lowest-rated policy leaves. So each birth
         raises the mean although no policy has learned. Win probabilities are shares of
         exp(rating / c), where a side's rating is the sum over its seats (see `rate_all`). If all
-        sides have the same number of seats, a shift changes no probability. Otherwise it would, and
+        sides have the same number of seats, a shift changes no probability. Otherwise it would, so
         nothing is shifted.
         """
         mean = self.lifecycle.mean_rating()

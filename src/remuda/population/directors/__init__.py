@@ -1,1 +1,1 @@
-"""Decide which policies exist."""
+"""Directors, which decide which policies exist."""

@@ -207,7 +207,7 @@ class Replacement:
         if population.empty:
             self._expected = population.empty[0], weakest.ref.policy, weakest.born
             return [Birth(population.empty[0], best.ref)]
-        # With a surplus, a retirement was lost with a dead actor; without, one is in progress.
+        # With a surplus, a retirement was lost when an actor died; otherwise it is in progress.
         return [Retire(weakest.ref)] if self._surplus(population) > 0 else []
 
     def _surplus(self, population: Population) -> int:
@@ -262,7 +262,7 @@ def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list
 
 
 def crowded(past: Sequence[Member]) -> Member:
-    """Return the copy whose neighbours have the closest versions, not the oldest or the newest."""
+    """Return the copy between two others with the closest versions; of one or two, the oldest."""
     if len(past) < 3:
         return past[0]
     gaps = [after.ref.version - before.ref.version for before, after in pairwise(past)]
@@ -320,7 +320,7 @@ class OwnDirector:
         """Return the director's commands, with the retirements that make room for new copies."""
         found: Any = self._director.step(population, ledger, versions)
         if not isinstance(found, Sequence) or isinstance(found, str | bytes):
-            raise self._refused(f"step returned {_shown(found)}; it returns a list of {KINDS}")
+            raise self._refused(f"step returned {_shown(found)}; it must return a list of {KINDS}")
         for command in found:
             self._check(command)
         return list(self._with_room(found, population, versions))
@@ -329,13 +329,13 @@ class OwnDirector:
         fields = FIELDS.get(type(command))
         if fields is None:
             raise self._refused(
-                f"step returned a list with {_shown(command)}; it returns a list of {KINDS}"
+                f"step returned a list with {_shown(command)}; it must return a list of {KINDS}"
             )
         for name, (allowed, is_allowed) in fields.items():
             value = getattr(command, name)
             if not is_allowed(value):
                 kind = type(command).__name__
-                raise self._refused(f"{kind}.{name} is {_shown(value)}; it is {allowed}")
+                raise self._refused(f"{kind}.{name} is {_shown(value)}; it must be {allowed}")
 
     def _with_room(
         self, commands: Sequence[Command], population: Population, versions: Mapping[str, int]
@@ -373,7 +373,8 @@ class OwnDirector:
         found: Any = self._director.state()
         if not isinstance(found, Mapping):
             raise self._refused(
-                f"state returned {_shown(found)}; it returns a dictionary of plain data and arrays"
+                f"state returned {_shown(found)}; it must return a dictionary of plain data and "
+                "arrays"
             )
         return dict(found)
 

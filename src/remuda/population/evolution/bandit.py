@@ -173,7 +173,7 @@ def solve_lower(factor: Numbers, right: Numbers) -> Numbers:
     return found
 
 
-MOST = 100  # maximum number of trials, the newest ones: cost grows with their third power
+MOST = 100  # number of newest trials that count: the cost grows with its third power
 CANDIDATES = 1000  # random points compared for each suggestion
 ROUNDS, AROUND = 8, 64
 """The best point is refined in `ROUNDS` rounds, each with `AROUND` points, ever closer to it."""

@@ -50,8 +50,8 @@ class Evolution:
 
     1. A vacated slot gets a newborn once it is empty. If the actor that planned it died, its
        successor chooses a new parent.
-    2. Decisions depend only on the seed of the run and on the matches: an exact schedule reproduces
-       them.
+    2. Decisions depend only on the seed of the run and on the matches, so the schedules
+       `sequential` and `lockstep` reproduce them.
     """
 
     def __init__(

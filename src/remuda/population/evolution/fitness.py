@@ -54,7 +54,7 @@ class Fitness:
         So the error of the difference is the largest possible, as if means were negatively
         correlated.
         """
-        from scipy import special  # late: runs without evolution import this file too
+        from scipy import special  # imported here: runs without evolution import this file too
 
         pair = [better, worse]
         better_mean, worse_mean = self.means[pair, objective].tolist()
@@ -91,7 +91,7 @@ class Meetings(NamedTuple):
     """A policy's meetings since its birth: results in common games may be correlated."""
 
     place: int  # the policy's slot in the population
-    games: float  # number of its seats
+    games: float  # number of seats that it has played
     met: Numbers  # [policies] meetings by slot; with itself if it had several seats
 
     @property
@@ -163,7 +163,7 @@ def _estimate(
         met, won = now[MEETINGS] - before[MEETINGS], now[WINS] - before[WINS]
         if met <= 0:
             return None
-        # Two matches with half the wins are added, so that no error is 0 (Agresti and Coull).
+        # Two matches, half of them won, are added, so that no error is 0 (Agresti and Coull).
         each = met / matches
         share = (won + each) / (met + 2.0 * each)
         return FitnessEstimate(share, math.sqrt(share * (1.0 - share) / (matches + 2.0)))

@@ -1,9 +1,9 @@
 """Selection for PBT: the policies to replace and their parents, with confidence against noise.
 
 In each call, all returned takeovers are correct with probability at least `confidence`. With 0.95,
-equally good policies are replaced in at most one of 20 calls. So the p-value of each pair is
-multiplied by the number of possible pairs (Bonferroni; Dunn 1961, "Multiple comparisons among
-means"). With confidence 0 only the means decide. t tests are exact for normal returns, and
+equally good policies are replaced in at most one of 20 calls. To ensure this, the p-value of each
+pair is multiplied by the number of compared pairs (Bonferroni; Dunn 1961, "Multiple comparisons
+among means"). With confidence 0 only the means decide. t tests are exact for normal returns, and
 approximate for others.
 
 Policies without a known fitness (`Fitness.judged`) neither take over nor are replaced.
@@ -136,7 +136,7 @@ def _extremes(order: Integers, fraction: float) -> tuple[list[int], list[int]]:
     """Return the worst and the best policies of an order that starts with the best."""
     if len(order) < 2:
         return [], []
-    # Avoids rounding errors, such as a fifth of ten just below two.
+    # Avoid rounding errors: a fifth of ten may be just below two.
     count = max(1, int(fraction * len(order) + 1e-9))
     return order[len(order) - count :].tolist(), order[:count].tolist()
 

@@ -176,7 +176,7 @@ def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) 
             f"population.evolution.networks any: no other policy's weights fit {odd[0]}, "
             "which differs from all in more than the widths and the number of layers "
             "(activation, dueling, noisy, shared, module, kernels, algorithm, observations, "
-            "actions or seats); make it like another one in these, or set it to alike"
+            "actions or seats); make it equal to another policy in these, or set networks to alike"
         )
 
 

@@ -93,9 +93,9 @@ commands about the policy on the first seat. In a birth `oldest` and `newest` ar
 policy and version (-1: no parent), and `returns` is the slot's count of births, from 1. Of two
 births with the same count, the first never happened: its actor died. A `BORN_WITH` record follows
 for each initial number of the newborn: `version` is the index of a name in the first line of the
-ledger, or `FITNESS` and so on, and `digest` is the number (`bits_of`). `LOST` replaces a lost
-record, so that all records keep their numbers."""
-FITNESS = -1  # instead of the index of a name: the fitness of the slot's previous policy
+ledger, or a constant such as `FITNESS`, and `digest` is the number (`bits_of`). `LOST` replaces a
+lost record, so that all records keep their numbers."""
+FITNESS = -1  # instead of a name's index: the number is the fitness of the slot's previous policy
 PARENT_FITNESS = -2  # ... the fitness of the parent
 SECOND_PARENT = -3  # ... the index of the second parent's policy
 OPTIMIZER_STEPS = -4  # ... the optimizer steps behind inherited moments
@@ -293,7 +293,7 @@ class LedgerFile:
         self._size = record_type(seats).itemsize
 
     def append(self, records: Array, number: int | None = None) -> None:
-        """Append records; `number` is that of the first."""
+        """Append records; `number` is the number of the first one in the run."""
         with open_to_append(self._path) as file:
             if file.seek(0, os.SEEK_END) == 0:
                 file.write(self._header)

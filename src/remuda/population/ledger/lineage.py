@@ -65,7 +65,7 @@ def read_lineage(ledger: Path) -> list[Born]:
             generation = int(record["returns"][0])
             generations[policy] = generation
             parent, version = int(record["oldest"][0]), int(record["newest"][0])
-            found.pop((policy, generation), None)  # the actor died between record and order
+            found.pop((policy, generation), None)  # its actor died before it ordered the birth
             found[policy, generation] = Born(
                 names[policy],
                 generation,

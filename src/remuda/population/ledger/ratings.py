@@ -204,7 +204,7 @@ def sides_by_agent(teams: Sequence[str]) -> Integers:
 def count_teams(
     places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
-    """Add up the mean return of its team for each seat, over seats that took part."""
+    """Add up, for each seat that took part, the mean return of its team's seats that took part."""
     seats = places.shape[1]
     for m in range(len(over)):
         if not over[m]:

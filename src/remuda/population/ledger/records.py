@@ -53,7 +53,7 @@ draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squa
 `TEAM_SQUARES` those of its team's mean return. After these, there are the same two sums for each
 episode metric that evolution uses."""
 FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""Numbers of a new member: ratings start at 25, as in openskill, with the largest uncertainty."""
+"""Numbers of a new member; rating and uncertainty start as in openskill."""
 
 
 class Member:
@@ -128,7 +128,7 @@ class Population:
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
         """[slots, fields], by `Member.place`."""
         self.matches = 0
-        self.dealt: frozenset[int] | None = None  # the seats to deal; None: all
+        self.dealt: frozenset[int] | None = None  # the seats that a matchmaker assigns; None: all
         self.empty: tuple[str, ...] = ()  # slots in which a policy may be born
         self.expected: tuple[str, ...] = ()  # slots whose newborn is ordered but does not play yet
         self.leaving: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class Population:
 
     @property
     def free(self) -> tuple[Member, ...]:
-        """The learning members that may take every dealt seat."""
+        """The learning members that may take every seat that a matchmaker assigns."""
         return self.view(
             "free", lambda: tuple(m for m in self.learning if m.seats in (None, self.dealt))
         )

@@ -1,1 +1,1 @@
-"""Choose the policies of each match."""
+"""Matchmakers, which choose the policies of each match."""

@@ -20,7 +20,7 @@ from remuda.types import State
 
 
 class Fixed(Matchmaker):
-    """A matchmaker with the same seating in every match: every agent has its own policy."""
+    """A matchmaker with the same seating in every match; a policy may have several seats."""
 
     def expected_shares(self, population: Population) -> dict[str, float]:
         seated = Counter(ref.policy for ref in self._seating)
@@ -299,7 +299,7 @@ class SelfPlay(Matchmaker):
         ledger: Ledger,  # noqa: ARG002
         rng: Generator,
     ) -> Seating:
-        """Seat the learner against itself or its copies; others take the seats that it may not."""
+        """Seat the learner against itself or its copies, and others where it may not sit."""
         ref = learner.ref
         own = population.past_of(ref.policy)
 
@@ -336,7 +336,7 @@ class Teams(Matchmaker):
                     raise ConfigError(f"the policy {policy} plays for two teams")
         for team in seats:
             if not policies.get(team):
-                raise ConfigError(f"the team {team!r} has a seat and no policy")
+                raise ConfigError(f"the team {team!r} has a seat but no policy")
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
         teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]

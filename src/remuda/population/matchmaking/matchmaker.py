@@ -1,8 +1,8 @@
 """The base class of matchmakers, which choose the policies of each match.
 
-In every match at least one policy learns: one seat, drawn uniformly, goes to a live policy. Frozen
-copies take a configured share of the other seats, regardless of the number of copies. Live policies
-may also play without learning (`Matchmaker.learning_seats`).
+In every match at least one seat goes to a live policy, if a live policy may take one. Frozen copies
+take a configured share of the other seats, regardless of the number of copies. Live policies may
+also play without learning (`Matchmaker.learning_seats`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Matchmaker(ABC):
         """Return the mean number of seats per match on which each live policy learns.
 
         A copy of this matchmaker deals trial matches, unless all policies get equal shares. Frozen
-        copies take seats from all live policies equally, so shares without copies are proportional.
+        copies take seats from all live policies equally, so the ratios of shares do not change.
         """
         learning = population.learning
         kinds = {self.dealt_like(member) for member in learning}
@@ -120,7 +120,7 @@ class Matchmaker(ABC):
         return _without_noise(found, drawn, sizes)
 
     def dealt_like(self, member: Member) -> Hashable:
-        """Return a key, equal for policies with equal shares; for exchangeable matchmakers."""
+        """Return a key that is equal for policies with equal shares, if `exchangeable` is set."""
         return member.seats
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ def _without_noise(
 def can_do_without(
     members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
 ) -> bool:
-    """Return whether matches can be made without a policy, also with only learning policies."""
+    """Return whether others can play without a policy, with and without frozen ones."""
     others = [member for member in members if member.ref != ref]
     learners = [member for member in others if member.learns]
     enough = len(learners) >= least

@@ -72,7 +72,7 @@ class Mixed(Matchmaker):
         return part.seat_for(learner, place, population, ledger, rng)
 
     def _whose_turn(self, learning: Sequence[Member]) -> tuple[Sequence[Member], int]:
-        """Return the learners that share this match's turn, and the match's number among theirs."""
+        """Return the learners that take turns in this match, and its number among their matches."""
         share, number = self._favoured_share, self.proposed
         if share is None:
             return learning, number

@@ -36,7 +36,7 @@ class ReservedSeats(Matchmaker):
     def propose(
         self, population: Population, ledger: Ledger, count: int, rng: np.random.Generator
     ) -> list[Match]:
-        """Propose the matchmaker's matches with the reserved seats filled in."""
+        """Propose the other matchmaker's matches with the reserved seats filled in."""
         self.refuse_empty_seats(population)
         dealt, found = self.dealt_seats, []
         for match in self.dealer.propose(self._others(population), ledger, count, rng):
@@ -45,7 +45,7 @@ class ReservedSeats(Matchmaker):
         return found
 
     def seat(self, population: Population, ledger: Ledger, rng: np.random.Generator) -> Seating:
-        """Return the matchmaker's seating with the reserved seats filled in."""
+        """Return the other matchmaker's seating with the reserved seats filled in."""
         return self._with_taken(self.dealer.seat(self._others(population), ledger, rng))
 
     def _with_taken(self, seats: Seating) -> Seating:
@@ -82,11 +82,11 @@ class ReservedSeats(Matchmaker):
         return found
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return the matchmaker's shares."""
+        """Return the other matchmaker's shares."""
         return self.dealer.expected_shares(self._others(population))
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return the matchmaker's answer."""
+        """Return the policies that the other matchmaker never deals."""
         return self.dealer.never_dealt(self._others(population))
 
     def begin_at(self, number: int) -> None:
@@ -94,7 +94,7 @@ class ReservedSeats(Matchmaker):
         self.dealer.begin_at(number)
 
     def state(self) -> State:
-        """Return the matchmaker's state."""
+        """Return the other matchmaker's state."""
         return self.dealer.state()
 
     def restore(self, state: State) -> None:

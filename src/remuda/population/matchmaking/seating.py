@@ -1,8 +1,9 @@
 """Draw members for the seats of one match, without repetition if possible.
 
-Up to `DRAWS` draws fill each seat independently; the first without repetition is kept, which is
-exactly uniform. In crowded matches these fail. Then a maximum matching is computed and mixed. Draws
-depend only on the members and the generator, so a resumed run is reproducible.
+Up to `DRAWS` draws fill each seat independently. The first draw without repetition is used, so all
+such seatings are equally likely. If there is none, which happens if members are few, a maximum
+matching is computed and mixed. Draws depend only on the members and the generator, so a resumed run
+is reproducible.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Seatings(Generic[Who]):
     """
 
     def __init__(self, able: Sequence[Sequence[Who]]) -> None:
-        """Draw from these members: `able` has the members that may take each seat."""
+        """Draw from `able`, the members that may take each seat."""
         self._able = able
         self._alike = all(members is able[0] or members == able[0] for members in able)
         self._possible: bool | None = None
@@ -259,7 +260,7 @@ def check_seating(
         if not member.may_sit(seat):
             kept = ", ".join(agents[each] for each in sorted(member.seats or ()))
             name = ref.policy
-            mend = "let its `seat` ask Member.may_sit"
+            mend = "let its `seat` call Member.may_sit"
             if matchmaker == "fixed":
                 mend = "name population.policies in the order of the agents"
             raise ConfigError(

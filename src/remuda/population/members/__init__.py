@@ -1,1 +1,1 @@
-"""The table of a population in shared memory."""
+"""The table of a population's members, in shared memory."""

@@ -19,9 +19,9 @@ from remuda.types import Array, Floats, Integers
 
 STRIDE = 8
 WRITTEN, TAKEN, LOST, SEEN, PROPOSED, FINISHED = (i * STRIDE for i in range(6))
-"""Words of a shard, each on its own cache line: results written; results taken by the lead; results
-lost because the queue was full; the newest table revision that the follower deals by; matches
-proposed; whether all turns are played."""
+"""Indices of a shard's counters, each on its own cache line: results written; results taken by the
+lead; results lost because the queue was full; the newest table revision that the follower deals by;
+matches proposed; whether all turns are played."""
 MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
 """Limits of a queue: at most `MOST` results and `MOST_BYTES` bytes, at least `LEAST` results."""
 NO_MEMBER = -1  # in `seated`: no match dealt so far
@@ -47,12 +47,12 @@ def shard_fields(copies: int, seats: int, policies: int, metrics: int = 0) -> Fi
 
 
 class Shard:
-    """A follower's shared memory. Only the follower writes it, except the lead's word `TAKEN`.
+    """A follower's shared memory; only the follower writes it, but the lead writes `TAKEN`.
 
     Guarantees, even if a process dies at any instruction:
 
     1. A result is taken once, completely, and only after all of it is written. A result that is not
-       counted in `WRITTEN` never happened.
+       counted in `WRITTEN` is ignored.
     2. The seating of a match is visible before its result. So if the lead finds a member on no seat
        and then takes all results, it has all results of that member. The seating of a dead follower
        stays until its successor deals.

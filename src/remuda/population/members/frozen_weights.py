@@ -87,7 +87,7 @@ class FrozenWeights:
         weights[row] = held["weights"][row]
 
     def state(self, policy: str) -> State:
-        """Return the state of a policy's copies; `copy_into` fills in the weights, zeros here."""
+        """Return the state of a policy's copies, with zeros as weights; see `copy_into`."""
         held = self._weights[policy]
         found = {name: held[name].copy() for name in ("learner_step", "epsilon")}
         return {**found, "weights": np.zeros_like(held["weights"])}

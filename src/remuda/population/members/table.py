@@ -7,14 +7,14 @@ from it too: they only read it, and each writes a separate part (`follower_views
 One actor writes everything else here, except that learners confirm in `orders` the births that they
 have carried out (see `remuda.population.members.births`). If that actor dies:
 
-- a slot whose `sequence` it left odd has no copy: its successor empties it;
-- a retired policy in its last matches is removed: its successor empties the slot;
-- results that were not counted in `RECORDS` never happened;
-- a move of ratings (`MemberNumbers.move_ratings`) is completed by its successor;
-- its successor makes a `REVISION` even that it left odd;
-- its successor finds out whether the batch that it was taking from another actor is in `RECORDS`
-  (`follower_views.py`);
-- sums may have only a part of the result that it was counting.
+- a slot whose `sequence` is odd has no complete copy: the successor empties it;
+- a retired policy in its last matches is removed: the successor empties the slot;
+- results that were not counted in `RECORDS` are ignored;
+- the successor completes a move of ratings (`MemberNumbers.move_ratings`);
+- if `REVISION` is odd, the successor makes it even;
+- if a batch of another actor's results was being taken, the successor finds out whether it is in
+  `RECORDS` (`follower_views.py`);
+- the sums may include only a part of the result that was being counted.
 """
 
 from __future__ import annotations
@@ -301,8 +301,8 @@ class Table:
         """Restore everything, before any process starts."""
         if state["policies"] != list(self.policies):
             raise CheckpointError(
-                f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, and there are "
-                f"{', '.join(self.policies)} now"
+                f"{where_is(state, 'policies')} are {str(state['policies'])[:80]}, but this run "
+                f"has {', '.join(self.policies)}"
             )
         for name, array in self._checked(state).items():
             self._shared[name][...] = array

@@ -26,12 +26,12 @@ are ordered and that play. The learner writes the number of births carried out, 
 the newest."""
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
-"""Words of the table, each on its own cache line: finished matches; matches proposed by the actor;
-records written; twice the moves of ratings, odd during a move; twice the changes of members, odd
-during a change (only if other actors deal from the table too)."""
+"""Indices of the table's counters, each on its own cache line: finished matches; matches proposed
+by the actor; records written; twice the moves of ratings, odd during a move; twice the changes of
+members, odd during a change (only if other actors deal from the table too)."""
 NEWEST = 1 << 16
 """Maximum number of records kept for the coordinator, which reads them several times a second. The
-actor does not wait: overwritten records are lost, and counted."""
+actor does not wait: records that it overwrites first are lost."""
 LEAST, MOST_BYTES = 1 << 12, 64 * 2**20
 """With many seats records are large, and fewer are kept: at most `MOST_BYTES`, but at least `LEAST`
 records."""
@@ -258,9 +258,9 @@ class MemberNumbers:
         """Add a number to all ratings; called by the actor.
 
         The new ratings are first written to `moved`. Then `MOVES` becomes odd, the ratings are
-        overwritten, and `MOVES` becomes even. If the actor dies before it is odd, nothing has
-        moved; while it is odd, the successor overwrites the ratings again (`finish_move`). No
-        process waits.
+        overwritten, and `MOVES` becomes even. If the actor dies before `MOVES` is odd, nothing has
+        moved. If it dies while `MOVES` is odd, the successor overwrites the ratings again
+        (`finish_move`). No process waits.
         """
         moved, moves = self._shared["moved"], self._moves()
         fence_release()  # `moved` changes only after `MOVES` is visibly even
@@ -346,7 +346,7 @@ def _by_seat(all_: Array, column: int, seated: Integers) -> Floats:
 class RecordBuffer:
     """A ring of records in shared memory, with one writer and one reader that never wait.
 
-    Records that are overwritten before they are read are lost, which gaps in their numbers show.
+    Records that are overwritten before they are read are lost; gaps in the numbers show this.
     """
 
     def __init__(self, shared: SharedArrays, seats: int) -> None:
