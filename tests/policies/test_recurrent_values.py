@@ -249,7 +249,7 @@ def test_what_cannot_be_is_told(options, told):
 
 @pytest.mark.parametrize("name", ["Soft", "Plain"])
 def test_algorithms_of_ones_own_with_heads_or_a_loss_keep_nothing_in_mind(name):
-    with pytest.raises(ConfigError, match="learns from single steps, and its network cannot"):
+    with pytest.raises(ConfigError, match="learns from single steps, so its network cannot"):
         spec_of(f"policies.own_algorithms:{name}").network()
 
 
