@@ -1,4 +1,4 @@
-"""The agent of a node: it hosts the node's roles (processes) and executes the head's requests.
+"""The agent of a node: it hosts its roles (actors, learners, bridge) and serves the head.
 
 It runs in a separate process. One thread, the keeper, owns the runtime and watches it. Between two
 checks it executes requests, and `poll` returns the status of its last check. If this process dies,

@@ -128,7 +128,7 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
             if not _was_followed(ring):
                 _let_words_agree(ring)
         # No step may be trained on twice, but the copied count of consumed steps may be out of
-        # date. A released ring skips all closed segments, as after a learner's death on one node.
+        # date. After `release`, a new learner skips all closed segments.
         assembly.experience[name].release()
     for actor, arrays in handover.shards.items():
         assert assembly.table is not None

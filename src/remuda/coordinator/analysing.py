@@ -53,8 +53,8 @@ class PopulationAnalyser:
     2. There is at most one helper and one open request. If an analysis is not finished when the
        next is due, the next one is skipped.
     3. A helper that ends is replaced when the next analysis is due. One that does not answer for
-       `patience` seconds is killed, and its successor gets twice as long. The run continues, and
-       each kind of message appears once.
+       `patience` + `analysis.every` seconds is killed, and its successor gets twice as long. The
+       run continues, and each kind of message appears once.
     4. The helper ends with this process (its lifeline), and `close` kills it.
     """
 

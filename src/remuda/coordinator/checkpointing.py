@@ -65,7 +65,7 @@ class Checkpointer:
         self._checkpoints, self._config = checkpoints, config
         self._contents, self._say = contents, say
         self._turns = turns  # at the last checkpoint
-        self.failed = ""  # why the newest checkpoint was not written; empty: it was written
+        self.failed = ""  # the disk's error at the newest checkpoint; empty if it was written
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
         """Write a checkpoint now; return its number, or None if none was written.

@@ -112,7 +112,7 @@ def end(code: int) -> None:
 
 
 def _prepare(header: dict[str, Any]) -> None:
-    """Copy the parent's current environment, which may differ from the fork server's."""
+    """Copy the parent's environment, file limit and affinity: the fork server's may differ."""
     if header["log"]:
         log_to(header["log"])
     environment = header["environment"]
