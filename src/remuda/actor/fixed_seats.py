@@ -298,7 +298,8 @@ class FixedSeats(Seats):
             and sees[0].observation_space == sees[1].observation_space
             and acts[0].action_space == acts[1].action_space
             and type(first.selector) is type(second.selector)
-            and repr(first.selector.actions) == repr(second.selector.actions)  # stricter
+            # `repr` compares more than equality of spaces does.
+            and repr(first.selector.actions) == repr(second.selector.actions)
             and _rings_are_neighbours(first.experience, second.experience)
         )
 

@@ -31,13 +31,13 @@ class StreamArrays:
         # rewards of this turn before the observation; zeros if the environment reports none
         self.rewards_before: Floats = np.zeros(at, np.float32)
         self.rewards_before_flat = self.rewards_before.reshape(num_streams)
-        self.rewards: Floats = np.zeros(num_streams, np.float32)  # of the turn, by stream
+        self.rewards: Floats = np.zeros(num_streams, np.float32)  # of the turn, for each stream
         # whether the stream's episode terminated
         self.terminated: Bools = np.zeros(num_streams, np.bool_)
         self.truncated: Bools = self.terminated.copy()  # whether it was truncated
         self._agents: Integers = np.array(agents, np.int64)
         nothing = np.zeros((env.num_envs, len(env.agents)), np.bool_)
-        self.take_result(nothing.astype(np.float32), nothing, nothing)  # compiles it
+        self.take_result(nothing.astype(np.float32), nothing, nothing)  # compiles the function
         self.actions: Array = np.zeros((num_streams, actions.size), actions.dtype)
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = actions.mask_size if masked else 0

@@ -1,4 +1,4 @@
-"""Close environments; a `close` that raises or hangs is reported, and play continues."""
+"""Close environments; a `close` that raises or hangs is reported, not raised."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def close(call: Callable[[], object], whose: object, limit: float | None = None)
         with _ended_after(LIMIT if limit is None else limit):
             call()
     except _TooLong:
-        note(f"{name} did not end within {LIMIT:g} s, and was interrupted")
+        note(f"{name} did not end within its time limit, and was interrupted")
     except (Exception, SystemExit) as error:  # `pygame.quit(); sys.exit()` is common
         note(f"{name} raised {where_raised(error) or f'{type(error).__name__}: {error}'}")
 

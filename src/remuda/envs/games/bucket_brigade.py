@@ -119,8 +119,8 @@ class Draws(NamedTuple):
 class BucketBrigade(ArrayGame):
     """Copies of Bucket Brigade; see the rules at the top of this module.
 
-    Its episode metrics are the reward of all agents per night, the share of agents that worked, the
-    ruined houses at the end, and the number of nights.
+    Its episode metrics are the reward of all agents per night, the share of nights that agents
+    worked, the ruined houses at the end, and the number of nights.
     """
 
     episode_metrics = ("team_reward_per_night", "work_share", "ruined_houses", "nights")
@@ -380,7 +380,7 @@ def _nights(
 
 @njit(cache=True)
 def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
-    """Draw a number for each possible event, used or not; for spreading only if fire can spread."""
+    """Draw a number for each event that may happen; those of spreading only if fire can spread."""
     for house in range(draws.spark.size):
         draws.extinguish[house] = uniform(streams, env)
         draws.spark[house] = uniform(streams, env)

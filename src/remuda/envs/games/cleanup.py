@@ -127,7 +127,7 @@ class Cleanup(GridGame):
         _grow(*ground, self.active, self._streams, *rates)
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write the observation: [num_envs, 1095] float32."""
+        """Write the observation: by default [num_envs, 1095] float32."""
         maps = self._framed, self._framed_agents, self._framed_beams, self._framed_fired
         agents = self._clock, self.positions, self.facing
         _observe(*maps, *agents, agent, 2 * self._radius + 1, out)

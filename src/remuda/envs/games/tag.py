@@ -72,7 +72,7 @@ class Tag(GridGame):
         self._rewards[:] = 0.0
 
     def observe(self, agent: int, out: Array) -> None:
-        """Write the observation: [num_envs, 244] uint8."""
+        """Write the observation: by default [num_envs, 244] uint8."""
         _observe(self._framed, self.positions, self.it, agent, self._view, out)
 
     def act(self, agent: int, actions: Integers) -> None:
