@@ -183,7 +183,7 @@ def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Siz
     for spec in specs:
         size, hidden = _weights_size(spec), _of_network(config, spec)
         keep = (KEEP,) if copies > 4 else hidden
-        # Weights, gradients, moments, target or anchor; and the last good state of these.
+        # Weights, gradients, moments, target or anchor; the last good state without gradients.
         learning = 8 if spec.config.rollout_length else 9
         vectors = len(training_layout(spec).vectors) if evolution.inherits_training else 0
         for what, count, keys in (
