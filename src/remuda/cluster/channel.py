@@ -1,4 +1,4 @@
-"""The protocol between two nodes: frames with data that one has and the other needs.
+"""The protocol between two nodes: frames with data that one node has and the other needs.
 
 First each end reports which of the other's data it holds; then each sends the missing data. The
 sender reads words (64-bit shared numbers) before it copies other data; the receiver writes them

@@ -38,10 +38,10 @@ class Spread(NamedTuple):
 
 
 def spread_of(rows: Row, mark: float, means: Numbers) -> Spread:
-    """Combine the actors' counts since a mark, with sums of squares as in Chan et al. 1983.
+    """Combine the actors' counts of interval `mark`; sums of squares as in Chan et al. 1983.
 
-    An episode that ends during the reading, or just before the mark, may be in the mean but not in
-    the extremes, or the reverse. So the extremes are extended to include the mean.
+    An episode that ends during the reading, or just before the interval, may be in the mean but not
+    in the extremes, or the reverse. So the extremes are extended to include the mean.
     """
     fresh = (rows[..., Policy.MARK] == mark) & (rows[..., Policy.RETURNS] > 0)
     count = np.where(fresh, rows[..., Policy.RETURNS], 0.0)
@@ -80,7 +80,7 @@ class Reading:
     policy: Row  # sums over actors: [policies, fields by `Policy` before `MARK`]
     learn: Row  # [policies, fields by `Learn`]
     episode_totals: Row
-    mark: float  # the interval of the reading
+    mark: float  # number of the interval of return extremes (`Scoreboard.mark`)
     begun: float  # the time of the reading that started this interval
     traffic: tuple[int, int] | None  # bytes and messages between nodes so far; None with one node
 
