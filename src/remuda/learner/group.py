@@ -31,7 +31,7 @@ class LearnerGroup:
         births: LearnerBirths | None = None,
         changes: LiveHyperparameters | None = None,
     ) -> None:
-        """Set up learners; a ready stack waits up to `patience` seconds for its other policies."""
+        """Set up learners; stacks wait up to `patience` seconds until all policies are ready."""
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
         # names by checkpoint part

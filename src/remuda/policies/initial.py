@@ -1,6 +1,6 @@
 """Initial weights taken from other runs, stored with this run.
 
-    initial/sources.json            the source of each policy's weights, for readers
+    initial/sources.json            the source of each policy's weights
     initial/POLICY.safetensors      the weights, and with `init_optimizer` Adam's moments
 
 The files are written when a run starts, so that it no longer needs the other runs.

@@ -44,7 +44,8 @@ TRIES = 1000  # attempts to copy a snapshot before `newest` gives up
 class PublishedWeights:
     """The shared memory of all policies' snapshots, a `WeightStore`.
 
-    `layouts` holds each policy's number of weights, a checksum of their layout, and its settings.
+    `layouts` holds each policy's number of weights, a checksum of their layout, and its `publish`
+    section.
     """
 
     def __init__(

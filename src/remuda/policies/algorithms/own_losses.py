@@ -1,4 +1,4 @@
-"""Checks of user-defined losses: torch would silently broadcast most mistakes."""
+"""Checks of user-defined losses: torch would silently broadcast most wrong shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of PPO's gradient, from the heads' outputs to their errors, for both action types.
+"""Kernels of PPO's loss and its gradients w.r.t. the heads' outputs, called their *errors*.
 
 Rows are processed in blocks with an array for each quantity, so that all loops are vectorised.
 """

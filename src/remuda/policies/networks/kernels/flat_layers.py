@@ -1,7 +1,8 @@
 """Layers of one policy at a time, on the row of its parameters, for compiled training steps.
 
 Processing policy by policy keeps weights in the cache. A table describes consecutive layers, one in
-each row; its columns are below. All other arrays are 32-bit floats with contiguous rows.
+each row; its columns are below. All other arrays are 32-bit floats with contiguous rows. *Errors*
+are gradients of the loss w.r.t. the named quantity.
 """
 
 from __future__ import annotations

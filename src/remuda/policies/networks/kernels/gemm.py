@@ -162,7 +162,7 @@ MOST: Integers = np.array([0, *(most_vectors(rows) for rows in range(1, ROWS + 1
 
 @njit(cache=True)
 def vectors_of(rows: int, columns: int) -> int:
-    """Return the vectors of the widest tile of `rows` rows without empty vectors."""
+    """Return the number of vectors in the widest tile of `rows` rows without empty vectors."""
     vectors = int(MOST[rows])
     while (vectors - 1) * LANES >= columns:
         vectors //= 2

@@ -34,7 +34,7 @@ LANES = 16 if _WIDE else 8 if _FEATURES.get("avx") else 4  # numbers in a vector
 MANY = _WIDE or platform.machine() in ("arm64", "aarch64")
 ROWS = 14 if MANY else 6  # rows of the largest tile
 
-# (maximum rows, maximum vectors that fit into the registers with their factors)
+# (maximum rows of a tile, maximum vectors of columns that then fit into the registers)
 VECTORS = ((3, 8), (6, 4), (14, 2)) if MANY else ((2, 4), (6, 2))
 
 FLOAT, WORD, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
@@ -46,7 +46,7 @@ FUSED = ("contract",)  # fused multiply-add if the CPU supports it
 
 
 def most_vectors(rows: int) -> int:
-    """Return the maximum vectors of a tile of `rows` rows."""
+    """Return the maximum number of vectors in a tile of `rows` rows."""
     return next(vectors for most, vectors in VECTORS if rows <= most)
 
 
