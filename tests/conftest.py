@@ -11,7 +11,9 @@ import hypothesis
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # `support` is imported by tests and children alike
+# Children of tests search here too: games are named by modules in `support`, or by tests.
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 import durations
 import order

@@ -63,7 +63,7 @@ def test_a_run_is_trained_there_and_goes_on_here(kind, schedule, tmp_path):
 
 
 def test_a_slow_game_gets_several_actors_beside_a_gpu():
-    tree = {"game": "runtime.test_calibration:SlowTape", "env": {"num_envs": 4}}
+    tree = {"game": "assembly.test_calibration:SlowTape", "env": {"num_envs": 4}}
     config = load_config(tree | {"policy": RUNS["ppo"]["policy"], "run": {"turns": 10**6}})
     layout = choose_layout(config, Tape().agents)
     assert len(layout.copies) > 1, layout

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envs.test_exported import Away
-from envs.test_joining import GAMES, Scheduled
+from envs.adapters.test_joining import GAMES, Scheduled
+from envs.test_pettingzoo_export import Away
 from faulty_games import actor_of
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.contract import VectorEnvContract

@@ -94,7 +94,7 @@ def test_one_that_stops_there_can_be_left_by_ctrl_c(tmp_path, watchdog):
         runtime.stop()
 
 
-@pytest.mark.slow  # tests/forkserver/test_forkserver.py kills one beside a child without a run
+@pytest.mark.slow  # tests/system/processes/test_client.py kills one beside a child without a run
 def test_a_killed_fork_server_stops_nobody(tmp_path):
     ring, runtime = start(tmp_path)
     try:

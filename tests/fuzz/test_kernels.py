@@ -73,10 +73,10 @@ def test_kernels_stay_within_bounds():
     folder = Path(__file__).parents[1]
     environment = os.environ | {"NUMBA_BOUNDSCHECK": "1"}
     command = [sys.executable, str(Path(__file__)), *CHECKED]
-    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    search = [str(folder), str(folder / "support"), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         command,
-        env=environment | {"PYTHONPATH": path},
+        env=environment | {"PYTHONPATH": os.pathsep.join(search)},
         capture_output=True,
         text=True,
         check=False,

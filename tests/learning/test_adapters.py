@@ -32,7 +32,7 @@ def test_convolutions_learn_from_a_picture_of_gymnasium(tmp_path):
     assert result.evaluation.mean(0) > 7.6  # of 8; at random 4
 
 
-@pytest.mark.long  # tests/envs/test_sorrel.py has its mechanics
+@pytest.mark.long  # tests/envs/adapters/test_sorrel.py has its mechanics
 def test_a_sorrel_society_learns(tmp_path):
     result = trained(
         tmp_path / "run",

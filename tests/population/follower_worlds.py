@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from population import test_deaths as deaths
+from population.dealing import test_deaths as deaths
 from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.dealing import follower

@@ -1,0 +1,185 @@
+"""The examples run as they are, only shorter, and show what their pages say."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import remuda
+from remuda.config import load_config, overlay, read_config
+from remuda.population.ledger.ledger import BIRTH, MATCH, read_records
+from remuda.training.run import train
+from remuda.ui.reports.report import write_report
+from remuda.ui.terminal.live import PlainView
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name, directory, **tree):
+    """Train an example; returns the result, the names of the policies, and who sat where.
+
+    Short as they are, they would be over on a busy machine before everybody has trained, if the
+    game did not wait for the learners: in lockstep it does, and nothing depends on the machine.
+    """
+    shorter = {"directory": directory, "evaluate_episodes": 20}
+    tree = overlay(tree, {"run": shorter, "checkpoint": {"evaluate_episodes": 0}})
+    tree = overlay({"schedule": "lockstep"}, tree)
+    config = load_config(overlay(read_config(EXAMPLES / f"{name}.yaml"), tree))
+    result = train(config, PlainView())
+    names, records = read_records(directory / "ledger.bin")
+    return result, names, records[records["kind"] == MATCH], records
+
+
+def test_every_example_has_a_page():
+    pages = [page.read_text() for page in (EXAMPLES.parent / "docs").glob("*.md")]
+    for path in EXAMPLES.glob("*.yaml"):
+        assert any(f"remuda train --config examples/{path.name}" in page for page in pages)
+
+
+@pytest.mark.slow  # connect four is played the same way
+def test_self_play_of_kuhn_poker(tmp_path):
+    result, names, matches, records = run("self_play", tmp_path / "run", run={"turns": 200_000})
+    assert names == ("policy",)
+    frozen = result.record.members.keys() - {"policy"}
+    assert len(frozen) > 1
+    # Half the games, once there is a past.
+    begun = records["number"][records["kind"] != MATCH].min()
+    assert (matches["version"][matches["number"] < begun] == -1).all()
+    late = matches["number"] > begun + 1000
+    assert (matches["version"][late] == -1).all(1).mean() == pytest.approx(0.5, abs=0.05)
+    assert (matches["returns"].sum(1) == 0).all()
+    write_report(tmp_path / "run")
+    assert "frozen copy" in (tmp_path / "run" / "report.html").read_text()
+    assert (tmp_path / "run" / "payoff.png").stat().st_size > 10_000
+
+
+def test_self_play_of_connect_four(tmp_path):
+    short = {"turns": 60_000, "seconds": None}
+    result, _, matches, _ = run("connect_four", tmp_path / "run", run=short)
+    assert len(result.record.members) > 2
+    assert set(matches["returns"].ravel()) == {-1.0, 0.0, 1.0}
+    assert (matches["returns"].sum(1) == 0).all()
+    # What it was frozen as first is soon beaten, more often than not.
+    first = min(records_of_past(matches))
+    against = (matches["version"] == -1) & (matches["version"][:, ::-1] == first)
+    earned = matches["returns"][against]
+    assert earned[len(earned) // 2 :].mean() > 0.0
+
+
+@pytest.mark.slow  # tests/population/directors/test_league_director.py plays smaller leagues
+def test_a_league_of_connect_four(tmp_path):
+    short = {"turns": 24_000, "seconds": None}
+    often = {"league": {"after": 1, "timeout": 2}}  # an hour of it in a minute
+    result, names, matches, records = run(
+        "league", tmp_path / "run", run=short, population=often, env={"num_envs": 64}
+    )
+    assert names == ("main_0", "main_exploiter_0", "league_exploiter_0")
+    # Only exploiters begin anew, each after its copy, and copies of all of them play.
+    born = {names[policy] for policy in records["policy"][records["kind"] == BIRTH][:, 0]}
+    assert "main_exploiter_0" in born
+    assert "main_0" not in born
+    frozen = matches["version"] >= 0
+    assert {names[policy] for policy in matches["policy"][frozen]} == set(names)
+    assert not frozen.all(1).any()
+    # Once there is a past, the main agent has more seats than both exploiters together.
+    late = matches[len(matches) // 2 :]
+    seats = Counter(late["policy"][late["version"] < 0].tolist())
+    assert seats[0] > seats[1] + seats[2]
+    assert set(result.record.members) >= set(names)
+
+
+def records_of_past(matches):
+    """The versions of the frozen copies that played."""
+    return {int(version) for version in matches["version"].ravel() if version >= 0}
+
+
+def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
+    result, names, matches, _ = run("round_robin", tmp_path / "run", run={"turns": 60_000})
+    assert len(names) == 8
+    met = Counter(tuple(sorted(seats)) for seats in matches["policy"].tolist())
+    cycles = len(matches) / (70 * 4)
+    assert cycles > 1
+    # Matches end in another order than they begin, and those that last longer are fewer.
+    counts = np.array([met[pick] for pick in combinations(range(8), 4)])
+    assert counts.min() > 0
+    games = [member.games for member in result.record.members.values()]
+    assert max(games) < 1.2 * min(games)
+    assert all(p.trained > 0 for p in result.record.policies.values())
+    assert set(result.evaluation.policies) == set(names)
+
+
+@pytest.mark.slow  # as many are dealt above; tests/learner/test_dealt.py has shares that are unlike
+def test_two_teams_of_eight_in_tag(tmp_path):
+    result, names, matches, _ = run("teams", tmp_path / "run", run={"turns": 60_000})
+    red = np.array([name.startswith("red") for name in names])
+    sides = red[matches["policy"]]
+    assert (sides == [True, True, False, False]).all()
+    assert len(set(map(tuple, matches["policy"].tolist()))) > 500
+    assert all(member.games > 100 for member in result.record.members.values())
+    assert all(p.trained > 0 for p in result.record.policies.values())
+
+
+def test_the_front_door_as_printed(tmp_path):
+    """`examples/use_a_policy.py` trains, opens the run, asks, and evaluates."""
+    words = [sys.executable, str(EXAMPLES / "use_a_policy.py")]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "treasure_hunt: agent_0, agent_1" in found.stdout
+    assert "<remuda.Policy agent_0: ppo" in found.stdout
+    (run,) = (tmp_path / "runs").iterdir()
+    again = subprocess.run([*words, str(run)], capture_output=True, text=True, check=False)
+    told = found.stdout[found.stdout.index("treasure_hunt: agent_0") :]
+    assert again.stdout == told
+
+
+def test_an_own_network_as_printed(tmp_path):
+    words = [sys.executable, str(EXAMPLES / "own_network.py"), "2000"]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "hidden_module.0.weight           (64, 4)" in found.stdout
+    printed = (EXAMPLES.parent / "docs" / "extend.md").read_text()
+    network = "nn.Sequential(nn.Linear(shape[0], 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh())"
+    assert network in printed
+    assert network in (EXAMPLES / "own_network.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["A2C", "SAC"])
+def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
+    words = [sys.executable, str(EXAMPLES / "own_algorithm.py"), name, "500"]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    monkeypatch.syspath_prepend(EXAMPLES)  # where the algorithm lies
+    (directory,) = (tmp_path / "runs").iterdir()
+    run = remuda.load(directory)
+    assert run["agent_0"].algorithm == f"own_algorithm:{name}"
+    assert run["agent_0"].version > 0  # it has learned
+    assert (
+        float(found.stdout.splitlines()[-1])
+        == run.summary()["evaluation"]["agents"]["agent_0"]["mean"]
+    )
+    # What the docs print is what the example runs; `...` leaves out the rest of a method.
+    printed = (EXAMPLES.parent / "docs" / "extend.md").read_text()
+    (block,) = re.findall(rf"```python\n(class {name}\(.*?)```", printed, re.S)
+    text = (EXAMPLES / "own_algorithm.py").read_text()
+    assert block.removesuffix("        ...\n") in text
+
+
+def test_the_program_of_the_readme(tmp_path):
+    """As printed, only shorter."""
+    (printed,) = re.findall(
+        r"```python\n(.*?)```", (EXAMPLES.parent / "README.md").read_text(), re.S
+    )
+    program = tmp_path / "program.py"
+    assert 'run={"seconds": 60}' in printed
+    program.write_text(printed.replace('{"seconds": 60}', '{"turns": 2000}'))
+    words = [sys.executable, str(program)]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 0, found.stderr
+    acted, earned = found.stdout.splitlines()[-2:]
+    assert int(acted) in range(5)
+    assert "[" in earned
