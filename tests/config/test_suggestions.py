@@ -104,7 +104,7 @@ def test_the_nearest_columns_are_told(name, nearest):
     frame = Frame({column: np.zeros(1) for column in COLUMNS}, 1, "metrics")
     with pytest.raises(KeyError) as error:
         frame[name]
-    assert f"near it are ['{nearest}'" in str(error.value)
+    assert f"similar ones are ['{nearest}'" in str(error.value)
 
 
 def test_all_columns_are_told_where_none_is_near():

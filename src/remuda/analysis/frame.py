@@ -39,7 +39,7 @@ class Frame(Mapping[str, Array]):
             near = _nearest(str(name), tuple(self._columns))
             known = f"there are {sorted(self)}" if self._columns else "there are none"
             raise KeyError(
-                f"there is no column {name!r}; " + (f"near it are {near}" if near else known)
+                f"there is no column {name!r}; " + (f"similar ones are {near}" if near else known)
             )
         return self._columns[name]
 

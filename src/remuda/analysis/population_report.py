@@ -31,11 +31,11 @@ class Analysis:
     """The analysis of a population's payoffs."""
 
     payoffs: Payoffs  # of a symmetric game
-    ranking: RankIntervals  # by the mean payoff against all
+    ranking: RankIntervals  # by mean payoff against all other policies
     equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or not found in time
     structure: SplitIntervals  # the shares of skill and of cycles in the payoffs
     cycles: Cycles  # formed by significant wins
-    diversity: Estimate | None  # in units of the payoffs' spread; None: self-play is missing
+    diversity: Estimate | None  # expected cardinality; None: self-play is missing
     exploitability: WithinPopulation | None = None  # None: self-play is missing
 
     def as_summary(self) -> dict[str, object]:

@@ -77,7 +77,7 @@ def train(
         The result; `remuda.load` accepts it.
 
     Raises:
-        UserCodeError: the game's own code raised; the message says where.
+        UserCodeError: the environment's code raised an error; the message says where.
         RemudaError: any other error that you can fix; the message says how.
     """
     from remuda.ui.terminal.live import make_view
@@ -120,8 +120,8 @@ def tournament(
     """Play policies of any runs against each other and themselves.
 
     Many matches are played in parallel. The random numbers of a match depend only on the seed and
-    the match number. In a game of more than two seats, the row's entrant plays one seat, each in
-    turn, and the column's entrant plays all others.
+    the match number. In a game of more than two seats, the row's entrant plays one seat (each seat
+    in turn), and the column's entrant plays all others.
 
     Args:
         entrants: policies, or names of scripted policies (`random`, or from `remuda games GAME`),
@@ -132,7 +132,7 @@ def tournament(
             seats.
         episodes: episodes for each pair and each seat of its first entrant; None: 100. Not with
             `until`.
-        seed: seed of the games, which differ between pairs.
+        seed: seed of all matches.
         deterministic: play greedily; otherwise explore as at the end of training.
         directory: where matches are saved (`ledger.bin` and `tournament.json`). The same call
             resumes an interrupted tournament, or adds matches up to a larger `episodes`. None:
@@ -142,8 +142,7 @@ def tournament(
         matches: maximum number of matches, with `until`; None: a million.
         seconds: start no match after this time; None: no limit.
         processes: number of processes; 1: this process; None: as many as useful, at most one for
-            each core.
-            A script that uses more than 1 needs `if __name__ == "__main__":`.
+            each core. A script that uses more than 1 needs `if __name__ == "__main__":`.
 
     Returns:
         `entrants`; `means` and `errors` [N, N]: the mean return of the row's entrant against the
@@ -376,7 +375,7 @@ class Run(Mapping[str, Policy]):
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
         sampled: bool | None = None,
     ) -> Evaluation:
-        """Play episodes, and return the returns of each agent.
+        """Evaluate the run's policies: play episodes, and collect each agent's returns.
 
         Args:
             episodes: number of episodes.

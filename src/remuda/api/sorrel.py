@@ -42,7 +42,7 @@ NAMES = {
     for layer in ("state", "quantile", "hidden0", "head")
     for part in ("weight", "bias")
 }
-"""The weights of an IQN that a PyTorchIQN has too."""
+"""The weights of Remuda's IQN that a PyTorchIQN also has."""
 NO_SECTIONS = ("preset", "resume", "view", "callbacks")
 """Keywords of `remuda.train` that are not sections of the configuration."""
 PARTS = ("head1", "cos_embedding", "ff_1", "advantage", "value")
@@ -185,15 +185,15 @@ def put_back(policy: Policy, model: Any) -> bool:
 def weights_of(
     weights: Mapping[str, Floats], dueling: bool, reward_scale: float
 ) -> dict[str, Floats]:
-    """Convert the weights of an IQN here to those of a PyTorchIQN's network.
+    """Convert the weights of Remuda's IQN to those of a PyTorchIQN's network.
 
     Args:
         weights: weights of layers [inputs, outputs], biases [1, outputs].
         dueling: whether the head has a value and advantages.
         reward_scale: the factor by which rewards were multiplied in training.
     """
-    # Sorrel's cosines start at cos(pi tau). Those here start at cos(0) = 1, whose weights become
-    # part of the bias; Sorrel's last cosine has no counterpart and gets zeros.
+    # Sorrel's cosines start at cos(pi tau). Remuda's start at cos(0) = 1, whose weights become part
+    # of the bias; Sorrel's last cosine has no counterpart and gets zeros.
     quantile = weights["quantile.weight"]
     cosines = np.zeros_like(quantile)
     cosines[:-1] = quantile[1:]

@@ -2,10 +2,11 @@
 
 A joint distribution of all roles' strategies is a correlated equilibrium if no role gains by
 deviating after it learns its own strategy (Aumann 1974, "Subjectivity and correlation in randomized
-strategies"). It is a coarse correlated equilibrium if no role gains by deviating before that
-(Moulin and Vial 1978, "Strategically zero-sum games"). Both sets are polytopes. A linear program
-finds an equilibrium with the largest welfare. Newton's method finds the one with the largest
-entropy, which is unique (Ortiz, Schapire and Kakade 2007, "Maximum entropy correlated equilibria").
+strategies"). It is a coarse correlated equilibrium if no role gains by deviating before it learns
+its strategy (Moulin and Vial 1978, "Strategically zero-sum games"). Both sets are polytopes. A
+linear program finds an equilibrium with the largest welfare. Newton's method finds the equilibrium
+with the largest entropy, which is unique (Ortiz, Schapire and Kakade 2007, "Maximum entropy
+correlated equilibria").
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _range(game: Numbers) -> float:
 
 
 def _scaled(game: Numbers) -> Numbers:
-    """Return the payoffs less each role's minimum, divided by the common range."""
+    """Subtract each role's minimum from its payoffs, and divide all by the common range."""
     axes = tuple(range(1, game.ndim))
     scaled: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
     return scaled

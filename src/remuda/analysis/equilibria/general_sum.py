@@ -29,7 +29,7 @@ LENGTHS = (1_000, 10_000, 1_000_000)  # most pivots of a path, by round; most pa
 
 @dataclass(frozen=True)
 class BimatrixEquilibrium(Summary):
-    """An equilibrium of two roles, or none."""
+    """The result of the search for an equilibrium of two roles."""
 
     mixtures: tuple[Numbers, ...]  # of the row [n] and of the column [m]; empty: not found
     values: Numbers  # [2] payoffs

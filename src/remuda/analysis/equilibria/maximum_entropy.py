@@ -50,7 +50,7 @@ class Face:
 
     support: Bools  # [N] which probabilities are positive somewhere
     tight: Bools  # [K] which expectations are zero everywhere
-    inside: Numbers  # [N] a distribution with all other probabilities and expectations positive
+    inside: Numbers  # [N] a distribution, positive in `support`, with G p > 0 outside `tight`
 
 
 def find_face(

@@ -42,11 +42,11 @@ class UncertainEquilibrium:
     """The equilibrium of the mean payoffs, and the equilibria of payoff draws."""
 
     kind: str  # `zero-sum`, `general-sum` or `correlated`: how the game was solved
-    strategies: tuple[tuple[str, ...], ...]  # by role, their names
+    strategies: tuple[tuple[str, ...], ...]  # by role, names of its strategies
     symmetric: bool  # whether both roles have the same strategies and the same mixture
     answer: Solution  # of the mean payoffs
     masses: tuple[Numbers, ...]  # by role, [3, n_r] mean and 95% interval of probabilities
-    in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws with a strategy in the support
+    in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws whose support contains it
     values: Numbers  # [3, R] mean and 95% interval of payoffs (zero-sum: `_value_intervals`)
     regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
     samples: int  # number of draws
@@ -136,11 +136,11 @@ def nash(
 def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
     """Return 95% intervals of the value of a zero-sum game: [2, R].
 
-    Quantiles over draws are not valid intervals. Each role's best response to a draw's noise moves
-    the value further than its true error, so quantiles cover the truth in only 84% of cases. To
-    first order, noise moves the value by the change of the payoffs of the optimal mixtures (Mills
-    1956, "Marginal values of matrix games and linear programs", theorem 1). So the value is as
-    uncertain as these payoffs.
+    Quantiles over draws are not valid intervals. The equilibrium of a draw exploits noise, which
+    moves the value further than its true error, so quantiles cover the truth in only 84% of cases.
+    To first order, noise changes the value by as much as it changes the payoffs of the optimal
+    mixtures (Mills 1956, "Marginal values of matrix games and linear programs", theorem 1). So the
+    value is as uncertain as these payoffs.
 
     `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] its payoffs in each
     draw.

@@ -1,1 +1,1 @@
-"""Payoffs between policies, with errors."""
+"""Payoffs between policies, with standard errors."""

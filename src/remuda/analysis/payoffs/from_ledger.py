@@ -1,4 +1,4 @@
-"""Payoffs from a ledger of matches of any length, read in chunks."""
+"""Payoffs from a ledger of matches, which may have any length and is read in chunks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LedgerReader:
     seats: int
     kind: np.dtype
     begin: int  # bytes before the first record
-    end: int  # the end of the last complete record when the file was opened
+    end: int  # bytes before the end of the last complete record, when the file was opened
 
     @staticmethod
     def open(path: Path) -> LedgerReader:

@@ -79,7 +79,7 @@ class Payoffs:
         if (np.isnan(self.means).any(0) & (self.counts > 0)).any():
             raise UsageError("payoffs: a mean is not a number although matches were played")
         if self.symmetric and (roles != 2 or self.strategies[0] != self.strategies[1]):
-            raise UsageError("payoffs: a symmetric game has two roles of the same strategies")
+            raise UsageError("payoffs: a symmetric game has two roles with the same strategies")
 
     @property
     def num_roles(self) -> int:

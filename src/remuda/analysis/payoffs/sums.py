@@ -32,8 +32,8 @@ def _add_match(sums: Numbers, one: int, other: int, weight: float, share: float)
 def _opponents(returns: Numbers, sides: Integers, there: Bools, size: Integers) -> int:
     """Find the seats that took part in a match, and return the number of opposing sides.
 
-    `returns`, `sides`: [seats]. `there` and `size` are filled in: which seats took part and are on
-    a side, and how many such seats are on each seat's side.
+    `returns`, `sides`: [seats]. The function fills `there` (which seats took part and are on a
+    side) and `size` (how many such seats are on each seat's side).
     """
     for i in range(sides.size):
         there[i] = sides[i] >= 0 and not math.isnan(returns[i])

@@ -54,8 +54,8 @@ def alpha_rank(
 ) -> AlphaRank:
     """Rank the strategies of a symmetric game, or the strategy profiles of any other game.
 
-    - `payoffs`: [n, n] the row's payoffs of a symmetric game, one population; or [R, n_1, ..., n_R]
-      the payoffs of R roles, a population each.
+    - `payoffs`: [n, n] the row's payoffs of a symmetric game, for one population; or [R, n_1, ...,
+      n_R] the payoffs of R roles, for one population each.
     - `alpha`: the intensity of selection; `inf`: the limit; None: raise it until masses settle.
     - `population`: m, individuals of a population. In the limit a mutant with an equal payoff takes
       over with probability 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete

@@ -34,7 +34,7 @@ class Compared:
 
 
 class Question(Protocol):
-    """A question about a symmetric game of N policies, with self-play unknown."""
+    """A question about a symmetric game of N policies, without self-play payoffs."""
 
     def answers(self, draws: Numbers) -> Integers:
         """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N]."""
@@ -83,7 +83,7 @@ class Order:
         return Compared(sums[better] - sums[worse], variances, better, worse)
 
     def in_words(self, answer: Integers, names: tuple[str, ...]) -> str:
-        """`policy_2 before policy_0`."""
+        """Return text such as `policy_2 before policy_0`."""
         return " before ".join(names[place] for place in answer)
 
 
@@ -157,7 +157,7 @@ def allocate(
 
 WORLDS = 40  # draws of the payoffs for which matches are planned
 WRONG = 0.05  # planned probability of a wrong answer
-ROUNDS = 60  # of the iteration that finds the shares
+ROUNDS = 60  # iterations that find the shares
 STEP = 0.3  # initial fraction of the way to the new multipliers; it shrinks with each round
 STEPS_AT_MOST = 0.7  # largest change of a multiplier's logarithm in a round
 NEWTON = 30  # most Newton steps in the search for a number of matches
@@ -174,7 +174,7 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
     The sum of these probabilities must equal `WRONG`, with the smallest sum of matches. At this
     optimum the derivatives by all n_c are equal. So n_c is the square root of sum_d l_d s_dc, with
     multipliers l_d = phi(z_d) z_d / v_d and z_d = D_d / sqrt(v_d). For one comparison that is the
-    allocation of Neyman (1934). For large numbers it is that of Glynn and Juneja 2004, "A large
+    allocation of Neyman (1934). For many matches it is that of Glynn and Juneja 2004, "A large
     deviations perspective on ordinal optimization". Small steps find the multipliers.
 
     `draws`: [S, N, N] the row's payoffs; `covariances`: [2, 2, C] of one match of each pair.
@@ -284,7 +284,7 @@ UNTIL = re.compile(
 
 
 def parse_until(text: str) -> tuple[Question, float]:
-    """Parse `rank of the top 3 is 95% sure`: the question, and the required confidence, 0 to 1."""
+    """Parse text such as `rank of the top 3 is 95% sure`: the question and its confidence."""
     found = UNTIL.match(" ".join(text.lower().split()))
     if found is None or not 0.0 < float(found["percent"]) < 100.0 or found["top"] == "0":
         raise UsageError(

@@ -37,7 +37,7 @@ class Society:
 
     @property
     def earned(self) -> tuple[Measure, ...]:
-        """Each agent's mean return over the episodes in which it took part, with its error."""
+        """Each agent's mean return over the episodes in which it took part."""
         return tuple(_mean(column) for column in self.returns.T)
 
     @property

@@ -38,10 +38,10 @@ MOST_STATES = 50_000  # limit for traversing an OpenSpiel game, which takes some
 class WalkedGame:
     """A run's game as a tree."""
 
-    tree: Tree  # of the game
+    tree: Tree
     observe: Callable[[int], tuple[Array, Bools]]
-    """Returns a player's observations by information set [I_p, *shape], legal actions [I_p, A]."""
-    first: int = 0  # the run's action number of the tree's action 0
+    """Returns observations [I_p, *shape] and legal actions [I_p, A] of a player's sets."""
+    first: int = 0  # the run's number for the tree's action 0
 
     def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
         """Return a policy's action probabilities in one seat: [I_p, A]."""

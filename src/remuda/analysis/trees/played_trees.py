@@ -38,9 +38,9 @@ KUHN_DONE: Mapping[tuple[int, ...], int] = {
 class PlayedRules:
     """The rules of a game that runs play, and the observations of its information sets."""
 
-    rules: Callable[[], TreeGame[Any]]  # builds them
-    observe: Callable[[InformationSet], Array]  # from information sets to observations [*shape]
-    first: int = 0  # the run's action number of the tree's action 0; the others follow in order
+    rules: Callable[[], TreeGame[Any]]  # builds the rules
+    observe: Callable[[InformationSet], Array]  # returns an information set's observation [*shape]
+    first: int = 0  # the run's number for the tree's action 0; the others follow in order
     env: type[VectorEnv] | None = None  # the game's class; None: only the name identifies it
 
     def observations(self, tree: Tree, player: int) -> tuple[Array, Bools]:

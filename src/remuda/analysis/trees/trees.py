@@ -49,7 +49,7 @@ class TreeGame(Protocol[State]):
     def merges(self) -> bool:
         """True if equal states are one node, whatever their history.
 
-        States must then be hashable, and the game must have perfect information.
+        In that case states must be hashable, and the game must have perfect information.
         """
 
     def root(self) -> State:

@@ -1,1 +1,1 @@
-"""Double oracle (PSRO): populations that grow by best responses to their meta-mixtures."""
+"""Double oracle (PSRO): populations that grow by best responses to mixtures of their policies."""

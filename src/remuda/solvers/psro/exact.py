@@ -43,7 +43,7 @@ from remuda.solvers.psro.record import Record, open_record
 from remuda.types import Numbers
 
 Solver = Callable[[Numbers], MetaStrategy]
-GAIN, ROUNDING = 1e-9, 1e-13  # shares of the returns' range and size; smaller gains are zero
+GAIN, ROUNDING = 1e-9, 1e-13  # shares of the returns' range and size below which a gain is zero
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _Loop:
         self._gain = least_gain(populations.tree)
         self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []  # best responses: players and their actions
-        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game; empty: read back
+        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game; empty: resumed
         self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:

@@ -18,7 +18,7 @@ RULES: Mapping[str, Callable[[], TreeGame[Any]]] = {
     **{name: played.rules for name, played in PLAYED.items()},
     "tic_tac_toe": TicTacToe,
 }
-OPEN_SPIEL = "open_spiel:"  # prefix of OpenSpiel's games
+OPEN_SPIEL = "open_spiel:"  # prefix of the names of OpenSpiel's games
 
 
 class ByHistory(Generic[State]):

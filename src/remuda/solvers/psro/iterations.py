@@ -51,8 +51,8 @@ class Iteration:
     mixtures: Mixtures  # by player, [n_r] probabilities
     gains: Numbers  # [R] the gain of each player's best response to the others' mixtures
     payoffs: Numbers = field(repr=False)  # [R, n_1, ..., n_R] of the policies
-    is_exact: bool = True  # whether gains are of exact best responses; otherwise lower bounds
-    margin: float = 0.0  # half of the 95% interval of the sum of the gains, if they are measured
+    is_exact: bool = True  # whether gains are exact; otherwise they are lower bounds from matches
+    margin: float = 0.0  # half of the 95% interval of the sum of the gains; 0 if they are exact
     seconds: float = 0.0  # since the start, over all sessions
 
     @property
@@ -62,7 +62,7 @@ class Iteration:
 
     @property
     def support(self) -> tuple[int, ...]:
-        """The number of policies in each player's mixture."""
+        """The number of policies in the support of each player's mixture."""
         return tuple(int((mixture > SUPPORT).sum()) for mixture in self.mixtures)
 
     def as_line(self) -> dict[str, Any]:

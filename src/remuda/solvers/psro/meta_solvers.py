@@ -160,11 +160,11 @@ def replicate(
 def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[ResponseTarget, ...]:
     """Return the targets of rectified best responses: one for each policy in the support.
 
-    Each target is the Nash mixture of the opponents that the policy beats or draws with (Balduzzi
-    et al. 2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). In an asymmetric
-    game a policy beats a profile of the others if its payoff is at least the mean over the players,
-    as in OpenSpiel's `rectified_selector`. A policy that beats no opponent trains against the whole
-    mixture.
+    Each target is the Nash mixture restricted to the opponents that the policy beats or draws with
+    (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). It beats
+    or draws with an opponent if its payoff is at least the mean of both players' payoffs, as in
+    OpenSpiel's `rectified_selector`. A policy for which no opponent is left trains against the
+    unrestricted mixture.
 
     `payoffs`: [2, n, m].
     """

@@ -2,7 +2,7 @@
 
 Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates for
 all targets, which differ in their initial weights and exploration
-(`remuda.solvers.exploit.training`). The best candidate for each target joins the population.
+(`remuda.solvers.exploit.training`). The best candidate for each target is selected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OracleSettings:
     """The training settings of oracles."""
 
     candidates: int = 2  # for each target
-    seconds: float | None = 20.0  # of training in each iteration; None: limited only by turns
+    seconds: float | None = 20.0  # training time of an iteration; None: limited only by turns
     turns: int | None = None  # limit of training turns, over all copies
     policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of exploiters' defaults
     num_envs: int | None = None  # environment copies; None: 64 for each candidate of a target

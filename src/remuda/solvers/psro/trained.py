@@ -125,7 +125,7 @@ class _Loop:
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
-        self._rounds: set[tuple[int, int]] = set()  # rounds played: iteration, 0 or 1
+        self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._trained: dict[int, _Responses] = {}  # responses by iteration
         self.found: list[Iteration] = []
         self._begun, self._before = time.monotonic(), 0.0

@@ -89,7 +89,7 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
-    """Return the returns [n, 2] of all terminal nodes, or of a few matches if there is no tree."""
+    """Return both players' returns [n, 2] at all terminal nodes, or in a few matches if no tree."""
     if walked is not None:
         ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
         return ends
