@@ -243,7 +243,7 @@ def test_a_recurrent_module_of_ppo_has_what_ppo_has():
 
 def test_what_does_not_fit_a_recurrent_module_is_told_once_it_is_known():
     policy = {"algorithm": "dqn", "network": {"module": f"{NETWORKS}:Gated"}, "n_frames": 1}
-    with pytest.raises(ConfigError, match=r"burn_in is 40, and a segment has 32 steps"):
+    with pytest.raises(ConfigError, match=r"burn_in is 40, but a segment has 32 steps"):
         sizes_of({"policy": policy | {"experience": {"burn_in": 40}}})
     with pytest.raises(ConfigError, match=r"learning_starts is 100, less than one batch of 256"):
         sizes_of({"policy": policy | {"experience": {"learning_starts": 100}}})

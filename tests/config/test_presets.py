@@ -64,7 +64,7 @@ def test_of_several_presets_each_goes_over_those_before_it(monkeypatch):
 
 def test_a_preset_with_options_of_a_game_is_for_no_other(capsys):
     """Red before: it was told that the game has no such option, which nobody had written."""
-    told = "preset pursuit is for pettingzoo:sisl/pursuit_v5, and the game is treasure_hunt"
+    told = "preset pursuit is for pettingzoo:sisl/pursuit_v5, but the game is treasure_hunt"
     assert run(["train", GAME, "--preset", "pursuit"]) == 2
     assert told in capsys.readouterr().err
     for preset in ("pursuit", ["mpe", "pursuit"]):

@@ -442,7 +442,7 @@ class TooFew(Matchmaker):
 @pytest.mark.parametrize("more", [-1, 1])
 def test_ones_own_matchmaker_is_refused_where_it_deals_other_seats(more, tmp_path):
     own = {"matchmaker": "population.test_taken_seats:TooFew", "options": {"more": more}}
-    with pytest.raises(ConfigError, match=rf"deals {3 + more} seats, and the game has 3 besides"):
+    with pytest.raises(ConfigError, match=rf"deals {3 + more} seats, but the game has 3 besides"):
         trained(tmp_path / "run", population=own)
 
 

@@ -21,7 +21,7 @@ Takes = Literal["rollouts", "transitions"]
 
 
 Section = Literal["dqn", "iqn", "ppo"]
-"""A section of `policy`. Custom algorithms that learn from rollouts use `ppo`, others `dqn`."""
+"""A section of `policy`; a custom algorithm inherits it from its base class."""
 
 
 @dataclass(frozen=True)

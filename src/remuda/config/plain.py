@@ -59,7 +59,7 @@ def plain_data(value: Any, key: str = "") -> Any:
             return kind(value)
     raise ValueError(
         f"{key}: a {type(value).__module__}.{type(value).__qualname__} cannot be written "
-        "into the run's configuration; give plain numbers, texts, lists and mappings"
+        "into the run's configuration; use plain numbers, strings, lists and mappings"
     )
 
 
@@ -69,7 +69,7 @@ def _text(name: Any, key: str) -> str:
         return found
     raise ValueError(
         f"{key} has the key {name!r}, of the type {type(name).__name__}: in the run's "
-        f"configuration keys are texts; write {str(name)!r}"
+        f"configuration keys must be text; write {str(name)!r}"
     )
 
 
@@ -209,7 +209,7 @@ def _check_keys(node: Any) -> None:
 
 
 def _spelled(key: Any) -> str:
-    """Return a key; a number's without insignificant zeros and underscores."""
+    """Return a key's text; for an integer, without leading zeros and underscores."""
     word: str = key.value
     if key.tag != WHOLE:
         return word

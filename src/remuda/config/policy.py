@@ -207,7 +207,7 @@ class PolicyConfig(Section):
 
     @property
     def q_learning(self) -> QLearningConfig:
-        """The Q-learning section: `iqn`, or `dqn`, which custom algorithms use."""
+        """The section of the algorithm's Q-learning settings: `iqn` or `dqn`."""
         return self.iqn if self.entry.section == "iqn" else self.dqn
 
     @property
@@ -288,14 +288,14 @@ class PolicyConfig(Section):
             return self  # `with_network` checks it
         if experience.burn_in >= experience.segment_length:
             raise ValueError(
-                f"experience.burn_in is {experience.burn_in}, and a segment has "
-                f"{experience.segment_length} steps (experience.segment_length), of which some "
-                "must be left to train on; lower the first"
+                f"experience.burn_in is {experience.burn_in}, but a segment has "
+                f"{experience.segment_length} steps (experience.segment_length), and some of them "
+                "must be left to train on; lower burn_in"
             )
         if experience.learning_starts > experience.capacity:
             raise ValueError(
                 f"experience.learning_starts is {experience.learning_starts}, more than the "
-                f"{experience.capacity} steps of experience.capacity; lower the first"
+                f"{experience.capacity} steps of experience.capacity; lower learning_starts"
             )
         if experience.learning_starts < self.batch_size:
             raise ValueError(
@@ -348,13 +348,13 @@ class PolicyConfig(Section):
     def _fits_ppo(self) -> PolicyConfig:
         if self.learning_mode == "on_policy" and self.experience.group:
             raise ValueError(
-                f"experience.group is {self.experience.group!r}, and in the learning_mode "
+                f"experience.group is {self.experience.group!r}, but in the learning_mode "
                 "on_policy no policy learns from others; set learning_mode to off_policy or hybrid"
             )
         if self.learning_mode == "hybrid" and not 0.0 < self.on_policy_share < 1.0:
             raise ValueError(
-                f"on_policy_share is {self.on_policy_share}, and hybrid needs a share between 0 "
-                "and 1; the learning_modes off_policy and on_policy are for 0 and 1"
+                f"on_policy_share is {self.on_policy_share}, but hybrid needs a share between 0 "
+                "and 1; instead of 0 use the learning_mode off_policy, instead of 1 on_policy"
             )
         if self.replays and self.ppo.normalise_rewards:
             raise ValueError(
@@ -369,7 +369,7 @@ class PolicyConfig(Section):
             raise ValueError("network.recurrent needs network.shared true: there is one memory")
         if self.network.recurrent and self.ppo.anchor_cost:
             raise ValueError(
-                "ppo.anchor_cost is for policies without a memory, and network.recurrent is "
+                "ppo.anchor_cost is for policies without a memory, but network.recurrent is "
                 f"{self.network.recurrent}; set one of them to 0"
             )
         return self

@@ -49,8 +49,8 @@ def check_presets(names: str | Iterable[str], game: str) -> None:
         own = all_presets()[name].game
         if own and own != game:
             raise ConfigError(
-                f"preset {name} is for {own}, and the game is {game}; leave the preset out, or "
-                "name that game"
+                f"preset {name} is for {own}, but the game is {game}; leave the preset out, or "
+                f"set game to {own}"
             )
 
 

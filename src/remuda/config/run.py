@@ -56,9 +56,9 @@ class EnvConfig(Section):
     one innermost: `module:Name`, with arguments where needed, as in
     `gymnasium.wrappers:TimeLimit(max_episode_steps=100)` or `supersuit:frame_stack_v1(4)`."""
     episode_metrics: dict[str, Literal["last", "sum", "mean", "min", "max"]] = {}
-    """Numbers in `info` of such an environment that become episode metrics, with their aggregation
-    over an episode. `speed` is the mean over agents that report it, `agent_0/speed` the value of
-    one agent, and `*/speed` one metric for each agent."""
+    """Numbers in `info` of environments of Gymnasium, PettingZoo or similar that become episode
+    metrics, with their aggregation over an episode. `speed` is the mean over agents that report it,
+    `agent_0/speed` the value of one agent, and `*/speed` one metric for each agent."""
 
     @property
     def made_with(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class CheckpointConfig(Section):
     environments and OpenSpiel's can. Those of Gymnasium and PettingZoo, and any with `env.workers`,
     cannot: they start new episodes, which the run reports."""
     evaluate_episodes: CountOrNone = 20
-    """Episodes played on each checkpoint to find the best. 0: keep no best."""
+    """Episodes played with each checkpoint's policies to find the best. 0: keep no best."""
     write_limit: Annotated[PositiveFloat, CHILDREN] = 10.0
     """Seconds that a process has to write its part of a checkpoint; otherwise its previous part is
     used."""
@@ -178,7 +178,7 @@ class SupervisionConfig(Section):
     """The silence limit of learners. None: `silence_limit`."""
 
     def limit_for(self, role: str) -> tuple[float, str]:
-        """Return the limit of silence of a process in seconds, and its key."""
+        """Return a process's silence limit in seconds, and the key of that limit."""
         own = "actor_silence" if role.startswith("actor") else "learner_silence"
         seconds: float | None = getattr(self, own)
         if seconds is not None:

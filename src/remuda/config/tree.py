@@ -95,7 +95,7 @@ class Config(Section):
         """Refuse settings that depend on time or scheduling in a reproducible schedule."""
         if policy.time_budget is not None:
             raise ValueError(
-                f"{key}.time_budget depends on the clock, and a run with schedule "
+                f"{key}.time_budget depends on the clock, but a run with schedule "
                 f"{self.schedule} is reproducible; leave it out, or use async"
             )
         if policy.experience.replay_ratio is None and not policy.rollout_length:

@@ -43,7 +43,7 @@ def unused_settings(
 
 
 def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Find settings of policies that never play, or groups of one policy."""
+    """Find settings that affect no policy, such as an experience group with one member."""
     seated = {} if config.population.dealt else config.env.scripted
     for name in seated:
         if config.policies.get(name):

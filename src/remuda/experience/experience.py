@@ -43,9 +43,9 @@ class Experience:
         self,
         shape: StreamShape,
         config: ExperienceConfig,
-        num_streams: Sequence[int],  # streams (a copy's seat) that the policy may play, by actor
-        learner: Wakeup,  # of the learner's process
-        actors: Sequence[Wakeup],  # of each actor's process
+        num_streams: Sequence[int],  # streams (seats of copies) that the policy may play, by actor
+        learner: Wakeup,  # to wake the learner's process
+        actors: Sequence[Wakeup],  # to wake each actor's process
         rollout: int = 0,  # steps that a learner takes at once; 0: it samples
         block: Block | None = None,  # None: allocate one for this policy's rings
         index: int = 0,  # row of its rings in the block
@@ -185,7 +185,7 @@ class Experience:
         self._let_in(NEVER if moved else steps)
 
     def _excuse(self, steps: int) -> bool:
-        """Publish how many steps actors wrote without waiting, before `steps` are consumed.
+        """Publish how many steps actors wrote without waiting, before `CONSUMED` becomes `steps`.
 
         Actors that wait exceed the capacity by at most their last turn. If they exceed it by more,
         an actor did not wait, because there was no learner or it made no progress. Actors ignore
@@ -265,7 +265,7 @@ class Experience:
         self._let_in(NEVER)
 
     def _let_in(self, steps: int) -> None:
-        """Ring every actor that waits for at most `steps` consumed steps."""
+        """Wake every actor that waits until at most `steps` steps are consumed."""
         fence_full()
         for ring, wakeup in zip(self.rings, self.actors, strict=True):
             wanted = load(ring.counters, word.ROOM_WANTED)

@@ -69,7 +69,7 @@ class Priorities:
         return self._sums[self._half :][: math.prod(shape)].reshape(shape)
 
     def follow(self, sequences: Integers, ends: Integers) -> None:
-        """Update the tree for new and overwritten items; `ends` [S] are cumulative numbers."""
+        """Update the tree for new and overwritten items; `ends` [S]: cumulative item numbers."""
         _follow(*self._arrays, sequences, ends, self._length, self._greatest)
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:

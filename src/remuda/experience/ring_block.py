@@ -54,7 +54,7 @@ class Block:
         return found.reshape(self.num_actors, COUNTERS)
 
     def words_of(self, actor: int) -> Integers:
-        """Return counters, [rings, COUNTERS * actors], such that rows begin with this actor's."""
+        """Return the counters, each row starting at this actor's: [rings, COUNTERS * actors]."""
         size, begin = self.num_actors * COUNTERS, actor * COUNTERS
         found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
         return found.reshape(self._rings, size)

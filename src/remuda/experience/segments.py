@@ -187,7 +187,7 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """Return the version that started the newest closed segment (or its slot's next); 0: none."""
+    """Return the version that started the newest closed segment, or a later one; 0: none."""
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
         return 0
@@ -209,7 +209,7 @@ class SegmentReplay:
         alone: bool,
         check_sequence: bool = True,
     ) -> None:
-        """Set `replays` steps to draw per taken step; `alone`: they replace the taken steps."""
+        """Draw `replays` steps per taken step; with `alone`, train only on drawn steps."""
         self._sources = tuple(sources)
         self._rings = [(ring, i == 0) for i, found in enumerate(sources) for ring in found.rings]
         self._n_frames, self._length = sources[0].shape.n_frames, sources[0].config.segment_length

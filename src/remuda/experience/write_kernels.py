@@ -107,7 +107,7 @@ def _close_segment(segments: Segments, slot: int) -> None:
 
 @njit(cache=True, _nrt=False)
 def _copy(source: Array, row: int, target: Array, slot: int, t: int) -> None:
-    """Copy `source[row]` to `target[slot, t]` by element, because slices count references."""
+    """Copy `source[row]` to `target[slot, t]`, without slices, which would count references."""
     for i in range(source.shape[1]):
         target[slot, t, i] = source[row, i]
 

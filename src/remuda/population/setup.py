@@ -46,7 +46,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
     seats, names = len(roster.left), roster.policies
     if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
-            f"population.teams is for the matchmakers teams and mixed, and population.matchmaker "
+            f"population.teams is for the matchmakers teams and mixed, but population.matchmaker "
             f"is {population.matchmaker}"
         )
     if population.matchmaker == "teams" and not population.teams:
@@ -80,7 +80,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
         )
     if seats < 2 and population.matchmaker in ("mixed", "league"):
         raise ConfigError(
-            f"population.matchmaker {population.matchmaker} chooses opponents, and the game has "
+            f"population.matchmaker {population.matchmaker} chooses opponents, but the game has "
             f"one agent{' that is dealt a policy' if roster.taken else ''}; leave it out"
         )
     matchmaker.name = population.matchmaker
@@ -146,7 +146,7 @@ def check_population(config: Config, roster: Roster) -> None:
         for key in ("scripted", "members_from", "births.places"):
             if attrgetter(key)(population):
                 raise ConfigError(
-                    f"population.{key} is for matchmakers that deal seats to any policy, and "
+                    f"population.{key} is for matchmakers that deal seats to any policy, but "
                     f"{population.matchmaker} deals only to certain policies; use another "
                     f"population.matchmaker, such as random, or leave population.{key} out"
                 )

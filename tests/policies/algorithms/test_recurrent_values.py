@@ -238,7 +238,7 @@ def test_recurrent_ones_have_defaults_of_their_own_and_others_keep_theirs():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"experience": {"burn_in": 32}}, r"burn_in is 32, and a segment has 32 steps"),
+        ({"experience": {"burn_in": 32}}, r"burn_in is 32, but a segment has 32 steps"),
         ({"experience": {"group": "all"}}, r"group is for policies without a memory"),
     ],
 )

@@ -298,7 +298,7 @@ def test_it_goes_on_exactly():
         ),
         (
             {"teams": {"red": {"policies": ["main_0"], "agents": ["agent_0", "agent_1"]}}},
-            "^population.teams is for the matchmakers teams and mixed, and .* is league$",
+            "^population.teams is for the matchmakers teams and mixed, but .* is league$",
         ),
         (
             {"league": {"main_share": 1}},
@@ -317,7 +317,7 @@ def test_it_goes_on_exactly():
                     "main_share": 0.5,
                 }
             },
-            "^population.league.main_share is for leagues with exploiters, and this league has",
+            "^population.league.main_share is for leagues with exploiters, but this league has",
         ),
     ],
 )

@@ -245,7 +245,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9}, "births": {"places": 1}},
-            "population.births.places is for matchmakers that deal seats to any policy, and fixed",
+            "population.births.places is for matchmakers that deal seats to any policy, but fixed",
         ),
         (
             {

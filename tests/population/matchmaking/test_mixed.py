@@ -245,6 +245,6 @@ def test_a_game_of_one_agent_has_no_opponents(matchmaker):
     tree = {"game": "treasure_hunt", "env": {"options": {"num_agents": 1}}}
     config = load_config(tree | {"population": population})
     roster = Roster.of(config, make_env(config.game, 1, **config.env.options).agents)
-    said = f"population.matchmaker {matchmaker} chooses opponents, and the game has one agent"
+    said = f"population.matchmaker {matchmaker} chooses opponents, but the game has one agent"
     with pytest.raises(ConfigError, match=said):
         check_population(config, roster)

@@ -40,7 +40,7 @@ class InOrder(Matchmaker):
 @pytest.mark.parametrize("matchmaker", ["fixed", "population.matchmaking.test_seats:InOrder"])
 def test_a_seating_that_breaks_seats_is_refused(matchmaker):
     """`fixed` dealt the first policy the first seat, whatever population.seats said."""
-    said = f"{matchmaker} deals a the seat of agent_0, and population.seats.a restricts it to"
+    said = f"{matchmaker} deals a the seat of agent_0, but population.seats.a restricts it to"
     with pytest.raises(ConfigError, match=said):
         check(matchmaker=matchmaker, policies=("a", "b"), seats={"a": BOTH[1:], "b": BOTH[:1]})
 
@@ -156,7 +156,7 @@ class Short(Turncoat):
         (
             "Turncoat",
             "the matchmaker population.matchmaking.test_seats:Turncoat deals b the seat of "
-            "agent_0, and population.seats.b restricts it to agent_1; let its `seat` call "
+            "agent_0, but population.seats.b restricts it to agent_1; let its `seat` call "
             "Member.may_sit",
         ),
         (
@@ -217,5 +217,5 @@ def test_whether_policies_sit_once_is_asked_of_the_matchmaker_s_class():
 def test_a_class_that_says_so_and_seats_one_twice_is_told():
     table = Table({"a": 0, "b": 0}, 2, 0)
     league = League(table, Twin(2), None, np.random.default_rng(0), 1, Roster(BOTH), once=True)
-    with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, and its class sets"):
+    with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, but its class sets"):
         league.deal(np.ones(1, np.bool_))

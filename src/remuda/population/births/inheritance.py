@@ -37,7 +37,7 @@ class ActingPolicies(Protocol):
         """Return whether a policy can start with the other's weights, converted if necessary."""
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this policy's network, [size]; None if equal layouts."""
+        """Convert the other's weights to this policy's network: [size]; None if they fit."""
 
     def clear(self, policy: str) -> None:
         """Clear the experience of the slot's previous policy."""

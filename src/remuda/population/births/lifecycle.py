@@ -78,7 +78,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty slots of retired members without a match, freeze copies, and return their slots."""
+        """Empty slots of retired members, freeze postponed copies, and return the copies' slots."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -173,7 +173,7 @@ class Lifecycle:
             raise RemudaError(f"{start} with a number that is not allowed: {error}") from None
         if birth.inherits_training and self._table.births.training_layout(name) is None:
             raise RemudaError(
-                f"{start} with inherits_training, and no training state is published; set "
+                f"{start} with inherits_training, but no training state is published; set "
                 "population.evolution.inherit all, or leave it out"
             )
         if birth.second is not None and birth.parent is None:
@@ -242,7 +242,7 @@ class Lifecycle:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-        """Return whether others can play without a member, with and without frozen ones."""
+        """Return whether the others can make matches, both with and without frozen members."""
         least = len(self._roster.left) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 

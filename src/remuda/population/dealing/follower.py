@@ -22,7 +22,7 @@ from remuda.types import Array, Bools, Floats, Integers
 
 GLANCE = 0.001
 """Seconds between two polls by a starting follower while the table is being changed."""
-NONE_YET = -1  # instead of a revision: this follower has not reported one
+NONE_YET = -1  # this follower has not reported a revision yet
 
 
 class FollowedLedger(Ledger):

@@ -28,7 +28,7 @@ class Freeze:
 class Retire:
     """A command to retire a member after its current matches.
 
-    The slot of a learning policy becomes empty. A policy without which no match can be made stays.
+    The slot of a learning policy becomes empty. A policy stays if no match can be made without it.
     """
 
     ref: PolicyRef
@@ -346,7 +346,7 @@ class OwnDirector:
                 continue
             if not self._room:
                 raise self._refused(
-                    f"step commands Freeze({command.policy!r}), and there is no room for copies: "
+                    f"step commands Freeze({command.policy!r}), but there is no room for copies: "
                     "set population.snapshots.every, to more versions than the run will have if "
                     "only the director is to freeze; population.snapshots.keep copies of each "
                     "policy are kept"

@@ -27,7 +27,7 @@ class TakeOver(NamedTuple):
 
     policy: str  # the policy to replace
     parent: str  # the policy to copy, which is not replaced itself
-    confidence: float  # 1 - the corrected p-value of the parent being better
+    confidence: float  # 1 - the corrected p-value of the test that the parent is better
 
 
 def truncation(

@@ -221,11 +221,11 @@ def _check_objectives(
         raise ConfigError(
             f"{key}.fitness team_return: with population.matchmaker fixed a team's policies play "
             "in every match, so their team return is equal; use another "
-            "population.matchmaker, such as random, or judge by something else"
+            "population.matchmaker, such as random, or another objective"
         )
     if population.evolution.episode_metrics and population.matchmaker == "fixed":
         raise ConfigError(
             f"{key}.fitness game/{population.evolution.episode_metrics[0]}: with "
             "population.matchmaker fixed all play in every match, so it is equal for all; "
-            "use another population.matchmaker, such as random, or judge by something else"
+            "use another population.matchmaker, such as random, or another objective"
         )

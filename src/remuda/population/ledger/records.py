@@ -48,10 +48,10 @@ class Match:
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
-"""Columns of a member's numbers. Meetings and wins count all other members, also former ones; a
-draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squares, `TEAM` and
-`TEAM_SQUARES` those of its team's mean return. After these, there are the same two sums for each
-episode metric that evolution uses."""
+"""Columns of a member's numbers. Meetings and wins are those with all other members, also former
+ones; a draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squares, `TEAM`
+and `TEAM_SQUARES` those of its team's mean return. The remaining columns are the same two sums for
+each episode metric that evolution uses."""
 FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Numbers of a new member; rating and uncertainty start as in openskill."""
 

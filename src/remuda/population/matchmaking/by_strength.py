@@ -67,10 +67,10 @@ class SimilarRatings(Matchmaker):
         seats, count = self.num_seats, len(ratings)
         if count <= seats:
             return list(range(count))
-        # Every group within the window is part of a run of neighbours; choose one of the runs that
-        # contain the first player.
+        # Every group within the window is part of a range of neighbours; choose one of the ranges
+        # that contain the first player.
         ends = np.searchsorted(ratings, ratings + self.window, side="right")
-        largest = np.diff(ends, prepend=0) > 0  # skip runs that are part of another run
+        largest = np.diff(ends, prepend=0) > 0  # skip ranges that are part of another range
         firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
         ends = ends[firsts]
         mine = np.flatnonzero((firsts <= one) & (one < ends))

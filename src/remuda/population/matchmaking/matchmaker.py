@@ -239,7 +239,7 @@ def _without_noise(
 def can_do_without(
     members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
 ) -> bool:
-    """Return whether others can play without a policy, with and without frozen ones."""
+    """Return whether the others can make matches, both with and without frozen members."""
     others = [member for member in members if member.ref != ref]
     learners = [member for member in others if member.learns]
     enough = len(learners) >= least

@@ -21,8 +21,8 @@ class ReservedSeats(Matchmaker):
     Guarantees:
 
     1. The member of a reserved seat has that seat in every match, and no other.
-    2. The other matchmaker sees only the remaining seats, numbered from 0. To it, members that may
-       take all of these may take every seat.
+    2. The other matchmaker sees only the remaining seats, numbered from 0. It treats members that
+       may take all of these as members that may take every seat.
     3. Members on reserved seats count neither as frozen copies nor in any share.
     """
 
@@ -52,7 +52,7 @@ class ReservedSeats(Matchmaker):
         dealt = self.dealt_seats
         if len(seats) != len(dealt):
             raise ConfigError(
-                f"the matchmaker {self.name} deals {len(seats)} seats, and the game has "
+                f"the matchmaker {self.name} deals {len(seats)} seats, but the game has "
                 f"{len(dealt)} besides those that env.scripted takes; let its `seat` return one "
                 "PolicyRef for each"
             )

@@ -239,13 +239,13 @@ def check_seating(
     """
     if len(seats) != len(agents):
         raise ConfigError(
-            f"the matchmaker {matchmaker} deals {len(seats)} seats, and the game has "
+            f"the matchmaker {matchmaker} deals {len(seats)} seats, but the game has "
             f"{len(agents)}; let its `seat` return one PolicyRef for each"
         )
     if once and len(set(seats)) < len(seats):
         raise ConfigError(
             f"the matchmaker {matchmaker} deals {', '.join(map(str, seats))}, one of them twice, "
-            "and its class sets `seats_differ`; leave that out, or deal each a single seat"
+            "but its class sets `seats_differ`; leave that out, or deal each policy a single seat"
         )
     for seat, ref in enumerate(seats):
         if ref not in population:
@@ -264,7 +264,7 @@ def check_seating(
             if matchmaker == "fixed":
                 mend = "name population.policies in the order of the agents"
             raise ConfigError(
-                f"the matchmaker {matchmaker} deals {ref} the seat of {agents[seat]}, and "
+                f"the matchmaker {matchmaker} deals {ref} the seat of {agents[seat]}, but "
                 f"population.seats.{name} restricts it to {kept}; {mend}, leave "
                 f"population.seats.{name} out, or use another population.matchmaker"
             )

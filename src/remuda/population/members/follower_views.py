@@ -20,8 +20,8 @@ from remuda.types import Array, Floats, Integers
 STRIDE = 8
 WRITTEN, TAKEN, LOST, SEEN, PROPOSED, FINISHED = (i * STRIDE for i in range(6))
 """Indices of a shard's counters, each on its own cache line: results written; results taken by the
-lead; results lost because the queue was full; the newest table revision that the follower deals by;
-matches proposed; whether all turns are played."""
+lead; results lost because the queue was full; the table revision that the follower uses; matches
+proposed; whether all turns are played."""
 MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
 """Limits of a queue: at most `MOST` results and `MOST_BYTES` bytes, at least `LEAST` results."""
 NO_MEMBER = -1  # in `seated`: no match dealt so far
@@ -133,10 +133,10 @@ class Followers:
     """The lead's view of the followers: its requests to them, and their results.
 
     Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A
-    follower copies the members under one even revision, deals by it, and reports it. A slot is
-    emptied once every follower deals by a revision without its member, no follower has the member
-    in a match, and all its results are taken. Then every follower clears its ring of that slot.
-    Only after that may another policy be born there, so no experience of the previous policy
+    follower copies the members under one even revision, deals to them, and reports the revision. A
+    slot is emptied when every follower uses a revision without its member, no follower has the
+    member in a match, and all its results are taken. Then every follower clears its ring of that
+    slot. Only after that may another policy be born there, so no experience of the previous policy
     reaches its learner.
 
     The lead records each batch of results in `taking` before it takes them. So if it dies, its

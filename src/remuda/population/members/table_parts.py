@@ -21,9 +21,9 @@ POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 """The columns of `identity`, the member in each slot."""
 NO_POLICY = -1  # in `identity`: the slot is empty, or the member has no parent
 ORDERED, ADMITTED, CONFIRMED, SINCE = range(4)
-"""The columns of `orders`, by slot of a live policy. The actor writes the numbers of births that
-are ordered and that play. The learner writes the number of births carried out, and the version of
-the newest."""
+"""The columns of `orders`, by slot of a live policy. The actor writes the numbers of births ordered
+and of newborns that play. The learner writes the number of births that it has carried out, and the
+version under which it published the newest."""
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
 """Indices of the table's counters, each on its own cache line: finished matches; matches proposed
