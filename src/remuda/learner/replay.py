@@ -40,8 +40,8 @@ class ReplayLearner(Learner):
         replays: Sequence[Replay[Any]],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
-        plays: Callable[[str], bool] = lambda _: True,  # whether a policy is alive
-        begun: Sequence[int] | None = None,  # steps before exploration started to decay
+        plays: Callable[[str], bool] = lambda _: True,
+        begun: Sequence[int] | None = None,
         width: int | None = None,  # maximum policies per computation; None: the algorithm's
     ) -> None:
         self._width = len(trainers) if width is None else width
@@ -55,8 +55,7 @@ class ReplayLearner(Learner):
         self._batches = batches_for(replays, config.batch_size, self._weighed)
         # by policy, the number of steps written when its exploration started to decay
         self._begun = list(begun or [0] * len(trainers))
-        # by policy, whether actors wait for its learner; set here because, in an exact schedule,
-        # actors read this before the learner first runs
+        # by policy, whether actors wait for its learner; they read it before the first `_is_ready`
         self._there = [plays(trainer.name) for trainer in trainers]
         self._last = [0] * len(trainers)  # by policy, the samples of its last update
         self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)

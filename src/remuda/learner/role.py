@@ -49,7 +49,7 @@ class LearnerRole:
     # by policy, the other policies whose experience it also learns from
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     initial: InitialWeights | None = None  # initial optimizer states
-    changes: LiveHyperparameters | None = None  # changes of hyperparameters during the run
+    changes: LiveHyperparameters | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:

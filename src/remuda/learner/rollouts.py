@@ -33,9 +33,9 @@ SUMS = {
     "others_weight": Learn.OTHERS_WEIGHT_SUM,
 }  # fields of `RolloutMetrics`, and the sums they are added to
 
-# An update is split into pieces of whole policies, so that requests to the process, such as a
-# checkpoint, need not wait for the whole update.
-AT_ONCE = 65_536  # maximum agent-steps in a piece, summed over its policies
+# maximum agent-steps in a piece of an update, summed over its policies: between pieces, the process
+# answers requests, such as for a checkpoint
+AT_ONCE = 65_536
 FIRST = 512  # the same for the first piece, before updates are timed
 PIECE_SECONDS = 0.7  # target duration of a piece
 
@@ -55,13 +55,12 @@ class RolloutLearner(Learner):
         rollouts: Sequence[RolloutQueue],
         timeline: Timeline | None = None,
         saves_experience: bool = False,
-        plays: Callable[[str], bool] = lambda _: True,  # whether a policy is alive
+        plays: Callable[[str], bool] = lambda _: True,
         width: int | None = None,  # maximum policies per computation; None: all
     ) -> None:
         self._width = width or len(trainers)
         config = trainers[0].config
-        # Do not split with a time budget, which is for whole updates, or on a GPU, which a piece
-        # would not fill.
+        # A time budget is for whole updates, and a piece would not fill a GPU.
         self._is_cut = (
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )

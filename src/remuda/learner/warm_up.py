@@ -111,8 +111,7 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
             "group": "",
         }
     )
-    # Use minibatches if training does: those of two policies are not contiguous in memory. Use few,
-    # because `_live` writes their steps one by one.
+    # Minibatches of two policies are not contiguous. Use few: `_live` writes steps one by one.
     parts = min(config.ppo.parts(0), MOST_PARTS)
     steps = 2 * max(length, parts)
     ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1, "minibatches": parts})

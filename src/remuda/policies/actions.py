@@ -92,7 +92,7 @@ class Actions(ABC):
     def choose(
         self, outputs: Floats, masks: Bools, rng: Rng | None, actions: Array, log_probs: Floats
     ) -> None:
-        """Choose actions for one policy: `choose_for_all` without the policy axis."""
+        """Choose actions for one policy; its arrays have no policy axis."""
         rngs = None if rng is None else (rng,)
         self.choose_for_all(outputs[None], masks[None], rngs, actions[None], log_probs[None])
 

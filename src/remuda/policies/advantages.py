@@ -114,8 +114,7 @@ class RunningMoments:
 class RunningReturns:
     """The moments of the discounted sums of one policy's rewards (as in OpenAI Baselines).
 
-    A stream's sum restarts only after termination: a segment that ended by truncation looks like
-    one that ended by its length.
+    A stream's sum restarts only after termination, since segments do not record truncation.
     """
 
     def __init__(self, mean: float = 0.0, variance: float = 1.0, count: float = 0.0) -> None:

@@ -62,7 +62,6 @@ class JointActions(Actions):
         return self._alone.log_probs_and_entropy(outputs, number, allowed)
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
-        """Return the divergence over combinations; masked ones contribute nothing."""
         allowed = None if masks is None else self._allowed(masks)
         return self._alone.divergence(outputs, others, allowed)
 

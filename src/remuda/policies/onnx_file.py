@@ -38,8 +38,6 @@ _exporting = threading.Lock()  # torch's exporter changes global state and is no
 
 @dataclass(frozen=True)
 class _Input:
-    """One input of the graph."""
-
     name: str
     example: Tensor  # [EXAMPLES, ...]
     meaning: str

@@ -119,7 +119,6 @@ class Sampled(ActionSelector):
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Sample for every policy whose rate is not 0."""
         draws = [epsilon > 0.0 for epsilon in epsilons]
         if all(draws) or not any(draws):
             drawn = rngs if draws[0] else None
@@ -138,7 +137,6 @@ class Sampled(ActionSelector):
         actions: Array,
         log_probs: Floats,
     ) -> None:
-        """Sample for streams whose rate is not 0."""
         draws = epsilons > 0.0
         if draws.all():
             self.actions.choose(outputs, masks, rng, actions, log_probs)

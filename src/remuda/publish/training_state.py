@@ -92,9 +92,8 @@ def _number(numbers: State, name: str) -> float:
 class TrainingRows:
     """Training states of one policy, in the shared arrays of `TrainingLayout.fields`.
 
-    It holds the whole `SharedArrays`, because pickling single arrays would copy them.
-    `remuda.publish.snapshot` and `remuda.population.members.births` state which process writes a
-    row, and when others may read it.
+    It holds the whole `SharedArrays`, because pickling single arrays would copy them. Modules
+    `publish.snapshot` and `population.members.births` state which process writes a row.
     """
 
     def __init__(self, layout: TrainingLayout, shared: SharedArrays) -> None:

@@ -38,8 +38,7 @@ def has_flag(kind: type, flag: str, method: str) -> bool:
 class Algorithm(ABC):
     """An algorithm for K networks of one layout; a policy's training depends only on its data.
 
-    These attributes are for user-defined classes; `remuda.config.algorithm_registry` has the same
-    properties of built-in ones.
+    User-defined classes set these attributes; built-in ones are in `config.algorithm_registry`.
     """
 
     takes: ClassVar[Takes]  # the kind of experience it learns from

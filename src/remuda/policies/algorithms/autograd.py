@@ -44,12 +44,11 @@ class Minibatch:
 
 
 PIECE, LEAST, MOST = 200e6, 64, 512
-"""The size of the pieces of rows in which convolutions are differentiated: multiplications, and the
-minimum and maximum number of rows.
+"""Size of the pieces in which convolutions are differentiated: multiplications, minimum and maximum
+rows.
 
 Larger pieces would not fit the cache and would be too few for several threads; smaller ones cost
-more calls. The size does not depend on other policies or threads, because it affects the last bits
-of sums.
+more calls. The size does not depend on other policies or threads: it affects the last bits of sums.
 """
 ROWS = 1024  # best number of rows of a policy per evaluation, without convolutions
 
@@ -80,7 +79,7 @@ class Autograd:
         self._piece = None  # rows that are differentiated together; None: all
         if encoder is not None and encoder.work:
             self._piece = int(np.clip(PIECE / encoder.work, LEAST, MOST))
-        self.rows_at_once = self._piece or ROWS  # best number of rows of a policy per evaluation
+        self.rows_at_once = self._piece or ROWS
 
     def evaluate(
         self,
@@ -174,10 +173,7 @@ class Autograd:
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
-        """Do the same as `step`: torch differentiates the network, kernels the loss.
-
-        Rows are processed in pieces that stay in the cache; gradients are added in their order.
-        """
+        """Do the same as `step`: torch differentiates the network, kernels the loss."""
         network, part = self._network, self._part
         minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
 

@@ -155,7 +155,6 @@ class RolloutAlgorithm(Algorithm):
         return found
 
     def take_over(self, policy: int, training: TrainingState) -> None:
-        """Continue another policy's training, without the discounted sums of its streams."""
         super().take_over(policy, training)
         trained, *moments = (training.numbers[name] for name in PROGRESS)
         self._trained[policy] = int(trained)
@@ -335,7 +334,7 @@ class RolloutAlgorithm(Algorithm):
             i: self._rngs[k].permutation(samples.units[i])
             for i, k in zip(group.going, group.members, strict=True)
         }
-        # Sum the group's metrics separately: indexing columns of `sums` in each step is slower.
+        # Sum these separately: indexing columns of `sums` in each step is slower.
         metrics = torch.zeros(
             len(METRICS), len(group.going), dtype=torch.float32, device=self.device
         )

@@ -107,7 +107,6 @@ class ActorCritic(Network):
                 self.encoder.initialise(tower, parameters, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        """Return the weights of the policy, without those of the value head and its tower."""
         tower = self._towers[0]
         weights = self._taken(parameters, tower, (*self._hidden(tower), *self._gates, "policy"))
         if self.actions.num_scales:
@@ -121,7 +120,6 @@ class ActorCritic(Network):
         return self._with_scales(weights, apply(weights, "policy", x))
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return outputs and next states from recurrent states [K, B, memory]."""
         tower, inputs = self._towers[0], self._prepared(weights, inputs)
         if self._gates:
             x = self._features(weights, tower, inputs)

@@ -44,7 +44,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def shapes(self, tower: str) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the encoder's parameters for a tower."""
+        """Return the parameter shapes for a tower."""
 
     def buffers(self, tower: str) -> frozenset[str]:  # noqa: ARG002
         """Return the names of parameters that are published but not learned."""

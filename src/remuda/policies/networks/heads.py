@@ -51,7 +51,6 @@ class Heads(Network):
                 initialise_layer(parameters, layer, generator)
 
     def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
-        """Return the weights of the first head."""
         return self._taken(parameters, self._first, (*self._hidden(self._first), self._first))
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:

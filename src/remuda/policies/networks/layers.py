@@ -1,7 +1,7 @@
 """Plain and noisy linear layers, the dueling head, and input scaling, for K policies.
 
-*Plain weights* are parameters with noise added and the dueling head folded. They are computed once
-per pass, or once per version if a policy only acts.
+*Plain weights* are parameters with noise added and the dueling head folded, computed once per pass,
+or once per version if a policy only acts.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ OWN = (Path(__file__).parents[2], Path(torch.__file__).parent)  # folders that h
 
 
 class _Turns:
-    """A lock that allows one pass at a time; a copy is a new lock."""
+    """A lock; a copy of it is a new lock."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -73,7 +73,7 @@ class LiftedModule(Encoder):
     1. Each policy has its own parameters, drawn by the module from the policy's random generator.
     2. Policies in one pass share nothing. A module that `vmap` does not support is called for one
        policy after another.
-    3. Errors name the line of the module where they happened.
+    3. Errors in creating or testing a module name its line.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
@@ -304,7 +304,7 @@ class PerPolicyModules:
     """
 
     def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
-        """Start without copies; `names` are the parameters and buffers that each policy owns."""
+        """`names` are the parameters and buffers that each policy owns."""
         self._pattern, self._names = pattern, tuple(names)
         self._modules: dict[int, _Bound] = {}  # by the address of the first weight
 

@@ -40,9 +40,9 @@ class PolicyModule(nn.Module):
     def state_values(self, observations: Tensor, recurrent_state: Tensor | None = None) -> Tensor:
         """Return PPO's state values [B], estimates of the discounted return.
 
-        Values are for training rewards, which are multiplied by `reward_scale` and, with
-        `ppo.normalise_rewards`, divided by the standard deviation of returns. Arguments are as in
-        `forward`. Raises UsageError for a Q-learner, which has action values instead.
+        Training rewards are multiplied by `reward_scale` and, with `ppo.normalise_rewards`, divided
+        by the standard deviation of returns. Arguments are as in `forward`. Raises UsageError for a
+        Q-learner, which has action values instead.
         """
         inputs, memory = self._inputs(observations, recurrent_state)
         values = self._network.state_values(self._by_name(), inputs, memory)

@@ -77,8 +77,7 @@ class ValueNormalisation:
     ) -> Floats:
         """Write this normalisation and adjust the heads so that values stay the same.
 
-        A fresh network's outputs stay unchanged. Returns `outputs` [G, R] converted from the
-        normalisation `before` to this one.
+        A fresh network's outputs stay unchanged. Returns `outputs` [G, R] in this normalisation.
         """
         fresh = before.counts == 0
         scale = np.where(fresh, 1.0, before.deviations / self.deviations)

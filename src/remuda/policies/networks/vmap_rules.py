@@ -128,8 +128,6 @@ def _tanh(inputs: Tensor) -> Tensor:
 
 
 class _Tanh(torch.autograd.Function):
-    """A differentiable `tanh`."""
-
     @staticmethod
     def forward(inputs: Tensor) -> Tensor:
         return _tanh(inputs.detach())

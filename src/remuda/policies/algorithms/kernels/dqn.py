@@ -1,7 +1,6 @@
 """The loss of Q-learning and its gradient for multi-layer perceptrons, in one compiled step.
 
-It is the same loss as in `algorithms/dqn.py`. For small batches, the overhead of torch's calls is
-several times the arithmetic.
+For small batches, the overhead of torch's calls is several times the arithmetic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The prepared rollout, and PPO's objective for rows of network outputs, by compiled kernels.
 
-`outputs` [G, B, L + 1] are the L outputs of the policy head, then the value. Their *errors* are the
-gradients of the loss w.r.t. them.
+`outputs` [G, B, L + 1] are those of the policy head, then the value; *errors* are the gradients of
+the loss w.r.t. them.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ FAST: dict[str, Any] = {
 """Options of compiled loops that only read arrays, or use a single array.
 
 Sums run in any order, products and sums are fused, and NaN stays NaN. Do not use them for a loop
-that writes one array and reads another. LLVM compiles such a loop twice, for arrays that overlap
-and arrays that do not, and selects by their addresses at run time. With free summation order, both
-versions differ in the last bits, so a run would not be reproducible.
+that writes one array and reads another: LLVM compiles it for overlapping and for separate arrays,
+and selects by address at run time. These versions differ in the last bits, so a run would not be
+reproducible.
 """
 # for all other compiled loops: results do not depend on addresses
 STRICT: dict[str, Any] = {"cache": True, "error_model": "numpy"}

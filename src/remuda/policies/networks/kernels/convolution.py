@@ -131,8 +131,6 @@ def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
 
 
 class _Convolve(torch.autograd.Function):
-    """A differentiable `convolve`."""
-
     @staticmethod
     def forward(
         ctx: Any, activation: str, stride: int, x: Tensor, weight: Tensor, bias: Tensor
@@ -204,8 +202,7 @@ def tiles_of(
 ) -> None:
     """Write many products of the same sizes, at regular distances, in four nested loops.
 
-    Arguments are as in `llvm_tiles.tile`, but a product may need several tiles. `a`, `b`, `bias`
-    and `out` are addresses of 32-bit floats; distances are in floats.
+    Arguments are as in `llvm_tiles.tile`, but a product may need several tiles.
     """
     # Use tiles of similar heights: in a tile of one row, additions would wait for each other.
     tallest = -(-rows // -(-rows // ROWS))

@@ -1,7 +1,7 @@
 """Matrix products of K policies on the CPU, single-threaded, in tiles of `llvm_tiles.py`.
 
-Unlike in libraries for large matrices, nothing is copied first. Each sum adds its terms in order,
-so a row's result does not depend on its neighbours, its position or the size of the product.
+Each sum adds its terms in order, so a row's result does not depend on its neighbours, its position
+or the size of the product.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def gemm(
 ) -> None:
     """Write products: out[i, m, n] = start[i, m, n] + sum over k of a[i, m, k] * b[i, k, n].
 
-    Matrices are addresses of 32-bit floats, because a function of arrays would be compiled for each
-    memory layout. Columns are contiguous. `_next`, `_row` and `_sum` are distances in floats to the
-    next matrix, row and term of a sum.
+    Matrices are addresses of 32-bit floats, so that one function serves all memory layouts. Columns
+    are contiguous. `_next`, `_row` and `_sum` are distances in floats to the next matrix, row and
+    term of a sum.
     """
     for i in range(count):
         at_a, at_b = a + 4 * i * a_next, b + 4 * i * b_next
