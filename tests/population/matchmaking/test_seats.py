@@ -164,7 +164,7 @@ class Short(Turncoat):
             "the matchmaker population.matchmaking.test_seats:Stranger deals agent_1 to a@7, which "
             "is not in the population; there are a, b",
         ),
-        ("Short", "population.matchmaking.test_seats:Short deals 1 seats, and the game has 2"),
+        ("Short", "population.matchmaking.test_seats:Short deals 1 seats, but the game has 2"),
     ],
 )
 def test_every_match_that_is_dealt_is_checked(name, said, tmp_path, capsys):
