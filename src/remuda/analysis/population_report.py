@@ -166,7 +166,6 @@ class Analysis:
 def _equilibrium(
     payoffs: Payoffs, rng: np.random.Generator, samples: int
 ) -> UncertainEquilibrium | None:
-    """Return the equilibrium; None: not found in time."""
     try:
         return nash(payoffs, rng, samples, SECONDS)
     except UsageError:

@@ -53,8 +53,8 @@ def spread(values: Sequence[float], level: float = 0.95) -> RunSpread:
 class Several:
     """The analyses of several runs of one game."""
 
-    labels: tuple[str, ...]  # of the runs
-    analyses: tuple[Analysis, ...]  # one for each run
+    labels: tuple[str, ...]
+    analyses: tuple[Analysis, ...]
 
     @property
     def members(self) -> tuple[str, ...]:

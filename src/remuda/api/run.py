@@ -414,7 +414,6 @@ class Run(Mapping[str, Policy]):
 
 
 def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint's number or name, or raise UsageError."""
     if _is_count(checkpoint):
         return int(checkpoint)
     if isinstance(checkpoint, str) and checkpoint in ("final", "best"):

@@ -42,7 +42,7 @@ class Correlated:
     regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
     entropy: float  # of `joint`, in nats
     coarse: bool
-    note: str = ""  # a remark on the solution; often empty
+    note: str = ""  # a remark on the solution
 
     @property
     def welfare(self) -> float:

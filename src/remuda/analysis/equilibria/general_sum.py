@@ -38,7 +38,6 @@ class BimatrixEquilibrium(Summary):
 
     @property
     def found(self) -> bool:
-        """True if an equilibrium was found."""
         return bool(self.mixtures)
 
 
@@ -54,7 +53,6 @@ class AllEquilibria(Summary):
     infinite: bool  # two equilibria share a role's mixture, so all between them are equilibria too
 
     def __len__(self) -> int:
-        """Return E."""
         return len(self.rows)
 
     @property

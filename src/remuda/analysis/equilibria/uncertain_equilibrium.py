@@ -49,7 +49,7 @@ class UncertainEquilibrium:
     in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws whose support contains it
     values: Numbers  # [3, R] mean and 95% interval of payoffs (zero-sum: `_value_intervals`)
     regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
-    samples: int  # number of draws
+    samples: int
     unsolved: int  # draws for which no equilibrium was found; only `regrets` includes them
 
     def as_summary(self) -> dict[str, object]:

@@ -35,7 +35,7 @@ class ZeroSum(Summary):
     mixtures: tuple[Numbers, Numbers]  # of the row [n] and of the column [m]
     regret: Numbers  # [2] of row and column; computed from the payoffs
     dimensions: tuple[int, ...] = ()  # of both polytopes of optimal mixtures; empty: unknown
-    note: str = ""  # remarks; often empty
+    note: str = ""  # remarks
 
     @property
     def unique(self) -> bool:

@@ -31,7 +31,7 @@ class Estimate(Summary):
     """The basic bootstrap interval of `corrected` (Davison and Hinkley 1997, chapter 2)."""
     null_interval: tuple[float, float] = (float("nan"), float("nan"))  # of equal policies
     null_share: float = float("nan")  # p-value: how often equal policies have as large a value
-    draws: int = 0  # number of samples
+    draws: int = 0
     level: float = 0.95  # of both intervals
 
 

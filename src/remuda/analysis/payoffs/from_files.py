@@ -147,7 +147,6 @@ def _names(path: Path, arrays: dict[str, Array], what: str, size: int) -> list[s
 
 
 def _of_matrix(path: Path, rows: Sequence[str], columns: Sequence[str], matrix: Numbers) -> Payoffs:
-    """Return exact payoffs, symmetric if rows and columns have the same names."""
     _check(path, matrix)
     if sorted(rows) != sorted(columns):
         return exact(matrix, names=(rows, columns))

@@ -118,7 +118,6 @@ class Payoffs:
         return self._names_of(cells, most)
 
     def _names_of(self, cells: Integers, most: int = 5) -> str:
-        """Return cells [C, R] as text."""
         words = [
             " and ".join(names[place] for names, place in zip(self.strategies, cell, strict=True))
             for cell in cells[:most]
@@ -337,7 +336,6 @@ class Payoffs:
 
     @property
     def _is_known(self) -> bool:
-        """True if all payoffs are known exactly."""
         return bool((self.counts >= KNOWN).all())
 
     def _check_two(self) -> None:

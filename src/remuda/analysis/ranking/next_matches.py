@@ -98,7 +98,6 @@ class ResponseGraph:
         return better
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
-        """Compare every pair."""
         row, column = np.triu_indices(len(matrix), 1)
         more = matrix[row, column] - matrix[column, row]
         variances = covariances[0, 0] - 2.0 * covariances[0, 1] + covariances[1, 1]

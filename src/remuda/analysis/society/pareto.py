@@ -50,7 +50,7 @@ class UncertainFront(Summary):
     errors: Numbers  # [P] standard errors of the probabilities, from the number of draws
     ranks: Integers  # [P] number of each point's front at the means; 0 is the first
     expected_ranks: Numbers  # [P] mean of these numbers over the draws
-    draws: int  # number of draws
+    draws: int
 
 
 def uncertain_front(
@@ -114,7 +114,6 @@ def _noise(errors: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
 
 
 def _hypervolume(points: Numbers, reference: Numbers) -> float:
-    """Return the hypervolume of minimised points."""
     try:
         import moocore
     except ImportError:

@@ -26,7 +26,7 @@ class Measure(Summary):
     value: float  # over all episodes; NaN: undefined
     error: float  # its standard error; NaN with fewer than two episodes
     corrected: float  # the value minus the jackknife estimate of its bias
-    episodes: int  # number of episodes
+    episodes: int
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,6 @@ def _differences(returns: Numbers) -> Numbers:
 
 
 def _one_less_gini(returns: Numbers) -> Numbers:
-    """Return [E]: 1 - Gini, for each row of [E, N]."""
     r = np.maximum(returns, 0.0)
     return _one_less_ratio(_differences(r), 2.0 * _number(r) * np.nansum(r, axis=1))
 

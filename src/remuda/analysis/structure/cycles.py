@@ -36,7 +36,6 @@ class Cycle(Summary):
         return float(self.margins.min())
 
     def as_summary(self) -> dict[str, Any]:
-        """Return JSON values."""
         return super().as_summary() | {"weakest": self.weakest}
 
 

@@ -38,7 +38,6 @@ class PolicyMap(Summary):
 
 
 def _checked(distances: npt.ArrayLike) -> Numbers:
-    """Check distances [N, N]."""
     found = np.asarray(distances, np.float64)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 1:
         raise UsageError(f"distances are {found.shape}; they must be [N, N]")

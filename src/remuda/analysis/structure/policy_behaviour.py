@@ -24,14 +24,13 @@ STATES = 2000  # most states in a comparison: the mean is then accurate to about
 class PolicyBehaviour:
     """Distances between the action distributions of policies."""
 
-    names: tuple[str, ...]  # of the policies
+    names: tuple[str, ...]
     distances: BehaviourDistances  # between each two policies, on the same states
     measure: str  # `Jensen-Shannon` for discrete actions, `Hellinger` for continuous ones
     states: int  # number of common states
     not_measured: Mapping[str, str]  # by policy, the reason why it was left out
 
     def as_summary(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "policies": list(self.names),
             "measure": self.measure,
@@ -41,7 +40,6 @@ class PolicyBehaviour:
         }
 
     def in_words(self) -> str:
-        """Return one sentence."""
         away = self.distances
         low, high = away.mean_interval
         words = (

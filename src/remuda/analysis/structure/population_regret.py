@@ -34,15 +34,12 @@ class WithinPopulation:
 
     @property
     def least(self) -> str:
-        """The least exploitable policy."""
         return self.names[int(np.argmin([each.corrected for each in self.gains]))]
 
     def of(self, name: str) -> Estimate:
-        """Return the gain against one policy."""
         return self.gains[self.names.index(name)]
 
     def as_summary(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "what": "the gain of the best response among these policies; a lower bound",
             "policies": [

@@ -94,7 +94,6 @@ class SplitIntervals:
         return 1.0 - self.cyclic_interval[::-1]
 
     def as_summary(self) -> dict[str, object]:
-        """Return JSON values."""
         return {
             "transitive": as_json(self.transitive),
             "transitive_interval": as_json(self.transitive_interval),

@@ -109,14 +109,12 @@ class ExactExploitability:
     not_measured: Mapping[str, str]  # reasons by policy
 
     def as_summary(self) -> dict[str, Any]:
-        """Return JSON values."""
         return {
             "policies": {name: each.as_summary() for name, each in self.found.items()},
             "not_measured": dict(self.not_measured),
         }
 
     def in_words(self) -> str:
-        """Return one sentence."""
         if not self.found:
             return next(iter(self.not_measured.values()), "No policy to measure.")
         best = min(self.found, key=lambda name: self.found[name].nash_conv)

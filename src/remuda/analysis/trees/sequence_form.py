@@ -96,7 +96,6 @@ class _Sequences:
 
     @property
     def count(self) -> int:
-        """The number of sequences, S."""
         return int(self.numbers.max(initial=0)) + 1
 
     def constraints(self) -> sparse.csr_matrix:

@@ -53,7 +53,6 @@ class ByHistory(Generic[State]):
         return self._rules.child(state[0], action), (*state[1], action)
 
     def information(self, state: tuple[State, tuple[int, ...]]) -> Hashable:
-        """Return the history."""
         return state[1]
 
     def returns(self, state: tuple[State, tuple[int, ...]]) -> Sequence[float]:

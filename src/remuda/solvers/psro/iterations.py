@@ -38,7 +38,6 @@ class Setup:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> Self:
-        """Return the setup of a description."""
         return cls(**{each.name: description[each.name] for each in fields(cls)})
 
 
@@ -81,7 +80,6 @@ class Iteration:
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> Iteration:
-        """Return the iteration of a line."""
         return Iteration(
             line["iteration"],
             tuple(line["policies"]),
@@ -102,7 +100,7 @@ class DoubleOracle:
     meta_solver: str
     oracle: str  # `exact`, or the algorithm that trained the best responses
     iterations: tuple[Iteration, ...]  # all, in order; empty if the first was interrupted
-    ended: str  # the reason for the end
+    ended: str
     directory: str = ""  # the record's; empty: no record
     play: tuple[Numbers, ...] = field(default=(), repr=False)
     """Each player's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
@@ -110,7 +108,6 @@ class DoubleOracle:
 
     @property
     def last(self) -> Iteration:
-        """The last iteration."""
         return self.iterations[-1]
 
     @property
@@ -124,7 +121,6 @@ class DoubleOracle:
         return self.last.mixtures
 
     def as_summary(self) -> dict[str, Any]:
-        """Return JSON values."""
         last = self.iterations[-1].as_line() if self.iterations else {}
         return {
             "game": self.game,

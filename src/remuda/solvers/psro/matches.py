@@ -31,12 +31,10 @@ class PairSums:
         self._sums: dict[tuple[int, int], Numbers] = {}
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
-        """Add matches by their sums [5]."""
         before = self._sums.get(pair, np.zeros(5))
         self._sums[pair] = before + np.asarray(sums, np.float64)
 
     def has(self, pair: tuple[int, int]) -> bool:
-        """Return whether the pair has played matches."""
         return pair in self._sums
 
     def payoffs(self, counts: Sequence[int]) -> Numbers:

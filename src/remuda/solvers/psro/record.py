@@ -45,7 +45,6 @@ class Record:
 
     @property
     def description(self) -> dict[str, Any]:
-        """The settings."""
         return self.lines[0]
 
     def check(self, place: int, fits: bool) -> None:
@@ -57,7 +56,6 @@ class Record:
             )
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Append a line."""
         plain = json.loads(json.dumps(line, allow_nan=False))
         data = memoryview(json.dumps({**plain, CHECK: _digest(plain)}).encode() + b"\n")
         try:

@@ -136,7 +136,6 @@ class _Loop:
         return len(self._policies[0]), len(self._policies[1])
 
     def run(self, enough: float) -> str:
-        """Iterate; return the reason for the end."""
         self._take()
         try:
             return self._iterate(enough)

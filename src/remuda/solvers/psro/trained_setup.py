@@ -38,12 +38,10 @@ class TrainedSetup(Setup):
 
     @property
     def oracle(self) -> str:
-        """The oracles' algorithm."""
         return str(self.oracles.policy.get("algorithm", "ppo"))
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> Self:
-        """Return the setup of a description."""
         return super().of({**description, "oracles": OracleSettings(**description["oracles"])})
 
 
@@ -57,7 +55,6 @@ def _walked(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _specs(setup: TrainedSetup) -> list[PolicySpec]:
-    """Return the policy specifications of the oracles."""
     agents = agents_of(setup.game, setup.options)
     nowhere = Path("target")
     targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
