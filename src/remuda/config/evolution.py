@@ -136,7 +136,6 @@ class EvolutionConfig(Section):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives, as a tuple."""
         return (self.fitness,) if isinstance(self.fitness, str) else self.fitness
 
     @property

@@ -162,7 +162,6 @@ class PolicyConfig(Section):
 
     @property
     def entry(self) -> AlgorithmEntry:
-        """The registered algorithm."""
         return find_algorithm(self.algorithm)
 
     def resolved(self, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -281,7 +281,7 @@ class PPOConfig(Section):
     max_staleness: Annotated[CountOrNone | None, Only(instead="experience.capacity")] = None
     """Do not train on segments played by weights that are more than this many versions old. If
     another policy of the group played them, that policy's newest version counts. None: no limit;
-    with `on_full wait` the actor is at most one rollout ahead."""
+    with `on_full wait` the actor is at most one rollout ahead, in a population two."""
     anneal_steps: Count | None = None
     """Trained steps over which the learning rate falls linearly to 0. None: it is constant."""
 

@@ -218,7 +218,6 @@ class Experience:
         self.consume(NEVER)
 
     def skip(self, closed: Sequence[int] | None = None) -> None:
-        """Skip all closed segments, or the first `closed` of each ring."""
         for ring, segments in zip(self.rings, closed or self.closed, strict=True):
             self._pass(ring.actor, *ring.ends_at(segments))
 

@@ -299,7 +299,6 @@ class Prioritised(Replay[B]):
         return found
 
     def _lost(self) -> Integers:
-        """Return each ring's counter `LOST`."""
         rings = [held.ring for held in self._held]
         found: Integers = np.array([load(r.counters, LOST) for r in rings], np.int64)
         return found

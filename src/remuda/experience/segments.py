@@ -114,7 +114,7 @@ def copy_segment(
 
 
 def steps_of(ring: ExperienceRing) -> Steps:
-    """Return the steps of a ring."""
+    """Return views of the steps of a ring."""
     return Steps(*(ring.shared[name] for name in Steps._fields))
 
 

@@ -176,7 +176,6 @@ class SequenceReplay(Replay[SequenceBatch]):
     draws_segments = True
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> SequenceBatch:
-        """Allocate `size` sequences of each of K policies, with weights if `weighed`."""
         return SequenceBatch.empty(self.experience, num_policies, size, weighed)
 
     def _copy(

@@ -82,21 +82,16 @@ class ReservedSeats(Matchmaker):
         return found
 
     def expected_shares(self, population: Population) -> dict[str, float]:
-        """Return the other matchmaker's shares."""
         return self.dealer.expected_shares(self._others(population))
 
     def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return the policies that the other matchmaker never deals."""
         return self.dealer.never_dealt(self._others(population))
 
     def begin_at(self, number: int) -> None:
-        """Set the number of the next match."""
         self.dealer.begin_at(number)
 
     def state(self) -> State:
-        """Return the other matchmaker's state."""
         return self.dealer.state()
 
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
         self.dealer.restore(state)
