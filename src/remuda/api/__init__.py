@@ -1,1 +1,1 @@
-"""The Python API: train, open runs, play their policies; training in Sorrel environments."""
+"""The Python API, and training in Sorrel environments."""

@@ -56,7 +56,7 @@ def train(
 ) -> Result:
     """Train the policies of a game, and evaluate them.
 
-    This is like the command `remuda train`, but makes no picture and report (see `Run.report`).
+    Unlike the command `remuda train`, it makes no picture and report (see `Run.report`).
 
     Args:
         game: name, `module:Class`, or the class or function itself, also from a notebook: a
@@ -135,8 +135,7 @@ def tournament(
         seed: seed of all matches.
         deterministic: play greedily; otherwise explore as at the end of training.
         directory: where matches are saved (`ledger.bin` and `tournament.json`). The same call
-            resumes an interrupted tournament, or adds matches up to a larger `episodes`. None:
-            nothing is saved.
+            resumes an interrupted tournament, or adds matches up to a larger `episodes`.
         until: play rounds of the matches that help most to answer a question, until it is answered,
             such as `rank of the top 3 is 95% sure`. Empty: play `episodes`.
         matches: maximum number of matches, with `until`; None: a million.
@@ -375,7 +374,7 @@ class Run(Mapping[str, Policy]):
         scripted: Mapping[str, str | Callable[..., Any]] | None = None,
         sampled: bool | None = None,
     ) -> Evaluation:
-        """Evaluate the run's policies: play episodes, and collect each agent's returns.
+        """Play episodes, and collect each agent's returns.
 
         Args:
             episodes: number of episodes.

@@ -146,7 +146,6 @@ def _range(game: Numbers) -> float:
 
 
 def _scaled(game: Numbers) -> Numbers:
-    """Subtract each role's minimum from its payoffs, and divide all by the common range."""
     axes = tuple(range(1, game.ndim))
     scaled: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
     return scaled

@@ -89,7 +89,7 @@ def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Nu
     - `label`: the entry at which the path starts; `most`: maximum number of pivots.
     - `deadline`: by `time.monotonic`, checked only after the first batch of pivots.
 
-    Returns: z; None: the path did not end, or rounding errors spoiled it.
+    Returns: z; None: not found.
     """
     size = len(matrix)
     tableau = np.hstack([matrix, np.eye(size), np.ones((size, 1))])

@@ -42,7 +42,6 @@ class Society:
 
     @property
     def measures(self) -> dict[str, Measure]:
-        """All measures of the whole group."""
         outcomes = {
             name: measure for name, measure in vars(self.outcomes).items() if measure is not None
         }

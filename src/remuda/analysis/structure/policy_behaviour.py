@@ -103,7 +103,6 @@ def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
 def _distances(
     answers: Sequence[Any], episodes: Any, rng: np.random.Generator
 ) -> tuple[BehaviourDistances, str]:
-    """Return the distances of distributions that are all discrete or all Gaussian."""
     if not isinstance(answers[0], tuple):
         return jensen_shannon(np.stack(answers), rng=rng, episodes=episodes), "Jensen-Shannon"
     means, deviations = (np.stack(each) for each in zip(*answers, strict=True))

@@ -188,9 +188,8 @@ def to_beat(
     """Return the payoff that a best response to a target has to exceed.
 
     It is the payoff of the player's own mixture against the target; for the solvers of `OF_SETS`,
-    that of the player's best policy. Against a Nash mixture these are equal. They differ for a
-    rectified target: the policy that beats or draws with its opponents scores more than the
-    mixture.
+    that of the player's best policy. Against a Nash mixture these are equal. Against a rectified
+    target, the policy that beats or draws with its opponents scores more than the mixture.
 
     `payoffs`: [2, n, m].
     """

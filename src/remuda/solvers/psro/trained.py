@@ -132,7 +132,6 @@ class _Loop:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The number of each player's policies."""
         return len(self._policies[0]), len(self._policies[1])
 
     def run(self, enough: float) -> str:
