@@ -72,7 +72,7 @@ def test_the_skill_is_the_payoff_against_the_equilibrium_of_any_constant_sum():
         (RPS, (0.5, 0.5), "3 strategies"),
         (RPS, (0.5, 0.6, 0.0), "add up to 1"),
         (RPS, (1.5, -0.5, 0.0), "not probabilities"),
-        (np.array([[0.0, 1.0], [1.0, 0.0]]), (0.5, 0.5), "same for all pairs"),
+        (np.array([[0.0, 1.0], [1.0, 0.0]]), (0.5, 0.5), "same sum for all"),
         (RPS[:2], (0.5, 0.5), "square"),
     ],
 )

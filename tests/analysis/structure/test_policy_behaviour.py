@@ -64,7 +64,7 @@ def test_policies_that_stack_frames_are_asked_with_those_before():
         "newest": player_of([0.0, 30.0, 0.0]),
     }
     seen = states()
-    with pytest.raises(UsageError, match="stacks 2 observations, and 1 are known"):
+    with pytest.raises(UsageError, match="stacks 2 observations, but only 1 were recorded"):
         policy_behaviour(players, seen, np.random.default_rng(0))
     seen = ObservedStates(np.repeat(seen.observations, 3, axis=1), seen.masks, seen.episodes)
     found = policy_behaviour(players, seen, np.random.default_rng(0))

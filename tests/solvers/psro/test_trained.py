@@ -208,7 +208,7 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     for setup, kind, words in (
         (setup_of("cleanup", {}), ConfigError, "oracles are trained for games of two"),
         (setup_of(matches=0), UsageError, "matches: a whole number, 2 at least"),
-        (setup_of(turns=None), UsageError, "seconds, or turns"),
+        (setup_of(turns=None), UsageError, "`seconds` or `turns`"),
         (setup_of(algorithm="ppq"), ConfigError, "ppq"),
         (TrainedSetup("kuhn_poker", {}, "nsh"), UsageError, "no meta-solver"),
     ):
