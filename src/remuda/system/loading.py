@@ -263,7 +263,7 @@ def _is_own(directory: str) -> bool:
         return False
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = [*map(sysconfig.get_path, names), *site.getsitepackages()]
-    installed += [site.getusersitepackages(), os.path.dirname(os.path.dirname(__file__))]
+    installed += [site.getusersitepackages(), str(Path(__file__).parents[2])]
     return not any(f"{directory}/".startswith(f"{each}/") for each in installed)
 
 

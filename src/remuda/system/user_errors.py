@@ -21,8 +21,9 @@ from types import FrameType
 from remuda.errors import RemudaError, UserCodeError
 
 LONGEST = 500  # characters of an exception's message that are shown
-HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 ADAPTERS = os.path.join(HOME, "envs", "adapters") + os.sep
+CALLS_FACTORIES = os.path.join(ADAPTERS, "user_envs.py")  # a bad call there is of bad options
 STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
 USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
@@ -74,7 +75,8 @@ def where_raised(error: BaseException, libraries: bool = True) -> str | None:
         foreign = _of_a_library(places)
         if foreign:
             return _described(cause, foreign[0].package, foreign)
-        if places and places[-1].file.startswith(ADAPTERS):
+        last = places[-1].file if places else ""
+        if last.startswith(ADAPTERS) and last != CALLS_FACTORIES:
             code = linecache.getline(places[-1].file, places[-1].line).strip()
             return (
                 "the environment does not follow its library's interface: "
