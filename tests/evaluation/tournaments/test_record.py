@@ -203,8 +203,8 @@ def test_records_of_other_meetings_are_damage(tmp_path):
 @pytest.mark.parametrize("kept", [False, True])
 def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tmp_path):
     directory = tmp_path / "kept" if kept else None
-    told = r"episodes: 1,000,000,000,000 for each of 4 seatings are 4,000,000,000,000 matches.* at "
-    with pytest.raises(UsageError, match=told + "most 25,000,000 for each, or say until"):
+    told = r"episodes: 1,000,000,000,000 for each of 4 seatings are 4,000,000,000,000 matches.*"
+    with pytest.raises(UsageError, match=told + "set at most 25,000,000 episodes, or a question"):
         remuda.tournament(
             {"a": "random", "b": "random"}, game=GAME, episodes=10**12, directory=directory
         )

@@ -7,7 +7,7 @@ import time
 
 WORDS = 1_500
 PROGRAM = f"""
-from remuda import output
+from remuda.system import output
 from remuda.system.processes import child
 
 output.never_fail()

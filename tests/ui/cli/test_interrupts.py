@@ -37,7 +37,7 @@ Assembly.__init__ = lambda *_, **__: stubborn.swallow()
 """
 
 BEFORE_THE_REPORT = """
-from remuda.ui import report
+from remuda.ui.reports import report
 report.write_report = lambda *_: stubborn.swallow(signal.{})
 """
 
@@ -90,7 +90,7 @@ main()
 
 def test_a_second_one_in_greedy_play_tells_how_the_policies_can_be_measured(tmp_path):
     script = """
-from remuda import finish
+from remuda.training import finish
 finish.evaluate = lambda *_, **__: (stubborn.swallow(), stubborn.swallow())
 from remuda.__main__ import main
 sys.argv[1:] = ["train", "--schedule", "sequential", "--run.turns", "1", "--run.directory", "run"]
