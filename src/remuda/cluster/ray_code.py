@@ -1,8 +1,8 @@
 """Find, compare and send user code for other nodes.
 
 A user's module (an environment, a network, a matchmaker) is sent to nodes on other machines, with
-everything that was loaded from the same folder. Packages must be installed on each node with the
-same source.
+everything that was loaded from the same folder. Installed packages are not sent: each node needs
+them with the same source.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from remuda.system.loading import is_pickled, texts_in
 from remuda.system.version import __version__
 
 OWN = "remuda"  # the package whose source must be the same on all nodes
-NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")  # code in a configuration
-LARGEST = 50_000_000  # maximum bytes of user code to send: code, not data
+NAMED = re.compile(r"([A-Za-z_]\w*)(\.\w+)*:[A-Za-z_][\w.-]*")  # `module:Name`
+LARGEST = 50_000_000  # maximum bytes of a sent module or package, including data files
 
 
 def versions() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Copies of published weights on nodes where their policy does not learn.
 
-The bridge there publishes the learner's newest snapshot under its version; it may skip versions. A
-bridge that dies leaves snapshots in the same state as a dead learner, and its successor continues.
+On these nodes the bridge process publishes the learner's newest snapshot with its version number.
+It may skip versions. If a bridge dies while writing, its successor continues as a learner's would.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIXED = 5
 
 
 class WeightsOut:
-    """The sender of weights of policies that learn here to another node."""
+    """A sender, to one other node, of the weights of policies that learn on this node."""
 
     def __init__(self, published: PublishedWeights, policies: Sequence[int]) -> None:
         self._published, self._reader = published, published.reader()
@@ -40,8 +40,8 @@ class WeightsOut:
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
         """Return a policy's newest snapshot as numbers and arrays, and mark it as sent.
 
-        Return None if its version has changed: its learner may have consumed steps that the words,
-        which were read before, do not count. A successor would train on them twice.
+        Return None if the learner has published a newer version. It may have trained on steps that
+        the shared counters, read earlier, do not include; its successor would train on them again.
         """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)
@@ -84,7 +84,10 @@ class WeightsIn:
         return np.array(versions, np.int64)
 
     def publish(self, policy: int, numbers: Integers, values: Array) -> None:
-        """Publish the result of `WeightsOut.take` (`values` [size] float32) if it is newer."""
+        """Publish the result of `WeightsOut.take` if it is newer.
+
+        `values`, float32, holds all arrays in one row: the weights, then the training state.
+        """
         publisher, name = self._publishers.get(policy), self._published.policies[policy]
         size = self._published.slots[name]["weights"].shape[1]
         rows = self._published.training_rows(name)

@@ -17,7 +17,7 @@ from remuda.system.kernels import njit
 from remuda.system.memory.atomic import fence_acquire, load
 from remuda.types import Array, Bools, Floats, Integers, State
 
-AFTER = -1  # stream of a row that holds only a segment's final observation
+AFTER = -1  # in `streams`: the row holds only a segment's final observation
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class Rollout:
 def rows_for(experience: Experience, replays: float = 0.0) -> int:
     """Return the rows of the largest rollout, including replayed segments."""
     length = experience.config.segment_length
-    # A rollout exceeds its number of steps by less than a segment; each segment has an extra row.
+    # A rollout exceeds `experience.rollout` steps by less than a segment. Each segment has an extra
+    # row for its final observation.
     places = sum(ring.num_segments for ring in experience.rings)
     rows = min(2 * (experience.rollout + length), places * (length + 1))
     return rows + (2 * (math.ceil(rows * replays) + length) if replays else 0)
@@ -179,7 +180,7 @@ def _draw(
 
 
 def _held(ring: ExperienceRing) -> tuple[int, Integers]:
-    """Return `CLOSED` and the valid places of the queue, which the kernel checks again."""
+    """Return the number of closed segments and the queue's valid places, which `_draw` rechecks."""
     shared, count = ring.shared, load(ring.counters, CLOSED)
     entries = min(count, ring.num_segments)
     queue = shared["queue"][:entries]
@@ -187,7 +188,10 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """Return the version that started the newest closed segment, or a later one; 0: none."""
+    """Return the version that started the newest closed segment; 0: there is none.
+
+    If the writer replaces the segment meanwhile, the version is the replacement's.
+    """
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
         return 0
@@ -237,7 +241,7 @@ class SegmentReplay:
             entries = sum(len(places) for _, places in held)
             if not entries:
                 return
-            # Draw only as many as are needed if all are full, so none has to be left out.
+            # Draw as if all segments were full, so that at most a part of one exceeds `wanted`.
             picks = self._rng.integers(0, entries, max(wanted // self._length, 1))
             steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
             wanted -= steps

@@ -33,7 +33,7 @@ class Strangers(AtOnce):
 
 @pytest.mark.parametrize(
     ("where", "said"),
-    [("rewards", "its rewards name '__all__'"), ("agents", "its `agents` name '__all__'")],
+    [("rewards", "its rewards contain '__all__'"), ("agents", "its `agents` contain '__all__'")],
 )
 def test_a_name_that_is_not_among_the_possible_agents_is_told(where, said):
     """Red before: a KeyError."""
@@ -62,7 +62,7 @@ class StrangeTurns(InTurn):
 
 @pytest.mark.parametrize(
     ("where", "said"),
-    [("rewards", "its rewards name 'eve'"), ("selection", "its `agent_selection` name.* 'eve'")],
+    [("rewards", "its rewards contain 'eve'"), ("selection", "its `agent_selection` name.* 'eve'")],
 )
 def test_so_it_is_in_turn(where, said):
     with pytest.raises(ContractError, match=rf"copy 0, turn 3 of the episode: {said}"):

@@ -157,7 +157,7 @@ class AECCopies(Copies):
                     if terminated or truncations.get(name)
                 }
                 for name in ended if self.check else ():
-                    self._known(e, name, "its `terminations` or `truncations` name")
+                    self._known(e, name, "its `terminations` or `truncations` contain")
                 if len(ended) < len(terminations) or self._steps_all_dead:
                     self._select(e, copy, ended)
                 else:
@@ -202,7 +202,7 @@ class AECCopies(Copies):
             return
         self._live_before[e] = live
         for name in live:
-            agent = self._known(e, name, "its `agents` name")
+            agent = self._known(e, name, "its `agents` contain")
             if agent is None or agent in self._ended[e]:
                 continue
             if not (read("terminations").get(name) or read("truncations").get(name)):

@@ -1,8 +1,9 @@
 """Convert other libraries' action masks to rows of booleans.
 
-A mask is a row with one entry per action, choice after choice; each bit of a `MultiBinary` is a
-choice of off and on. A mask may also have a part for each choice, as in Gymnasium's
-`sample(mask=...)`, where None allows all actions of the choice.
+A mask is a row with one entry per action. With several choices (`MultiDiscrete`) their entries are
+concatenated; each bit of a `MultiBinary` is a choice between off and on. A mask may also have a
+part for each choice, as in Gymnasium's `sample(mask=...)`, where None allows all actions of the
+choice.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def mask_form(space: spaces.Space[Any]) -> MaskForm:
         parts = dict(enumerate(space.spaces))
     else:
         assert isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary), (
-            f"actions in {space} are not counted"
+            f"actions in {space} are not discrete"
         )
         is_bits = isinstance(space, spaces.MultiBinary)
         sizes = np.full(space.shape, 2) if is_bits else space.nvec  # type: ignore[union-attr]

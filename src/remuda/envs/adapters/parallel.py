@@ -151,10 +151,10 @@ class Copies(TurnArrays):
 
     def render(self, env: int = 0) -> Array:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # environments that cannot draw warn
+            warnings.simplefilter("ignore")  # environments without a render mode warn
             picture = self.copies[env].render()
         if not isinstance(picture, np.ndarray):
-            raise NotImplementedError(f"{self.copies[env]} has no picture of its world")
+            raise NotImplementedError(f"render() of {self.copies[env]} returned no image")
         return picture
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Copies(TurnArrays):
             if type(reward) is not float and (self.check or reward is not None):
                 reward = self._number(e, name, reward)  # noqa: PLW2901
             if reward:
-                agent = self._known(e, name, "its rewards name")
+                agent = self._known(e, name, "its rewards contain")
                 if agent is not None:
                     yield agent, reward
 
@@ -334,7 +334,7 @@ class ParallelCopies(Copies):
         kinds = (("terminated", terminations), ("truncated", truncations))
         for kind, flags in kinds:
             for name in flags if type(flags) is dict and len(flags) > len(acted) else ():
-                self._known(e, name, f"its `{kind}` names")
+                self._known(e, name, f"its `{kind}` contains")
         for name in acted:
             try:
                 if name not in rewards:
@@ -352,7 +352,7 @@ class ParallelCopies(Copies):
 
     def _check_observed(self, e: int, live: Iterable[Any], observations: Mapping[Any, Any]) -> None:
         for name in live:
-            agent = self._known(e, name, "its `agents` name")
+            agent = self._known(e, name, "its `agents` contain")
             if observations.get(name) is None:
                 raise self._broken(e, agent, "the observation is missing")
 
@@ -364,7 +364,7 @@ class ParallelCopies(Copies):
         before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
         for name in self.copies[e].agents:
-            agent = self._known(e, name, "its `agents` name")
+            agent = self._known(e, name, "its `agents` contain")
             if agent is None:
                 continue
             if agent in ended or agent in before:

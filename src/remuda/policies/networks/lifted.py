@@ -1,7 +1,7 @@
 """A user's torch module, for K policies at once.
 
-The module is created once as a pattern and never trained: `torch.func` runs it with one policy's
-parameters, or with the parameters of K policies in one pass.
+One instance, the pattern, serves as a template and is never trained. `torch.func` runs it with one
+policy's parameters, or with the parameters of K policies in one pass.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class LiftedModule(Encoder):
     1. Each policy has its own parameters, drawn by the module from the policy's random generator.
     2. Policies in one pass share nothing. A module that `vmap` does not support is called for one
        policy after another.
-    3. Errors in creating or testing a module name its line.
+    3. An error in user code, when a module is created or tested, names its file and line.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
-        """Create the pattern by the class or function at `path` (`module:Name`).
+        """Create the pattern with the class or function at `path` (`module:Name`).
 
         It is called with the observation shape, if it has a required positional parameter, and with
         the options as keywords. Stacked frames come first in the shape. Raises ConfigError if the
@@ -104,8 +104,8 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
-        # by device, copies of the buffers that are not floats, which all policies share; none for
-        # the CPU, where the module's are used
+        # by device, copies of the buffers that are not floats, which all policies share; on the
+        # CPU the pattern's own buffers serve, so none are copied
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
@@ -201,7 +201,7 @@ class LiftedModule(Encoder):
         arguments: tuple[Any, ...] = (self._shape,) if _takes_shape(self._factory) else ()
         made = self._of_user(
             lambda: self._factory(*arguments, **self._options),
-            "with the shape of an observation and network.options as keywords",
+            f"with {'the observation shape, and ' if arguments else ''}network.options as keywords",
         )
         if not isinstance(made, nn.Module):
             raise ConfigError(f"{self._key} returned {type(made).__name__}, not a torch.nn.Module")

@@ -27,7 +27,7 @@ from remuda.system.checkpoint.opening import open_stream
 
 @dataclass(frozen=True)
 class Born:
-    """A policy that was born in a run."""
+    """A policy of a run, with the sources of its weights and hyperparameters."""
 
     policy: str  # its slot, which gives it its name
     generation: int  # the number of earlier policies in this slot
@@ -42,7 +42,7 @@ class Born:
     parent_fitness: float | None = None
     second: str | None = None  # a second parent, the source of some hyperparameters or layers
     second_generation: int = 0
-    optimizer_steps: int = 0  # optimizer steps behind its inherited moments; 0: no moments
+    optimizer_steps: int = 0  # optimizer steps of its inherited moments; 0: it inherited none
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"
@@ -65,7 +65,8 @@ def read_lineage(ledger: Path) -> list[Born]:
             generation = int(record["returns"][0])
             generations[policy] = generation
             parent, version = int(record["oldest"][0]), int(record["newest"][0])
-            found.pop((policy, generation), None)  # its actor died before it ordered the birth
+            # An earlier record of the same birth is void: its actor died before the birth happened.
+            found.pop((policy, generation), None)
             found[policy, generation] = Born(
                 names[policy],
                 generation,

@@ -1,4 +1,4 @@
-"""`remuda play`: an episode in the terminal, or as a GIF or film."""
+"""`remuda play`: an episode in the terminal, or as a GIF or video."""
 
 from __future__ import annotations
 

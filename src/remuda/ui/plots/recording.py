@@ -1,4 +1,4 @@
-"""Recordings of episodes: GIFs, films, and move histories of OpenSpiel games."""
+"""Recordings of episodes: GIFs, videos, and move histories of OpenSpiel games."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_format(path: Path) -> None:
         raise UsageError(f"{path}: recordings are written as {' or '.join(FORMATS)}")
     if kind == FILM and find_spec("imageio_ffmpeg") is None:
         raise UsageError(
-            f"{path}: a film needs FFmpeg: pip install 'remuda[video]', or name a .gif"
+            f"{path}: an .mp4 needs FFmpeg: pip install 'remuda[video]', or choose a .gif file"
         )
 
 

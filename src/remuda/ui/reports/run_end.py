@@ -115,7 +115,7 @@ def draw_play(
     seconds: float | None = None,
     sampled: bool | None = None,
 ) -> bool:
-    """Write a GIF or film of a run's policies playing; return whether the game can be drawn."""
+    """Write a GIF or video of a run's policies playing; return whether the game can be drawn."""
     from remuda.evaluation.evaluate import record
     from remuda.runs.saved_weights import load_run
     from remuda.ui.plots.recording import check_format, write_recording

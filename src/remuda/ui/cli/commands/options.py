@@ -44,7 +44,7 @@ class PictureOptions(Section):
     """Options of a command that shows episodes."""
 
     out: Path | None = None
-    """The GIF or film to write, such as `play.mp4`. None: `play.gif` in the run directory;
+    """The GIF or video to write, such as `play.mp4`. None: `play.gif` in the run directory;
     `remuda play` shows the game in the terminal."""
     turns: PositiveInt = 100
     """Maximum number of turns; the episode may end earlier."""
