@@ -188,7 +188,7 @@ FREE = "population.births.every replaces policies that may take every seat"
     [
         (
             {"matchmaker": "fixed"},
-            "births.places is for .* and fixed deals only to certain policies",
+            "births.places is for .* but fixed deals only to certain policies",
         ),
         ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
         (

@@ -58,7 +58,7 @@ def trained(directory, *, resume=False, **tree):
         ),
         (
             {"population": {"matchmaker": "fixed"}},
-            "population.scripted is for .* and fixed deals only to certain policies; use another",
+            "population.scripted is for .* but fixed deals only to certain policies; use another",
         ),
         (
             {
@@ -70,7 +70,7 @@ def trained(directory, *, resume=False, **tree):
                     },
                 }
             },
-            "population.scripted is for .* and teams deals only to certain policies",
+            "population.scripted is for .* but teams deals only to certain policies",
         ),
         (
             {"population": {"matchmaker": "self_play", "newest": 1.0}},
