@@ -1,1 +1,1 @@
-"""Build the parts of a run from its configuration: layout, memory plan, calibration."""
+"""Build the parts of a run from its `RunSpec`: layout, memory plan, calibration."""

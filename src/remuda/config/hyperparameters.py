@@ -104,7 +104,8 @@ def checked_numbers(
 class LiveHyperparameters:
     """Changes of hyperparameters during a run, in shared memory.
 
-    The coordinator writes them; learners read them between updates.
+    The coordinator writes them; learners read them between updates. Children end with the
+    coordinator, so no process reads a change that it left half written.
 
     1. A change is seen completely or not at all: `revision` is odd while it is written.
     2. No process waits for a change. An idle learner applies it before its next update.

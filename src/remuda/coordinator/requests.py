@@ -2,9 +2,11 @@
 
 A request is a file in the run's directory `requests/`, which the client renames once it is
 complete. The coordinator executes requests between two polls, removes them, and writes each answer
-to a file next to the request. A file of weights, if requested, is written before the answer. When
-training ends, the coordinator writes a file `closed`: clients read existing answers and stop
-waiting. At the end it removes the directory, unless an answer in it has not been read yet.
+to a file next to the request. If a client dies, its request is executed, and its answer is removed
+later. A file of weights, if requested, is written before the answer. When training ends, the
+coordinator writes a file `closed`: clients read existing answers and stop waiting. A client looks
+for `closed` before it looks for its answer, so it misses no answer. At the end it removes the
+directory, unless an answer in it has not been read yet.
 
 If the coordinator is killed, the client sees that no process holds the run, or that another
 directory replaced the one it wrote into. A resumed run removes old requests. On a full disk

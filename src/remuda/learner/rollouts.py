@@ -44,8 +44,14 @@ class RolloutLearner(Learner):
     """A trainer of K policies of one specification as one batched computation.
 
     Policies with a ready rollout are trained together. Depending on `learning_mode`, replayed
-    segments are added to the rollout or replace it. An update of many policies is split into pieces
-    (`unfinished`).
+    segments are added to the rollout or replace it. Each policy has its own minibatches, however
+    much data the others have. An update of many policies is split into pieces (`unfinished`),
+    between which the process writes checkpoints.
+
+    Every step in the queue is trained on, pending, or counted as lost. `Learn.TRAINED` counts the
+    steps that the current weights contain: a step is lost if its update is undone, or came after
+    the checkpoint that a restarted learner returns to. Without a checkpoint it returns to its last
+    publication, and the counts do not change.
     """
 
     def __init__(

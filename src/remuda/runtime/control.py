@@ -32,8 +32,9 @@ class Control:
     The coordinator writes `go`, `stop`, `close`, `save` and `settled`, and a role's entries of
     `state`, `heartbeat` and `compiling` while it has no process. Each child writes its entries of
     `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor writes `played`
-    and `save_after`. The words of a dead child remain; the coordinator resets its state for a
-    successor.
+    and `save_after`. Children end with the coordinator. The words of a dead child remain; the
+    coordinator finds it dead or silent and resets its state for a successor. While a lockstep actor
+    is dead, learners sleep, a heartbeat at a time, until its successor plays.
 
     - `go`: every role has been ready once. No turn is played before the learners are ready.
     - `stop`: actors and learners must finish. `close`: bridges must send the rest and finish.

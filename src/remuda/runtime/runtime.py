@@ -1,7 +1,9 @@
 """The interface by which the coordinator runs the roles.
 
-`InlineRuntime` runs them in the coordinator's process, `ProcessRuntime` each in a separate one. Any
-other runtime, such as that of a cluster, must pass `tests/contracts/test_runtime.py`.
+`InlineRuntime` runs them in the coordinator's process, `ProcessRuntime` each in a separate one, and
+`ClusterRuntime` on several nodes. `tests/contracts/test_runtime.py` tests the first two.
+`ClusterRuntime` makes its roles from an `Assembly`, so whole runs test it
+(`tests/cluster/test_two_node_runs.py`).
 """
 
 from __future__ import annotations

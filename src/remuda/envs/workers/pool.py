@@ -1,10 +1,12 @@
 """Copies of a game in several processes, for slow Python environments.
 
-The parent (an actor) writes a request into shared memory and wakes the workers. Each worker serves
-it for its copies and wakes the parent. While workers work, the parent sleeps and does not touch
-their arrays, and vice versa. If a worker dies, the parent raises an error, and its supervisor
-restarts it with new workers. If the parent dies, the workers die with it. A worker whose start was
-lost because the fork server died is started again.
+The parent (an actor) writes a request (`REQUESTED`, commands, seeds, actions) into shared memory
+and wakes the workers. Each worker serves it for its copies, writes results, `DONE` or `FAILED` and
+a message, and wakes the parent: one round trip for each group of agents. While workers work, the
+parent sleeps and does not touch their arrays, and vice versa. If a worker dies, the parent notices
+within a second and raises an error, and its supervisor restarts it with new workers. If the parent
+dies, the workers die with it. A worker whose start was lost because the fork server died is started
+again.
 """
 
 from __future__ import annotations

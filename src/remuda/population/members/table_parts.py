@@ -295,7 +295,11 @@ class MemberNumbers:
 
 
 class PlaceHyperparameters:
-    """Hyperparameters (see `remuda.config.hyperparameters`) of the policy in each slot."""
+    """Hyperparameters (see `remuda.config.hyperparameters`) of the policy in each slot.
+
+    The lead writes those of a newborn before it orders the birth. In a population without births
+    the coordinator writes those of live policies (`change`).
+    """
 
     def __init__(self, shared: SharedArrays, names: Sequence[str]) -> None:
         self._shared, self.names = shared, tuple(names)

@@ -1,4 +1,9 @@
-"""The one way to wait: a wake-up that sleeps in the kernel until it is rung."""
+"""The one way to wait: a wake-up that sleeps in the kernel until it is rung.
+
+If writers ring only on request, the waiter stores its request in shared memory, checks, and then
+sleeps. A writer commits, checks for a request, and then rings. Each side has a full fence between
+its two steps, so at least one of them sees the other.
+"""
 
 from __future__ import annotations
 
