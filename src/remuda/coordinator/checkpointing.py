@@ -2,10 +2,11 @@
 
 The coordinator requests a checkpoint by one word (`Control.save`). Each role writes its own part
 between two units of work; the coordinator adds the scoreboard and the published snapshots, and
-commits (`system/checkpoint/store.py`). A learner's part holds the committed steps of its rings. The
-actor's part holds the current, uncommitted step of each stream, because no other process may read
-it; a resumed actor writes these steps back into its ring. A learner's part that belongs to another
-policy than the one in the population's table is ignored on restore.
+commits (`system/checkpoint/store.py`). With `checkpoint.replay`, a learner's part holds the
+committed steps of its rings. The actor's part holds the current, uncommitted step of each stream,
+because no other process may read it; a resumed actor writes these steps back into its ring. A
+learner's part that belongs to another policy than the one in the population's table is ignored on
+restore.
 """
 
 from __future__ import annotations

@@ -25,12 +25,13 @@ The writer (the actor) owns everything here, except the counters `WANTED`, `CONS
   (`BlockWriter`) empties that segment, makes its sequence even again, recounts the ring, and
   continues with the next segment. It also closes open segments of its predecessor.
 - A segment gets its `closed_as`, and its queue entry is complete, before `CLOSED` counts it. The
-  next writer takes back a number that was not counted. It does not read queue entries, because one
-  may refer to another segment that is still held.
+  next writer takes back a number that was not counted. It does not read which segment an entry
+  names, because that may be another one that is still held.
 - A learner publishes that it took segments before it trains on them, so they are lost if it dies.
   Until its successor starts, its runtime writes `CONSUMED`, `TAKEN` and `TAKEN_STEPS`
-  (`Role.on_process_death`), so that actors need not wait. The successor first makes these words
-  consistent (`Experience.take_up`). A `WANTED` of a dead learner causes one needless wake-up.
+  (`Role.on_process_death`), so that actors do not wait, unless the schedule is exact. The successor
+  first makes these words consistent (`Experience.take_up`). A `WANTED` of a dead learner causes one
+  needless wake-up.
 
 Tests kill the writer and the learner at every line, and then their successors:
 `tests/experience/test_writer_deaths.py` and `test_learner_deaths.py`.
