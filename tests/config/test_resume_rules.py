@@ -221,8 +221,8 @@ def test_the_rest_is_refused_with_what_may_change(words, said, tmp_path, capsys)
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert said in told
-    assert "may change, of policy and policies.NAME: learning_rate, adam_epsilon, max" in told
-    assert "and all of schedule, actor, learners" in told
+    assert "may change these keys of policy and policies.NAME: learning_rate, adam" in told
+    assert "and everything in schedule, actor, learners" in told
     assert f"--policy.init_from {directory}" in told
     after = {p: p.read_bytes() for p in directory.rglob("*") if p.is_file() and p.name != "lock"}
     logs = {path for path in after if path.parent.name == "logs"}
