@@ -1,0 +1,174 @@
+"""The description of an environment: what a run needs to know about it without making it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gymnasium import Space
+
+from remuda.envs.plain_spaces import NotPlainError, from_plain, to_plain
+from remuda.envs.registry import make_env
+from remuda.envs.vector_env import VectorEnv
+from remuda.errors import RunDirectoryError
+from remuda.types import AgentSpec
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """A game with its options, and what its environments declare."""
+
+    game: str
+    options: Mapping[str, Any]
+    agents: tuple[AgentSpec, ...]
+    turn_groups: tuple[tuple[int, ...], ...]
+    episode_metrics: tuple[str, ...] = ()
+    has_histories: bool = False  # its library numbers moves, see `VectorEnv.history`
+    in_force: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """All of the game's options with their values; empty in a description read from a file."""
+
+    @staticmethod
+    def of(game: str, options: Mapping[str, Any]) -> EnvSpec:
+        """Make one environment copy, and describe it."""
+        directory = os.getcwd()
+        try:
+            with closing(make_env(game, 1, **options)) as env:
+                return EnvSpec.of_env(game, options, env)
+        finally:
+            os.chdir(directory)  # the environment may have changed it
+
+    @staticmethod
+    def of_env(game: str, options: Mapping[str, Any], env: VectorEnv) -> EnvSpec:
+        """Describe an environment that exists."""
+        return EnvSpec(
+            game,
+            options,
+            tuple(env.agents),
+            tuple(tuple(group) for group in env.turn_groups),
+            tuple(env.episode_metrics),
+            env.history() is not None,
+            env.options(),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the agents."""
+        return tuple(agent.name for agent in self.agents)
+
+    def seat(self, agent: int) -> EnvSpec:
+        """Describe the same environment as one of its agents sees it, alone."""
+        return replace(self, agents=(self.agents[agent],), turn_groups=((0,),))
+
+    def make(self, copies: int, check: bool = True) -> VectorEnv:
+        """Make environment copies; raise RunDirectoryError if they declare something else.
+
+        `check`: validate what the environment returns.
+        """
+        env = make_env(self.game, copies, **self.options)
+        env.check = check
+        changed = _difference(self.agents, tuple(env.agents))
+        if changed:
+            env.close()
+            raise RunDirectoryError(
+                f"{self.game} has changed since its description was saved: {changed}; undo the "
+                "change, or start a new run"
+            )
+        return env
+
+    def to_plain(self) -> dict[str, Any] | None:
+        """Return plain data for JSON; None if a space's class is not Gymnasium's own."""
+        table: dict[str, int] = {}  # equal spaces are saved once
+
+        def number(space: Space[Any] | None) -> int | None:
+            if space is None:
+                return None
+            return table.setdefault(json.dumps(to_plain(space)), len(table))
+
+        try:
+            agents = [
+                {
+                    "name": agent.name,
+                    "team": agent.team,
+                    "masked": agent.masked,
+                    "layout": agent.layout,
+                    "spaces": [number(getattr(agent, name)) for name in SPACES],
+                }
+                for agent in self.agents
+            ]
+        except NotPlainError:
+            return None
+        return {
+            "of": digest(self.game, self.options),
+            "agents": agents,
+            "spaces": [json.loads(text) for text in table],
+            "turn_groups": [list(group) for group in self.turn_groups],
+            "episode_metrics": list(self.episode_metrics),
+            "has_histories": self.has_histories,
+        }
+
+    @staticmethod
+    def from_plain(plain: Any, game: str, options: Mapping[str, Any]) -> EnvSpec | None:
+        """Return what `to_plain` described; None if that was another game or had other options.
+
+        Raise ValueError if the data is damaged.
+        """
+        try:
+            if plain["of"] != digest(game, options):
+                return None
+            made = [from_plain(each) for each in plain["spaces"]]
+            agents = tuple(
+                AgentSpec(
+                    str(agent["name"]),
+                    team=str(agent["team"]),
+                    masked=bool(agent["masked"]),
+                    layout=str(agent["layout"]),
+                    **{
+                        name: None if index is None else made[index]
+                        for name, index in zip(SPACES, agent["spaces"], strict=True)
+                    },
+                )
+                for agent in plain["agents"]
+            )
+            groups = tuple(tuple(map(int, group)) for group in plain["turn_groups"])
+            if sorted(agent for group in groups for agent in group) != list(range(len(agents))):
+                raise ValueError("its turn groups do not contain each agent once")
+            return EnvSpec(
+                game,
+                options,
+                agents,
+                groups,
+                tuple(map(str, plain["episode_metrics"])),
+                bool(plain["has_histories"]),
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"it is incomplete: {error!r}") from None
+
+
+SPACES = ("observation_space", "action_space", "env_observation_space", "env_action_space")
+
+
+def digest(game: str, options: Mapping[str, Any]) -> str:
+    """Return a text that identifies a game with its options."""
+    text = json.dumps([game, dict(options)], default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _difference(described: tuple[AgentSpec, ...], made: tuple[AgentSpec, ...]) -> str:
+    """Return the first difference that matters to policies; bounds of observations do not."""
+    names = [[agent.name for agent in agents] for agents in (described, made)]
+    if names[0] != names[1]:
+        return f"its agents were {', '.join(names[0])}, and are {', '.join(names[1])}"
+    for before, after in zip(described, made, strict=True):
+        old, new = before.observation_space, after.observation_space
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            return f"{after.name} observed {old}, and observes {new}"
+        if before.action_space != after.action_space:
+            return f"{after.name} had actions {before.action_space}, and has {after.action_space}"
+        if before.masked != after.masked:
+            return f"{after.name} {'lacks' if before.masked else 'has'} an action mask now"
+    return ""

@@ -1,0 +1,60 @@
+"""`RunSpec`: a resolved run, from which everything else about it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from remuda.config import Config
+from remuda.envs.description import EnvSpec
+from remuda.policies.spec import PolicySpec
+from remuda.population.roster import Roster
+from remuda.population.specs import policy_specs
+from remuda.types import AgentSpec
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A run's configuration and its environment's description, with what follows from both.
+
+    `remuda.train` makes one, and the run directory saves it (config.yaml and environment.json), so
+    that a run can be opened without its game.
+    """
+
+    config: Config
+    env: EnvSpec
+
+    @staticmethod
+    def of(config: Config) -> RunSpec:
+        """Make an environment copy of a configuration, and describe it."""
+        return RunSpec(config, EnvSpec.of(config.game, config.env.made_with))
+
+    def with_config(self, changes: Mapping[str, Any] | Config) -> RunSpec:
+        """Return the same run with another configuration of the same environment."""
+        if isinstance(changes, Config):
+            return replace(self, config=changes)
+        return replace(self, config=self.config.model_copy(update=dict(changes)))
+
+    @property
+    def agents(self) -> tuple[AgentSpec, ...]:
+        """The agents of the environment."""
+        return self.env.agents
+
+    @cached_property
+    def roster(self) -> Roster:
+        """The policies, their seats and their teams."""
+        return Roster.of(self.config, self.env.agents)
+
+    @cached_property
+    def policies(self) -> tuple[PolicySpec, ...]:
+        """The specifications of all policies; imports the user's algorithms and networks."""
+        return policy_specs(self.config, self.env.agents)
+
+    def agent_of(self, policy: str) -> AgentSpec:
+        """Return an agent that a policy may play: the one of its name, else its first seat."""
+        for agent in self.env.agents:
+            if agent.name == policy:
+                return agent
+        return self.env.agents[self.roster.seats_of(policy)[0]]

@@ -1,0 +1,117 @@
+"""Descriptions of environments survive JSON, and are refused where they do not fit."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from remuda.envs.description import EnvSpec
+from remuda.envs.observation_parts import Part, PartsBox
+from remuda.envs.plain_spaces import NotPlainError, from_plain, to_plain
+from remuda.envs.registry import GAMES
+from remuda.errors import RunDirectoryError
+
+BOUNDS = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+SPACES = [
+    spaces.Box(0, 255, (84, 84, 4), np.uint8),
+    spaces.Box(BOUNDS, BOUNDS + np.float32(0.1)),
+    spaces.Box(-np.inf, np.inf, (3,), np.float64),
+    spaces.Box(np.array([-np.inf, 0, 1], np.float32), np.array([0, np.inf, 1], np.float32)),
+    spaces.Box(-5, 2**40, (2,), np.int64),
+    spaces.Box(0, 1, (0,), np.float32),
+    spaces.Discrete(4),
+    spaces.Discrete(3, start=-1),
+    spaces.MultiDiscrete([2, 3, 4]),
+    spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, -1]]),
+    spaces.MultiBinary(5),
+    spaces.MultiBinary((2, 3)),
+    spaces.Text(7, min_length=2, charset="abc "),
+    spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (2,))]),
+    spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Dict({"x": spaces.MultiBinary(2)}))]),
+    spaces.Sequence(spaces.Discrete(3), stack=True),
+    spaces.OneOf([spaces.Discrete(2), spaces.Discrete(5)]),
+    spaces.Graph(spaces.Box(0, 1, (2,)), spaces.Discrete(3)),
+    spaces.Graph(spaces.Box(0, 1, (2,)), None),
+    PartsBox(np.zeros(6, np.float32), np.ones(6, np.float32), (Part("a.b", 0, (2, 3), True),)),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_a_space_is_the_same_after_json(space):
+    found = from_plain(json.loads(json.dumps(to_plain(space))))
+    assert type(found) is type(space)
+    assert found == space
+    assert found.dtype == space.dtype
+    if isinstance(space, spaces.Dict):
+        assert list(found.spaces) == list(space.spaces), "the order decides how it is flattened"
+
+
+def test_a_subclass_of_a_space_is_not_plain():
+    class Even(spaces.Discrete):
+        def contains(self, x):
+            return super().contains(x) and x % 2 == 0
+
+    with pytest.raises(NotPlainError, match="Even"):
+        to_plain(spaces.Tuple([Even(4)]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "Sphere"},
+        {"low": {"dtype": "float32", "shape": [2], "runs": [[0.0, 3]]}},
+        {"low": {"dtype": "float32", "shape": [2], "runs": [[0.0, -2]]}},
+        {"low": {"dtype": "float32", "shape": [2**40], "runs": [[0.0, 2**40]]}},
+        {"low": {"dtype": "nothing", "shape": [2], "runs": [[0.0, 2]]}},
+        {"low": {"dtype": "float32", "shape": [2], "runs": [["zero", 2]]}},
+        {"high": None},
+    ],
+)
+def test_damaged_spaces_are_refused(change):
+    with pytest.raises(ValueError, match=r"."):
+        from_plain(to_plain(spaces.Box(0, 1, (2,))) | change)
+
+
+@pytest.mark.parametrize("game", sorted(GAMES))
+def test_a_games_description_is_the_same_after_json(game):
+    spec = EnvSpec.of(game, {})
+    found = EnvSpec.from_plain(json.loads(json.dumps(spec.to_plain())), game, {})
+    assert found == spec
+    assert found.make(2).num_envs == 2
+
+
+def test_a_description_of_other_options_is_not_used():
+    plain = EnvSpec.of("treasure_hunt", {}).to_plain()
+    assert EnvSpec.from_plain(plain, "treasure_hunt", {"size": 9}) is None
+    assert EnvSpec.from_plain(plain, "tag", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ({"agents": [{}]}, "incomplete"),
+        ({"turn_groups": [[0], [0]]}, "each agent once"),
+        ({"spaces": []}, "incomplete"),
+        ({"episode_metrics": None}, "incomplete"),
+    ],
+)
+def test_damaged_descriptions_are_refused(damage, words):
+    plain = EnvSpec.of("tag", {}).to_plain() | damage
+    with pytest.raises(ValueError, match=words):
+        EnvSpec.from_plain(plain, "tag", {})
+
+
+def test_an_environment_that_has_changed_is_refused():
+    spec = EnvSpec.of("treasure_hunt", {})
+    first, *others = spec.agents
+    for change, words in (
+        ({"name": "bob"}, "its agents were bob, agent_1, and are agent_0, agent_1"),
+        ({"observation_space": spaces.Box(0, 1, (3,))}, "agent_0 observed"),
+        ({"action_space": spaces.Discrete(99)}, "agent_0 had actions Discrete"),
+        ({"masked": True}, "agent_0 lacks an action mask now"),
+    ):
+        other = replace(spec, agents=(replace(first, **change), *others))
+        with pytest.raises(RunDirectoryError, match=words):
+            other.make(1)
