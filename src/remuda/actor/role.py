@@ -15,7 +15,7 @@ from remuda.experience.experience import Experience
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.members.table import Table
-from remuda.population.roster import Roster
+from remuda.population.run_spec import RunSpec
 from remuda.publish.weight_store import WeightStore
 from remuda.system.rng import make_rng, seed_libraries
 from remuda.system.scoreboard import Play, Scoreboard
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class ActorRole:
     """The data from which a process builds an actor: its environment, seats and experience."""
 
-    config: Config
+    spec: RunSpec
     specs: tuple[PolicySpec, ...]
     experience: Mapping[str, Experience]
     published: WeightStore
@@ -50,7 +50,12 @@ class ActorRole:
     game: Game = field(init=False)  # includes its pickled code if it cannot be imported
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "game", find_game(self.config.game))
+        object.__setattr__(self, "game", find_game(self.spec.env.game))
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.spec.config
 
     @property
     def name(self) -> str:
@@ -188,7 +193,7 @@ class ActorRole:
 
         config, table = self.config, self.table
         assert table is not None
-        roster = Roster.of(config, env.agents)
+        roster = self.spec.roster
         matchmaker = make_matchmaker(config.population, roster)
         matches = make_rng(config.seed, "matches", begins)
         league_options = (

@@ -363,7 +363,7 @@ class Run(Mapping[str, Policy]):
             UsageError: `most` is less than 1, or no match has finished.
             RunDirectoryError: the run has no ledger, or it is damaged.
         """
-        return read_payoffs(self._files, self._saved.agents, most, wins=wins, roles=roles)
+        return read_payoffs(self._files, most, wins=wins, roles=roles)
 
     def evaluate(
         self,
@@ -392,9 +392,9 @@ class Run(Mapping[str, Policy]):
             ConfigError: there is no such agent, or no such scripted policy.
         """
         _check_play(episodes, seed)
-        config, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
+        spec, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
-        return play_episodes(config, snapshots, episodes, seed, named, sampled)
+        return play_episodes(spec, snapshots, episodes, seed, named, sampled)
 
     def report(self) -> Path:
         """Make the run's picture and report; return the path of the page.

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from remuda.actor.role import ActorRole
 from remuda.assembly.experience_layout import experience_of_all
-from remuda.config import Config
 from remuda.config.hyperparameters import LiveHyperparameters, values_of
 from remuda.config.resume_rules import lasting
 from remuda.coordinator.analysing import analyser_of
@@ -39,6 +38,7 @@ from remuda.population.members.imported import Imported
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import ORDERED, RECORDS
 from remuda.population.roster import copies_of, unborn
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runs.metrics import View
@@ -60,7 +60,7 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.system.rng import torch_rng
 from remuda.system.scoreboard import Scoreboard
 from remuda.system.timeline import Span, Spans, Timeline, write_trace
-from remuda.types import AgentSpec, State
+from remuda.types import State
 
 PATIENCE = 0.005  # seconds that a stack waits for policies whose steps arrive late in a turn
 
@@ -73,19 +73,22 @@ class Assembly:
 
     def __init__(
         self,
-        config: Config,
-        specs: tuple[PolicySpec, ...],
+        spec: RunSpec,
         layout: Layout,
         learner_role: type[LearnerRole] = LearnerRole,
         actor_role: type[ActorRole] = ActorRole,
-        episode_metrics: tuple[str, ...] = (),
-        agents: tuple[AgentSpec, ...] = (),
+        specs: tuple[PolicySpec, ...] = (),
         initial: InitialWeights | None = None,
         imported: Sequence[Imported] = (),
         sparse: bool = False,
     ) -> None:
-        """Allocate the memory; `sparse`: this node of a cluster uses only a part of it."""
-        self._initial, self._agents = initial, agents
+        """Allocate the memory.
+
+        `specs`: the policies if they differ from those of `spec`, such as by the first values of
+        evolving hyperparameters. `sparse`: this node of a cluster uses only a part of the memory.
+        """
+        config, specs = spec.config, specs or spec.policies
+        self._initial, self.spec = initial, spec
         in_one = config.schedule == "sequential"
         check_limit(0 if in_one else len(layout.copies) + len(layout.groups))
         self.config, self.specs = config, specs
@@ -96,24 +99,24 @@ class Assembly:
         if config.env.workers > 1 and not in_one:
             self._workers = WorkerStatus.of_all(len(layout.copies), config.env.workers)
         self._learners = tuple(Wakeup() for _ in layout.groups)
-        names = tuple(spec.name for spec in specs)
+        names = tuple(each.name for each in specs)
         self._shares = shares_of(specs)
-        self.scoreboard = Scoreboard(names, len(layout.copies), episode_metrics)
+        self.scoreboard = Scoreboard(names, len(layout.copies), spec.env.episode_metrics)
         self.table: Table | None = None
-        layouts = {spec.name: spec.network().shapes for spec in specs}
+        layouts = {each.name: each.network().shapes for each in specs}
         sizes = {name: layout_size(shapes) for name, shapes in layouts.items()}
         population = config.population
         training = {
-            spec.name: training_layout(spec)
-            for spec in specs
+            each.name: training_layout(each)
+            for each in specs
             if population.evolution.inherits_training
         }
         if population.dealt:
             self.table = Table(
                 sizes,
-                len(agents),
+                len(spec.agents),
                 copies_of(population),
-                {spec.name: values_of(spec.config) for spec in specs},
+                {each.name: values_of(each.config) for each in specs},
                 unborn(config),
                 arena,
                 imported,
@@ -129,12 +132,12 @@ class Assembly:
             for i in group
         }
         self.experience = experience_of_all(
-            config, specs, agents, layout.copies, learners, self._actors, arena
+            spec, specs, layout.copies, learners, self._actors, arena
         )
-        self.changes = LiveHyperparameters({spec.name: spec.config for spec in specs}, arena)
+        self.changes = LiveHyperparameters({each.name: each.config for each in specs}, arena)
         places = {
-            spec.name: (sizes[spec.name], layout_checksum(layouts[spec.name]), spec.config.publish)
-            for spec in specs
+            each.name: (sizes[each.name], layout_checksum(layouts[each.name]), each.config.publish)
+            for each in specs
         }
         self.published: WeightStore = PublishedWeights(places, arena, training)
         self._publish_first_weights()
@@ -167,7 +170,7 @@ class Assembly:
                 if self.table is not None:  # skip the experience of a slot's earlier policy
                     held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
                 contents = branch(part, "experience") if held else None
-                steps = Range(0, self.scoreboard.most_steps(len(self._agents)))
+                steps = Range(0, self.scoreboard.most_steps(len(self.spec.agents)))
                 written = whole(branch(saved, "written"), spec.name, steps)
                 self.experience[spec.name].restore(contents, written)
         self._resumed, self._seconds = True, found.seconds
@@ -225,12 +228,12 @@ class Assembly:
             Checkpointer(
                 run.checkpoints, config.checkpoint, contents, view.say, found.turns if found else 0
             ),
-            best_keeper(config, self.specs, run, view.say, stopped),
+            best_keeper(self.spec, run, view.say, stopped),
             found.turns if found else None,
             LedgerWriter(self.table, run.ledger, view.say) if self.table is not None else None,
             frozen,
             events,
-            analyser_of(config, self.table, self._agents, run.ledger, run.logs, view.say),
+            analyser_of(self.spec, self.table, run.ledger, run.logs, view.say),
         )
 
     @property
@@ -338,7 +341,7 @@ class Assembly:
         config, layout = self.config, self.layout
         actors = [
             self._actor_role(
-                config,
+                self.spec,
                 self.specs,
                 self.experience,
                 self.published,

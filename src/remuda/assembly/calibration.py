@@ -21,11 +21,11 @@ from remuda.assembly.assembly import Assembly
 from remuda.config import ClusterConfig, Config, PolicyConfig, load_config, overlay
 from remuda.coordinator.garbage import is_laid_aside_by_others
 from remuda.policies.spec import PolicySpec
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.host import threads
 from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
 from remuda.system.scoreboard import Learn, Play, Scoreboard
-from remuda.types import AgentSpec, Worker
+from remuda.types import Worker
 
 log = logging.getLogger(__name__)
 
@@ -39,31 +39,29 @@ MANY_THREADS = 8  # maximum threads to try
 WORTH_A_THREAD = 0.8  # threads are added if they reduce the cost of a step below this share
 
 
-def choose_layout(
-    config: Config, agents: tuple[AgentSpec, ...], cores: int | None = None
-) -> Layout:
+def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
     """Choose the layout of a run, by a trial if the configuration leaves a choice."""
-    specs = policy_specs(config, agents)
-    devices = [spec.config.device for spec in specs]
+    config, specs = spec.config, spec.policies
+    devices = [policy.config.device for policy in specs]
     plain = make_layout(config, len(specs), own_devices=devices, cores=cores)
     seconds = config.run.calibrate
     if not seconds or not is_open(config, devices, cores) or any(map(_never_pauses, specs)):
         return plain
-    if config.run.turns is not None and config.run.turns * len(agents) <= SHORT:
+    if config.run.turns is not None and config.run.turns * len(spec.agents) <= SHORT:
         return plain
     with _older_objects_left_alone():
         try:
-            costs = measure(config, agents, seconds)
+            costs = measure(spec, seconds)
             was_seen = costs.learn > 0.0
             if not was_seen:
-                costs = _with_short_rollouts(config, agents, seconds, costs)
+                costs = _with_short_rollouts(spec, seconds, costs)
             if config.env.num_envs > 1 and config.actor.processes == "auto":
-                costs = _split(config, agents, seconds / 2, costs)
+                costs = _split(spec, seconds / 2, costs)
             layout = make_layout(config, len(specs), costs, devices, cores)
             spare = 0 if cores else min(spare_cores(layout), MANY_THREADS - 1)
             on_processor = set(layout.devices) == {"cpu"}
             if spare and was_seen and config.learners.threads == "auto" and on_processor:
-                more = measure(config, agents, seconds, 1 + spare)
+                more = measure(spec, seconds, 1 + spare)
                 if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
                     layout = replace(layout, threads=1 + spare)
         except Exception:
@@ -88,30 +86,28 @@ def _older_objects_left_alone() -> Iterator[None]:
 
 
 def measure(
-    config: Config,
-    agents: tuple[AgentSpec, ...],
+    spec: RunSpec,
     seconds: float,
     num_threads: int = 1,
     turns: int | None = None,  # maximum turns of a rollout
 ) -> Costs:
     """Play and train for about `seconds` in this process; return the costs of a step."""
     try:
-        return _measure(config, agents, seconds, num_threads, turns)
+        return _measure(spec, seconds, num_threads, turns)
     finally:
         _free()
 
 
-def _with_short_rollouts(
-    config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs
-) -> Costs:
+def _with_short_rollouts(spec: RunSpec, seconds: float, costs: Costs) -> Costs:
     """Measure an upper bound of the cost of training, with the longest rollouts that fit."""
+    config, agents = spec.config, spec.agents
     turns = int(PATIENCE / 2 * seconds / (costs.play * config.env.num_envs * len(agents)))
     policies = [config.policy, *map(config.policy_of, config.policies)]
     steps = turns * config.env.num_envs
     most = [policy.ppo.parts(steps) for policy in policies if policy.rollout_length]
     if not most or steps < FEWEST * max(most):
         return costs
-    return replace(costs, learn=measure(config, agents, seconds, turns=turns).learn)
+    return replace(costs, learn=measure(spec, seconds, turns=turns).learn)
 
 
 def _free() -> None:
@@ -127,17 +123,11 @@ def _free() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _measure(
-    config: Config,
-    agents: tuple[AgentSpec, ...],
-    seconds: float,
-    num_threads: int,
-    turns: int | None,
-) -> Costs:
-    small = _in_small(config, turns)
-    specs = policy_specs(small, agents)
+def _measure(spec: RunSpec, seconds: float, num_threads: int, turns: int | None) -> Costs:
+    small = spec.with_config(_in_small(spec.config, turns))
+    specs = small.policies
     with threads(num_threads):
-        assembly = Assembly(small, specs, make_layout(small, len(specs)), agents=agents)
+        assembly = Assembly(small, make_layout(small.config, len(specs)))
         actor, *learners = (role.build() for role in assembly.roles())
         try:
             board = assembly.scoreboard
@@ -149,12 +139,12 @@ def _measure(
             actor.finish()
 
 
-def _split(config: Config, agents: tuple[AgentSpec, ...], seconds: float, costs: Costs) -> Costs:
+def _split(spec: RunSpec, seconds: float, costs: Costs) -> Costs:
     """Separate the fixed cost of a turn from that of a step, by playing half as many copies."""
-    copies = config.env.num_envs
-    half = copies // 2
-    fewer = config.model_copy(update={"env": config.env.model_copy(update={"num_envs": half})})
-    half_cost = measure(fewer, agents, seconds).play
+    env = spec.config.env
+    copies, half = env.num_envs, env.num_envs // 2
+    fewer = spec.with_config({"env": env.model_copy(update={"num_envs": half})})
+    half_cost = measure(fewer, seconds).play
     turn = (half_cost - costs.play) / (1.0 / half - 1.0 / copies)
     turn = min(max(turn, 0.0), 0.99 * costs.play * copies)
     return replace(costs, play=costs.play - turn / copies, turn=turn)

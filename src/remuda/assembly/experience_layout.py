@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.config import Config
 from remuda.experience.experience import Experience, ring_segments, segments_for
 from remuda.experience.ring_block import Block
 from remuda.policies.compatibility import network_layout, stream_shape
 from remuda.policies.spec import PolicySpec, kinds_of
-from remuda.population.roster import Roster
+from remuda.population.run_spec import RunSpec
 from remuda.population.setup import expected_shares, sits_once
 from remuda.system.memory.shared import Arena
 from remuda.system.memory.waiting import Wakeup
-from remuda.types import AgentSpec
 
 AHEAD = 2
 """Rollouts of a policy that an actor of a population plays before it waits for the learner. With
@@ -35,9 +33,8 @@ class BlockPlan:
 
 
 def experience_of_all(
-    config: Config,
-    specs: tuple[PolicySpec, ...],
-    agents: tuple[AgentSpec, ...],
+    spec: RunSpec,
+    policies: Sequence[PolicySpec],
     copies: Sequence[int],
     learners: Mapping[str, Wakeup],
     actors: Sequence[Wakeup],
@@ -45,41 +42,38 @@ def experience_of_all(
 ) -> dict[str, Experience]:
     """Return the experience of every policy of a run."""
     found: dict[str, Experience] = {}
-    for plan in ring_plans(config, specs, agents, copies):
+    for plan in ring_plans(spec, policies, copies):
         shape, experience = stream_shape(plan.members[0]), plan.members[0].config.experience
         block = Block(shape, len(plan.members), experience.segment_length, plan.segments, arena)
-        for index, spec in enumerate(plan.members):
-            found[spec.name] = Experience(
+        for index, policy in enumerate(plan.members):
+            found[policy.name] = Experience(
                 shape,
                 experience,
                 plan.streams,
-                learners[spec.name],
+                learners[policy.name],
                 actors,
                 plan.rollout,
                 block,
                 index,
                 plan.likely,
-                AHEAD if config.population.dealt else 1,
+                AHEAD if spec.config.population.dealt else 1,
                 plan.keeps,
                 arena,
             )
-    return {spec.name: found[spec.name] for spec in specs}
+    return {policy.name: found[policy.name] for policy in policies}
 
 
 def ring_plans(
-    config: Config,
-    specs: Sequence[PolicySpec],
-    agents: Sequence[AgentSpec],
-    copies: Sequence[int],
+    spec: RunSpec, policies: Sequence[PolicySpec], copies: Sequence[int]
 ) -> list[BlockPlan]:
     """Return the rings of all policies, for the environment copies of each actor."""
-    if config.population.dealt:
-        return dealt_rings(config, specs, agents, copies)
+    if spec.config.population.dealt:
+        return dealt_rings(spec, policies, copies)
     alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
-    for spec in specs:
-        rollout, keeps = spec.config.rollout_length * sum(copies), spec.config.replays > 0
-        key = (rollout, keeps, spec.config.experience, stream_shape(spec))
-        alike.setdefault(key, []).append(spec)
+    for policy in policies:
+        rollout, keeps = policy.config.rollout_length * sum(copies), policy.config.replays > 0
+        key = (rollout, keeps, policy.config.experience, stream_shape(policy))
+        alike.setdefault(key, []).append(policy)
     streams, plans = tuple(copies), []
     for (rollout, keeps, experience, _), members in alike.items():
         segments = tuple(ring_segments(experience, streams, rollout, keeps))
@@ -88,24 +82,21 @@ def ring_plans(
 
 
 def dealt_rings(
-    config: Config,
-    specs: Sequence[PolicySpec],
-    agents: Sequence[AgentSpec],
-    copies_of: Sequence[int],
+    spec: RunSpec, policies: Sequence[PolicySpec], copies_of: Sequence[int]
 ) -> list[BlockPlan]:
     """Return the rings of a population's policies."""
-    copies, roster = sum(copies_of), Roster.of(config, agents)
-    once = sits_once(config.population, roster)
-    expected = expected_shares(config.population, roster)
+    copies, roster, population = sum(copies_of), spec.roster, spec.config.population
+    once = sits_once(population, roster)
+    expected = expected_shares(population, roster)
     alike: dict[tuple[Any, ...], list[PolicySpec]] = {}
-    kinds = kinds_of(agents)
-    for spec in specs:
-        seats = kinds.count(kinds[roster.seats_of(spec.name)[0]])
-        share = max(round(copies * expected[spec.name]), 1)
-        rollout = spec.config.rollout_length * share
-        keeps = spec.config.replays > 0 or not rollout
-        key = (seats, share, rollout, spec.config.experience, keeps)
-        alike.setdefault((*key, network_layout(spec), stream_shape(spec)), []).append(spec)
+    kinds = kinds_of(spec.agents)
+    for policy in policies:
+        seats = kinds.count(kinds[roster.seats_of(policy.name)[0]])
+        share = max(round(copies * expected[policy.name]), 1)
+        rollout = policy.config.rollout_length * share
+        keeps = policy.config.replays > 0 or not rollout
+        key = (seats, share, rollout, policy.config.experience, keeps)
+        alike.setdefault((*key, network_layout(policy), stream_shape(policy)), []).append(policy)
     plans = []
     for (seats, share, rollout, experience, keeps, *_), members in alike.items():
         likely, segments = [], []

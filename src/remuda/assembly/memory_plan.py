@@ -34,6 +34,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.members.follower_views import shard_fields
 from remuda.population.members.table_parts import table_fields
 from remuda.population.roster import copies_of
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import Layout
 from remuda.system.memory.shared import Fields
 from remuda.system.processes import client as forkserver
@@ -83,16 +84,15 @@ class Item:
 
 
 def check_memory(
-    config: Config,
+    spec: RunSpec,
     specs: Sequence[PolicySpec],
-    agents: Sequence[AgentSpec],
     layout: Layout,
     copy_size: int,
     available: int | None = None,
 ) -> None:
     """Raise a `ConfigError` that names the setting to reduce if a run does not fit into memory."""
     available = available_memory() if available is None else available
-    items = plan(config, specs, agents, layout, copy_size)
+    config, items = spec.config, plan(spec, specs, layout, copy_size)
     total = sum(item.size for item in items)
     if total <= available:
         return
@@ -109,17 +109,12 @@ def check_memory(
     raise ConfigError(f"{message}lower {key}" + (f", which is {value}" if value else ""))
 
 
-def plan(
-    config: Config,
-    specs: Sequence[PolicySpec],
-    agents: Sequence[AgentSpec],
-    layout: Layout,
-    copy_size: int,
-) -> list[Item]:
+def plan(spec: RunSpec, specs: Sequence[PolicySpec], layout: Layout, copy_size: int) -> list[Item]:
     """Return all items of the plan; items of policies with equal descriptions are merged."""
+    config, agents = spec.config, spec.agents
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for what, size, settings in (
-        *_experience(config, specs, agents, layout),
+        *_experience(spec, specs, layout),
         *_weights(config, specs, layout),
         *_learning(config, specs, agents, layout),
         *_acting(config, specs, agents),
@@ -149,12 +144,11 @@ def plan(
     ]
 
 
-def _experience(
-    config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
-) -> Sizes:
+def _experience(run: RunSpec, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
+    config = run.config
     rings = [
         (spec, segments)
-        for plan in ring_plans(config, specs, agents, layout.copies)
+        for plan in ring_plans(run, specs, layout.copies)
         for spec in plan.members
         for segments in plan.segments
     ]

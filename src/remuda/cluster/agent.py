@@ -30,18 +30,18 @@ from remuda.cluster.bridge import Listener
 from remuda.cluster.handover import CheckpointFiles, HandoverState, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import Addresses, Placement
-from remuda.config import Config
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.policies.initial import InitialWeights
 from remuda.policies.spec import PolicySpec
 from remuda.population.members.imported import Imported
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import Layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.logs import level_of_children
 from remuda.system.timeline import Span
-from remuda.types import AgentSpec, RoleStatus
+from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +63,9 @@ def sweep_homes() -> None:
 class NodeRecipe:
     """The arguments from which each node's agent builds the run's shared memory."""
 
-    config: Config
+    spec: RunSpec
     specs: tuple[PolicySpec, ...]
     layout: Layout
-    episode_metrics: tuple[str, ...]
-    agents: tuple[AgentSpec, ...]
     imported: tuple[Imported, ...]
     number: int
     nodes: int  # maximum number of nodes
@@ -158,7 +156,7 @@ class NodeAgent:
         shared = self._recipe.checkpoints
         self._logs = root / "logs"
         self._level = contextlib.ExitStack()
-        self._level.enter_context(level_of_children(self._recipe.config.run.log_level))
+        self._level.enter_context(level_of_children(self._recipe.spec.config.run.log_level))
         self._checkpoints = Checkpoints(Path(shared) if shared else root / "checkpoints")
         self._logs.mkdir()
         self._node: Node | None = None
@@ -179,11 +177,9 @@ class NodeAgent:
         """Allocate the run's shared memory; return the port where the bridge will listen."""
         recipe = self._recipe
         assembly = Assembly(
-            recipe.config,
-            recipe.specs,
+            recipe.spec,
             recipe.layout,
-            episode_metrics=recipe.episode_metrics,
-            agents=recipe.agents,
+            specs=recipe.specs,
             initial=self._initial(),
             imported=recipe.imported,
             sparse=True,

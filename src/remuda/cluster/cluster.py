@@ -21,7 +21,6 @@ from remuda.config import Config
 from remuda.errors import ConfigError, RemudaError
 from remuda.population.members.imported import Imported
 from remuda.system.checkpoint.store import Checkpoints, Manifest
-from remuda.types import AgentSpec
 
 AGENT = "remuda.cluster.agent:NodeAgent"
 SPARE = 1024  # maximum number of nodes that may join later
@@ -62,8 +61,6 @@ class Cluster:
     def runtime(
         self,
         assembly: Assembly,
-        episode_metrics: tuple[str, ...],
-        agents: tuple[AgentSpec, ...],
         imported: tuple[Imported, ...],
         logs: Path,
         checkpoints: Checkpoints,
@@ -79,11 +76,9 @@ class Cluster:
         )
         saved = CheckpointFiles.read(checkpoints, found.number) if found is not None else None
         recipe = NodeRecipe(
-            config,
+            assembly.spec,
             assembly.specs,
             assembly.layout,
-            episode_metrics,
-            agents,
             imported,
             HEAD,
             len(self.infos) + SPARE,

@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from remuda.config import AnalysisConfig, Config
-from remuda.population.ledger.ratings import sides_of
+from remuda.config import AnalysisConfig
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import NO_POLICY, POLICY, VERSION
-from remuda.population.roster import Roster
+from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import AnalysisNumbers
 from remuda.system.memory.atomic import fence_acquire
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.process import Process
-from remuda.types import AgentSpec, Integers
+from remuda.types import Integers
 
 log = logging.getLogger(__name__)
 
@@ -204,20 +203,18 @@ class PopulationAnalyser:
 
 
 def analyser_of(
-    config: Config,
+    spec: RunSpec,
     table: Table | None,
-    agents: Sequence[AgentSpec],
     ledger: Path,
     logs: Path,
     say: Callable[[str], None],
 ) -> PopulationAnalyser | None:
     """Make the analyser of a run's population; None if there is no population or it is off."""
+    config = spec.config
     if table is None or not config.analysis.every:
         return None
-    roster = Roster.of(config, agents)
-    sides = sides_of(roster.teams, table.seats, roster.taken).tolist()
     where, taken = logs / "analysis.log", config.seats_taken
-    return PopulationAnalyser(table, ledger, where, config.analysis, sides, say, apart=taken)
+    return PopulationAnalyser(table, ledger, where, config.analysis, spec.sides, say, apart=taken)
 
 
 def chosen(table: Table, most: int, apart: Collection[str] = ()) -> Integers:

@@ -21,7 +21,7 @@ from remuda.envs.registry import GAMES
 from remuda.evaluation.crossplay import margin
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Evaluation, Limits
-from remuda.policies.spec import PolicySpec
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
@@ -60,16 +60,14 @@ class CheckpointPlay:
 
     def __init__(
         self,
-        config: Config,
-        specs: tuple[PolicySpec, ...],
+        spec: RunSpec,
         run: RunDirectory,
         limits: Limits | None = None,
     ) -> None:
+        config = spec.config
         if config.schedule == "sequential":  # the run's environment copies may be in this process
-            config = config.model_copy(
-                update={"env": config.env.model_copy(update={"num_envs": 1})}
-            )
-        self._config, self._specs, self._run = config, specs, run
+            spec = spec.with_config({"env": config.env.model_copy(update={"num_envs": 1})})
+        self._spec, self._run = spec, run
         self.limits = limits or Limits(config.run.evaluate_seconds)
 
     def measure(self, snapshots: Mapping[str, Snapshot]) -> dict[str, Any] | None:
@@ -77,9 +75,9 @@ class CheckpointPlay:
 
         Short episodes end first, so partial results would favour some checkpoints.
         """
-        config = self._config
+        config = self._spec.config
         episodes = config.checkpoint.evaluate_episodes
-        evaluation = evaluate(config, snapshots, episodes, config.seed, limits=self.limits)
+        evaluation = evaluate(self._spec, snapshots, episodes, config.seed, limits=self.limits)
         return None if evaluation.cut else measurement(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
@@ -89,10 +87,10 @@ class CheckpointPlay:
         """
         if self.limits.reached(0.0):
             return math.nan
-        config = self._config
-        rival = published(self._run, config, self._specs, number)
+        config = self._spec.config
+        rival = published(self._run, self._spec, number)
         episodes = config.checkpoint.evaluate_episodes
-        return margin(config, snapshots, rival, episodes, config.seed, self.limits)
+        return margin(self._spec, snapshots, rival, episodes, config.seed, self.limits)
 
 
 class MeasuringProcess:
@@ -102,8 +100,8 @@ class MeasuringProcess:
     hangs loses the measurement of one checkpoint. No process outlives the coordinator.
     """
 
-    def __init__(self, config: Config, specs: tuple[PolicySpec, ...], run: RunDirectory) -> None:
-        self._config, self._specs, self._run = config, specs, run
+    def __init__(self, spec: RunSpec, run: RunDirectory) -> None:
+        self._spec, self._run = spec, run
         self._log = run.logs / "evaluation.log"
         self._number = 0
         self._process: Process | None = None
@@ -114,13 +112,12 @@ class MeasuringProcess:
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Start a process without waiting for it."""
         self._number, self._refused = number, ""
-        seconds = (
-            self._config.run.evaluate_seconds
-        )  # for evaluation, and again for play with the best
+        # for evaluation, and again for play with the best
+        seconds = self._spec.config.run.evaluate_seconds
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
         ours, theirs = Pipe(duplex=False)
-        pickles = pickles_in(self._config.model_dump(mode="json"))
-        args = (theirs, self._config, self._specs, self._run.path, number, dict(snapshots), pickles)
+        pickles = pickles_in(self._spec.config.model_dump(mode="json"))
+        args = (theirs, self._spec, self._run.path, number, dict(snapshots), pickles)
         try:
             self._process = forkserver.start(
                 _measure_elsewhere, args, name="evaluation", log=str(self._log)
@@ -170,8 +167,7 @@ class MeasuringProcess:
 
 def _measure_elsewhere(
     answers: Connection,
-    config: Config,
-    specs: tuple[PolicySpec, ...],
+    spec: RunSpec,
     path: Path,
     number: int,
     snapshots: Mapping[str, Snapshot],
@@ -188,7 +184,7 @@ def _measure_elsewhere(
         pipe.register(answers, 0)
         return bool(pipe.poll(0))
 
-    play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, given_up))
+    play = CheckpointPlay(spec, run, Limits(spec.config.run.evaluate_seconds, given_up))
     keeper = BestKeeper(
         run.checkpoints, play.measure, notes.append, True, play.challenge, interrupted=given_up
     )
@@ -198,13 +194,13 @@ def _measure_elsewhere(
 
 
 def best_keeper(
-    config: Config,
-    specs: tuple[PolicySpec, ...],
+    spec: RunSpec,
     run: RunDirectory,
     say: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> BestKeeper | None:
     """Make the keeper of a run's best checkpoint; None if checkpoints are not evaluated."""
+    config = spec.config
     if not config.checkpoint.evaluate_episodes:
         return None
     inline, cancelled = config.schedule == "sequential", threading.Event()
@@ -214,7 +210,7 @@ def best_keeper(
     def interrupted() -> bool:
         return cancelled.is_set() or (inline and stopped())
 
-    play = CheckpointPlay(config, specs, run, Limits(config.run.evaluate_seconds, interrupted))
+    play = CheckpointPlay(spec, run, Limits(config.run.evaluate_seconds, interrupted))
     return BestKeeper(
         run.checkpoints,
         play.measure,
@@ -223,7 +219,7 @@ def best_keeper(
         challenge=play.challenge,
         cancelled=cancelled,
         interrupted=interrupted,
-        elsewhere=None if config.game in GAMES else MeasuringProcess(config, specs, run),
+        elsewhere=None if config.game in GAMES else MeasuringProcess(spec, run),
     )
 
 

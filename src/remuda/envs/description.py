@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +31,10 @@ class EnvSpec:
     has_histories: bool = False  # its library numbers moves, see `VectorEnv.history`
     in_force: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """All of the game's options with their values; empty in a description read from a file."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the library's spaces, whose classes another process may not have."""
+        return {**vars(self), "agents": tuple(agent.in_arrays for agent in self.agents)}
 
     @staticmethod
     def of(game: str, options: Mapping[str, Any]) -> EnvSpec:
@@ -59,6 +63,11 @@ class EnvSpec:
     def names(self) -> tuple[str, ...]:
         """The names of the agents."""
         return tuple(agent.name for agent in self.agents)
+
+    @property
+    def teams(self) -> tuple[str, ...]:
+        """The team of each agent; empty: a team of one."""
+        return tuple(agent.team for agent in self.agents)
 
     def seat(self, agent: int) -> EnvSpec:
         """Describe the same environment as one of its agents sees it, alone."""
@@ -121,19 +130,7 @@ class EnvSpec:
             if plain["of"] != digest(game, options):
                 return None
             made = [from_plain(each) for each in plain["spaces"]]
-            agents = tuple(
-                AgentSpec(
-                    str(agent["name"]),
-                    team=str(agent["team"]),
-                    masked=bool(agent["masked"]),
-                    layout=str(agent["layout"]),
-                    **{
-                        name: None if index is None else made[index]
-                        for name, index in zip(SPACES, agent["spaces"], strict=True)
-                    },
-                )
-                for agent in plain["agents"]
-            )
+            agents = tuple(_agent(each, made) for each in plain["agents"])
             groups = tuple(tuple(map(int, group)) for group in plain["turn_groups"])
             if sorted(agent for group in groups for agent in group) != list(range(len(agents))):
                 raise ValueError("its turn groups do not contain each agent once")
@@ -147,6 +144,20 @@ class EnvSpec:
             )
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is incomplete: {error!r}") from None
+
+
+def _agent(plain: Mapping[str, Any], spaces: Sequence[Space[Any]]) -> AgentSpec:
+    observed, acted, env_observed, env_acted = plain["spaces"]
+    return AgentSpec(
+        str(plain["name"]),
+        spaces[observed],
+        spaces[acted],
+        str(plain["team"]),
+        bool(plain["masked"]),
+        str(plain["layout"]),
+        None if env_observed is None else spaces[env_observed],
+        None if env_acted is None else spaces[env_acted],
+    )
 
 
 SPACES = ("observation_space", "action_space", "env_observation_space", "env_action_space")

@@ -32,7 +32,7 @@ def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
 
 def from_plain(plain: dict[str, Any]) -> spaces.Space[Any]:
     """Return the space that `to_plain` described; raise ValueError if there is none."""
-    kind, *_ = [kind for kind in _FROM_PLAIN if kind.__name__ == plain.get("kind")] or [None]
+    kind = next((k for k in _FROM_PLAIN if k.__name__ == plain.get("kind")), None)
     if kind is None:
         raise ValueError(f"there is no space {plain.get('kind')!r}")
     try:
@@ -148,8 +148,8 @@ _FROM_PLAIN: dict[type, Callable[[dict[str, Any]], spaces.Space[Any]]] = {
     ),
     spaces.OneOf: lambda plain: spaces.OneOf([from_plain(own) for own in plain["spaces"]]),
     spaces.Graph: lambda plain: spaces.Graph(
-        from_plain(plain["node"]),  # type: ignore[arg-type]
-        None if plain["edge"] is None else from_plain(plain["edge"]),  # type: ignore[arg-type]
+        from_plain(plain["node"]),
+        None if plain["edge"] is None else from_plain(plain["edge"]),
     ),
 }
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from remuda.analysis.as_json import as_json
 from remuda.analysis.payoffs.returns import known
-from remuda.config import Config
-from remuda.envs.registry import agents_of, find_game
+from remuda.envs.description import EnvSpec
+from remuda.envs.registry import find_game
 from remuda.errors import ConfigError
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Limits
@@ -27,8 +27,7 @@ from remuda.evaluation.tournaments.entrants import (
     of_snapshots,
 )
 from remuda.evaluation.tournaments.until import MATCHES, Look, play_until
-from remuda.population.roster import Roster
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.system.user_errors import naming_user_code
 from remuda.types import Integers
@@ -81,16 +80,15 @@ class Tournament:
 
 
 def setup_of_snapshots(
-    config: Config,
+    spec: RunSpec,
     entrants: Mapping[str, Mapping[str, Snapshot]],
     seed: int = 0,
     sampled: bool = False,
 ) -> TournamentSetup:
     """Return a tournament whose entrants are checkpoints of a run, each with all its policies."""
-    env = config.env
-    participants = of_snapshots(config, agents_of(config.game, env.made_with), entrants)
-    played = (config.game, env.made_with, participants, seed, sampled)
-    return TournamentSetup(*played, env.check, env.scripted)
+    env = spec.config.env
+    participants = of_snapshots(spec, entrants)
+    return TournamentSetup(spec.env, participants, seed, sampled, env.check, env.scripted)
 
 
 @naming_user_code()
@@ -106,12 +104,12 @@ def setup_of_entrants(
 
     `taken`: by agent, the scripted policy that reserves its seat.
     """
-    agents, taken = agents_of(game, options), dict(taken or {})
-    setup = TournamentSetup(game, options, (), seed, sampled, taken=taken)
-    setup.taken_seats([agent.name for agent in agents])
+    env, taken = EnvSpec.of(game, options), dict(taken or {})
+    setup = TournamentSetup(env, (), seed, sampled, taken=taken)
+    _ = setup.taken_seats  # raises if they are wrong
     for policy in taken.values():
         find_game(game).policy(policy)
-    return replace(setup, participants=of_entrants(game, agents, entrants, taken))
+    return replace(setup, participants=of_entrants(game, env.agents, entrants, taken))
 
 
 @naming_user_code()
@@ -154,7 +152,7 @@ def _tournament(
 
 
 def margin(
-    config: Config,
+    spec: RunSpec,
     one: Mapping[str, Snapshot],
     other: Mapping[str, Snapshot],
     episodes: int,
@@ -166,10 +164,10 @@ def margin(
     Each seat is played for `episodes` both ways, greedily unless `run.evaluate_sampled` is set. NaN
     if the limits, which apply to everything together, cut play short.
     """
-    found, begun, sampled = [], time.monotonic(), config.run.evaluate_sampled
+    found, begun, sampled = [], time.monotonic(), spec.config.run.evaluate_sampled
     for way, (row, column) in enumerate(((one, other), (other, one))):
         left = limits.part(way, 2, time.monotonic() - begun)
-        returns = _meet(config, row, column, episodes, 2 * seed + way, sampled, left)
+        returns = _meet(spec, row, column, episodes, 2 * seed + way, sampled, left)
         if returns is None:
             return math.nan
         means = [of_seat.mean() for of_seat in map(known, returns) if len(of_seat)]
@@ -178,7 +176,7 @@ def margin(
 
 
 def _meet(
-    config: Config,
+    spec: RunSpec,
     one: Mapping[str, Snapshot],
     other: Mapping[str, Snapshot],
     episodes: int,
@@ -190,10 +188,8 @@ def _meet(
 
     Reserved seats do not count. None: the limits cut play short.
     """
-    specs_of = agents_of(config.game, config.env.made_with)
-    names = [spec.name for spec in policy_specs(config, specs_of)]
-    allowed = Roster.of(config, specs_of).seats
-    agents = [agent.name for agent in specs_of]
+    config, agents = spec.config, spec.env.names
+    names, allowed = spec.roster.policies, spec.roster.seats
     dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
     # Each agent gets the policy with its name, or else one of those that may play its seat.
@@ -215,7 +211,7 @@ def _meet(
         seating = others | {agent: own[agent]}
         seated = {name: other[others[name]] for name in others} | {agent: one[own[agent]]}
         played = evaluate(
-            config,
+            spec,
             seated,
             episodes,
             seed * len(agents) + seat,

@@ -16,16 +16,15 @@ from remuda.actor.match_seats import MatchSeats
 from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
 from remuda.config import Config
 from remuda.envs.recorded import PlayedEpisodes, Recorded
-from remuda.envs.registry import GAMES, find_game, make_env
+from remuda.envs.registry import GAMES, find_game
 from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation.results import Evaluation, Limits
 from remuda.evaluation.tournaments.entrants import stand_in
 from remuda.policies.spec import PolicySpec
 from remuda.population.dealing.lead import League
 from remuda.population.members.table import Table
-from remuda.population.roster import Roster
+from remuda.population.run_spec import RunSpec
 from remuda.population.setup import make_matchmaker
-from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.system.rng import libraries_kept, make_rng, seed_libraries
@@ -39,7 +38,7 @@ MAKING = 0.25  # share of the allowed time for making copies
 
 @naming_user_code()
 def evaluate(
-    config: Config,
+    spec: RunSpec,
     snapshots: Mapping[str, Snapshot],
     episodes: int,
     seed: int = 0,
@@ -58,14 +57,14 @@ def evaluate(
     - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
     - `seating`: the fixed policy of each agent; if set, `snapshots` are keyed by agent.
     """
-    explores = _explores(config, sampled)
+    explores = _explores(spec.config, sampled)
 
     def make_actor(copies: int) -> Actor:
-        return actor_for_play(config, snapshots, copies, seed, scripted, explores, seating)
+        return actor_for_play(spec, snapshots, copies, seed, scripted, explores, seating)
 
     with libraries_kept():
         play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
-        played = play(*_copies_within(config, episodes, limits or Limits()))
+        played = play(*_copies_within(spec, episodes, limits or Limits()))
     return replace(played, sampled=explores)
 
 
@@ -102,7 +101,7 @@ class RecordedPlay:
 
 @naming_user_code()
 def play_recorded(
-    config: Config,
+    spec: RunSpec,
     snapshots: Mapping[str, Snapshot],
     episodes: int,
     seed: int = 0,
@@ -117,7 +116,7 @@ def play_recorded(
     At least `states` observations of each agent are recorded, each stacked to `frames` frames.
     Play ends after `seconds`, if set.
     """
-    explores = _explores(config, sampled)
+    explores = _explores(spec.config, sampled)
     recorded: list[Recorded] = []
 
     def make_actor(copies: int) -> Actor:
@@ -125,30 +124,30 @@ def play_recorded(
             recorded.append(Recorded(env, -(-episodes // copies), states, frames))
             return recorded[-1]
 
-        actor = actor_for_play(config, snapshots, copies, seed, sampled=explores, wrap=wrap)
+        actor = actor_for_play(spec, snapshots, copies, seed, sampled=explores, wrap=wrap)
         recorded[-1].start()
         return actor
 
     with libraries_kept():
         play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
-        found = play(*_copies_within(config, episodes, Limits(seconds)))
+        found = play(*_copies_within(spec, episodes, Limits(seconds)))
     return RecordedPlay(recorded[-1], episodes, found.cut)
 
 
-def _copies_within(config: Config, episodes: int, limits: Limits) -> tuple[int, Limits]:
+def _copies_within(spec: RunSpec, episodes: int, limits: Limits) -> tuple[int, Limits]:
     """Return how many copies to play at once, and the limits for the rest of the time.
 
     Remuda's own games start fast. Others get at most `env.num_envs` copies, and only as many as can
     be made in a quarter of the time: each may be a simulator that starts slowly.
     """
-    if config.game in GAMES:
+    if spec.env.game in GAMES:
         return min(COPIES, episodes), limits
-    most, begun = min(COPIES, episodes, config.env.num_envs), time.monotonic()
+    most, begun = min(COPIES, episodes, spec.config.env.num_envs), time.monotonic()
     if limits.seconds is None or most == 1:
         return most, limits
     for _ in range(2):  # the first one may import its library
         start = time.monotonic()
-        make_env(config.game, 1, **config.env.made_with).close()
+        spec.env.make(1).close()
         each = time.monotonic() - start
         if each * most <= MAKING * limits.seconds:
             break
@@ -264,7 +263,7 @@ class _Play:
 
 
 def record(
-    config: Config,
+    spec: RunSpec,
     snapshots: Mapping[str, Snapshot],
     *,
     turns: int = 100,
@@ -275,7 +274,7 @@ def record(
     """Return at most `turns` pictures of one episode, each [height, width, 3] uint8."""
     begun = time.monotonic()
     with threads(1), libraries_kept():
-        actor = actor_for_play(config, snapshots, 1, seed, sampled=_explores(config, sampled))
+        actor = actor_for_play(spec, snapshots, 1, seed, sampled=_explores(spec.config, sampled))
         frames = [actor.env.render().copy()]
         episodes: list[Floats] = []
         actor.on_episode = lambda _, returns, episode_metrics: episodes.append(returns)  # noqa: ARG005
@@ -289,7 +288,7 @@ def record(
 
 
 def actor_for_play(
-    config: Config,
+    spec: RunSpec,
     snapshots: Mapping[str, Snapshot],
     copies: int,
     seed: int,
@@ -299,10 +298,9 @@ def actor_for_play(
     wrap: Callable[[VectorEnv], VectorEnv] = lambda env: env,
 ) -> Actor:
     """Return the actor with which `evaluate` plays; `wrap` may wrap its environment."""
+    config, specs = spec.config, spec.policies
     seed_libraries(seed, "evaluation")
-    env = make_env(config.game, copies, **config.env.made_with)
-    env.check = config.env.check
-    specs = policy_specs(config, env.agents)
+    env = spec.env.make(copies, config.env.check)
     members = reserved_members(
         find_game(config.game),
         env,
@@ -312,9 +310,9 @@ def actor_for_play(
     handwritten = ScriptedSeats(env, members) if members else None
     env = wrap(env)
     if seating is None:  # in a population, those whose slots are not empty
-        specs = tuple(spec for spec in specs if spec.name in snapshots)
+        specs = tuple(each for each in specs if each.name in snapshots)
     else:
-        by_name = {spec.name: spec for spec in specs}
+        by_name = {each.name: each for each in specs}
         specs = tuple(
             replace(by_name[seating[agent.name]], name=agent.name)
             if agent.name in seating
@@ -322,16 +320,16 @@ def actor_for_play(
             for agent in env.agents
         )
     ready = {
-        spec.name: replace(
-            snapshots[spec.name], epsilon=spec.config.last_epsilon if sampled else 0.0
+        each.name: replace(
+            snapshots[each.name], epsilon=each.config.last_epsilon if sampled else 0.0
         )
-        for spec in specs
-        if spec.name in snapshots
+        for each in specs
+        if each.name in snapshots
     }
     if not config.population.dealt or seating is not None:
         return seated_actor(env, specs, ready, seed, config.env.check, handwritten)
-    scoreboard = Scoreboard(tuple(spec.name for spec in specs))
-    seats = _dealt(config, env, specs, scoreboard, seed, handwritten)
+    scoreboard = Scoreboard(tuple(each.name for each in specs))
+    seats = _dealt(spec, env, specs, scoreboard, seed, handwritten)
     seats.take(ready)
     random = make_rng(seed, "evaluation", "env")
     return Actor(env, seats, scoreboard.play(), random, check=config.env.check)
@@ -355,7 +353,7 @@ def seated_actor(
 
 
 def _dealt(
-    config: Config,
+    spec: RunSpec,
     env: VectorEnv,
     specs: tuple[PolicySpec, ...],
     scoreboard: Scoreboard,
@@ -363,13 +361,13 @@ def _dealt(
     scripted: ScriptedSeats | None,
 ) -> MatchSeats:
     """Return seats assigned to live policies as in training, with a separate table."""
-    names = [spec.name for spec in specs]
-    roster = Roster.of(config, env.agents).among(names)
-    taken = tuple(config.seats_taken)  # scripted policies of reserved seats are members
+    names = [each.name for each in specs]
+    roster = spec.roster.among(names)
+    taken = tuple(spec.config.seats_taken)  # scripted policies of reserved seats are members
     table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
     league = League(
         table,
-        make_matchmaker(config.population, roster),
+        make_matchmaker(spec.config.population, roster),
         None,
         make_rng(seed, "evaluation", "matches"),
         env.num_envs,

@@ -10,6 +10,7 @@ from typing import Any
 from remuda.config import Config
 from remuda.envs.description import EnvSpec
 from remuda.policies.spec import PolicySpec
+from remuda.population.ledger.ratings import sides_of
 from remuda.population.roster import Roster
 from remuda.population.specs import policy_specs
 from remuda.types import AgentSpec
@@ -25,6 +26,10 @@ class RunSpec:
 
     config: Config
     env: EnvSpec
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what follows from the rest."""
+        return {"config": self.config, "env": self.env}
 
     @staticmethod
     def of(config: Config) -> RunSpec:
@@ -52,9 +57,21 @@ class RunSpec:
         """The specifications of all policies; imports the user's algorithms and networks."""
         return policy_specs(self.config, self.env.agents)
 
+    @property
+    def sides(self) -> list[int]:
+        """The team number of each seat; -1: the seat is reserved for a scripted policy."""
+        found = self.roster
+        sides: list[int] = sides_of(found.teams, len(self.agents), found.taken).tolist()
+        return sides
+
     def agent_of(self, policy: str) -> AgentSpec:
         """Return an agent that a policy may play: the one of its name, else its first seat."""
         for agent in self.env.agents:
             if agent.name == policy:
                 return agent
         return self.env.agents[self.roster.seats_of(policy)[0]]
+
+
+def policy_of(config: Config, agent: AgentSpec) -> PolicySpec:
+    """Return the specification of a policy that plays alone, as this agent."""
+    return RunSpec(config, EnvSpec(config.game, {}, (agent,), ((0,),))).policies[0]

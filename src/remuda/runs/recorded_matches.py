@@ -11,15 +11,12 @@ from remuda.analysis.frame import Frame
 from remuda.analysis.payoffs.from_ledger import read_payoffs as payoffs_of_ledger
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.config import Config
-from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError
 from remuda.population.ledger.ledger import MATCH, read_records
 from remuda.population.ledger.lineage import read_lineage
-from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
-from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
-from remuda.types import AgentSpec, Array
+from remuda.types import Array
 
 BIRTH_COLUMNS: tuple[tuple[str, type, Any], ...] = (
     ("policy", np.str_, ""),
@@ -72,23 +69,16 @@ def read_births(run: RunDirectory) -> Frame:
 
 
 def read_payoffs(
-    run: RunDirectory,
-    agents: Sequence[AgentSpec],
-    most: int | None = None,
-    *,
-    wins: bool = False,
-    roles: bool = False,
+    run: RunDirectory, most: int | None = None, *, wins: bool = False, roles: bool = False
 ) -> Payoffs:
     """Return the policies' payoffs against each other, for `remuda.Run.payoffs`.
 
     Teammates are not paired. Policies of reserved seats (`env.scripted`) are left out, since they
     cannot play other seats.
     """
-    config = run.read_config()
-    _check_ledger(run, config)
-    roster = Roster.of(config, agents)
-    sides = sides_of(roster.teams, len(agents), roster.taken).tolist()
-    taken = config.seats_taken
+    _check_ledger(run, run.read_config())
+    spec = run.spec()
+    sides, taken = spec.sides, spec.config.seats_taken
 
     def meets(ref: PolicyRef) -> bool:
         return not (ref.is_scripted and ref.policy in taken)
@@ -96,13 +86,6 @@ def read_payoffs(
     return payoffs_of_ledger(
         run.ledger, symmetric=not roles, sides=sides, wins=wins, keep=meets, most=most
     )
-
-
-def payoffs_of(run: RunDirectory, most: int | None = None) -> Payoffs:
-    """Call `read_payoffs` with the agents of the run's environment."""
-    config = run.read_config()
-    _check_ledger(run, config)
-    return read_payoffs(run, agents_of(config.game, config.env.made_with), most)
 
 
 def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:

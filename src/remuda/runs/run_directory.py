@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remuda.config import Config, load_config, read_config, write_config
 from remuda.errors import CheckpointError, RemudaError, RunDirectoryError
@@ -30,10 +30,14 @@ from remuda.system.checkpoint.opening import (
     open_file,
     read_checked,
     read_file,
+    read_json,
 )
 from remuda.system.checkpoint.state import load_tensors, save_tensors, sweep, write_whole
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.types import Floats
+
+if TYPE_CHECKING:
+    from remuda.population.run_spec import RunSpec
 
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
 
@@ -67,17 +71,19 @@ def _running(path: Path) -> RunDirectoryError:
 class RunDirectory:
     """The directory of one run.
 
-    Its files are config.yaml, code-DIGEST.pkl (pickled user code), code-paths.json (paths of the
-    user's modules), lock, metrics.jsonl, ledger.bin (matches of a population), status.json,
-    summary.json, report.html with its plots, play.gif, weights/POLICY.safetensors, checkpoints/,
-    logs/PROCESS.log and tensorboard/. Initial weights from other runs are in initial/, members from
-    other runs in imported.safetensors. Resumes add their changes of the configuration to
-    changes.jsonl and move replaced files to earlier/1/, earlier/2/ and so on.
+    Its files are config.yaml, environment.json (the description of its environment),
+    code-DIGEST.pkl (pickled user code), code-paths.json (paths of the user's modules), lock,
+    metrics.jsonl, ledger.bin (matches of a population), status.json, summary.json, report.html with
+    its plots, play.gif, weights/POLICY.safetensors, checkpoints/, logs/PROCESS.log and
+    tensorboard/. Initial weights from other runs are in initial/, members from other runs in
+    imported.safetensors. Resumes add their changes of the configuration to changes.jsonl and move
+    replaced files to earlier/1/, earlier/2/ and so on.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.yaml"
+        self.environment = path / "environment.json"
         self.metrics = path / "metrics.jsonl"
         self.ledger = path / "ledger.bin"
         self.summary = path / "summary.json"
@@ -94,7 +100,7 @@ class RunDirectory:
         self._lock: int | None = None
 
     @staticmethod
-    def create(config: Config) -> RunDirectory:
+    def create(config: Config, spec: RunSpec | None = None) -> RunDirectory:
         """Create the directory that `config` names, or a new one under `runs/`."""
         path = config.run.directory or Path("runs")
         try:
@@ -117,6 +123,8 @@ class RunDirectory:
                 )
             run.lock()
             run.save_code(config)
+            if spec is not None:
+                run.save_spec(spec)
             run.save_config(config)
         except RunDirectoryError:
             run.unlock()
@@ -261,6 +269,29 @@ class RunDirectory:
             write_config(config, self.config)
         except OSError as error:
             raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
+
+    def spec(self) -> RunSpec:
+        """Return the resolved settings, without making an environment if it is described here."""
+        from remuda.envs.description import EnvSpec
+        from remuda.population.run_spec import RunSpec
+
+        config = self.read_config()
+        env, options = None, config.env.made_with
+        if self.environment.exists():
+            try:
+                env = EnvSpec.from_plain(read_json(self.environment), config.game, options)
+            except (ValueError, OSError) as error:
+                raise RunDirectoryError(
+                    f"{self.environment} is damaged: {error}; if you remove it, the environment is "
+                    "described again"
+                ) from None
+        return RunSpec(config, EnvSpec.of(config.game, options) if env is None else env)
+
+    def save_spec(self, spec: RunSpec) -> None:
+        """Write the description of the environment, unless its spaces are the user's own."""
+        plain = spec.env.to_plain()
+        if plain is not None:
+            write_file(self.environment, json.dumps(plain).encode())
 
     def save_code(self, config: Config) -> None:
         """Write pickled user code, and the paths of other modules."""

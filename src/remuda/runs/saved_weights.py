@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 from remuda.config import Config
-from remuda.envs.registry import agents_of
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_size
 from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.population.roster import copies_of, unborn
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.fitting import fitting
@@ -45,44 +44,34 @@ def save_weights(
 
 def load_run(
     run: RunDirectory, checkpoint: int | str = "final"
-) -> tuple[Config, dict[str, Snapshot]]:
-    """Return the configuration of a run, and the snapshots of its policies."""
-    config = run.read_config()
-    specs = policy_specs(config, agents_of(config.game, config.env.made_with))
-    return config, load_snapshots(run, config, specs, checkpoint)
+) -> tuple[RunSpec, dict[str, Snapshot]]:
+    """Return the resolved settings of a run, and the snapshots of its policies."""
+    spec = run.spec()
+    return spec, load_snapshots(run, spec, checkpoint)
 
 
 def load_snapshots(
-    run: RunDirectory,
-    config: Config,
-    specs: tuple[PolicySpec, ...],
-    checkpoint: int | str = "final",
+    run: RunDirectory, spec: RunSpec, checkpoint: int | str = "final"
 ) -> dict[str, Snapshot]:
     """Return the snapshots of a run's policies."""
-    number = find_checkpoint(run, config, specs, checkpoint)
-    if number is None:
-        return _at_the_end(run, config, specs)
-    return published(run, config, specs, number)
+    number = find_checkpoint(run, spec, checkpoint)
+    return _at_the_end(run, spec) if number is None else published(run, spec, number)
 
 
-def final_weights(
-    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
-) -> dict[str, Snapshot] | None:
+def final_weights(run: RunDirectory, spec: RunSpec) -> dict[str, Snapshot] | None:
     """Return the final weights of a run by policy; None if any is missing or damaged."""
     try:
-        return _at_the_end(run, config, specs)
+        return _at_the_end(run, spec)
     except RunDirectoryError:
         return None
 
 
-def _at_the_end(
-    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
-) -> dict[str, Snapshot]:
+def _at_the_end(run: RunDirectory, spec: RunSpec) -> dict[str, Snapshot]:
     snapshots = {}
-    for spec in _ended_with(run, config, specs):
-        tensors, metadata = run.load_weights(spec.name)
-        snapshots[spec.name] = Snapshot(
-            weights=_flatten(spec, tensors, run),
+    for policy in _ended_with(run, spec):
+        tensors, metadata = run.load_weights(policy.name)
+        snapshots[policy.name] = Snapshot(
+            weights=_flatten(policy, tensors, run),
             version=_count(metadata, "version"),
             learner_step=_count(metadata, "learner_step"),
             epsilon=0.0,
@@ -90,25 +79,22 @@ def _at_the_end(
     return snapshots
 
 
-def _ended_with(
-    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...]
-) -> tuple[PolicySpec, ...]:
+def _ended_with(run: RunDirectory, spec: RunSpec) -> tuple[PolicySpec, ...]:
     """Return the policies whose weights must exist at the end of a run."""
+    config, specs = spec.config, spec.policies
     if not config.population.dealt:
         return specs
-    saved = run.saved_policies([spec.name for spec in specs])
+    saved = run.saved_policies([each.name for each in specs])
     if not saved:
-        return tuple(spec for spec in specs if spec.name not in unborn(config))
-    return tuple(spec for spec in specs if spec.name in saved)
+        return tuple(each for each in specs if each.name not in unborn(config))
+    return tuple(each for each in specs if each.name in saved)
 
 
-def find_checkpoint(
-    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], checkpoint: int | str
-) -> int | None:
+def find_checkpoint(run: RunDirectory, spec: RunSpec, checkpoint: int | str) -> int | None:
     """Return the number of the checkpoint; None for the final weights."""
     numbers = run.checkpoints.numbers()
     if checkpoint == "final":
-        ended = all(run.has_weights(spec.name) for spec in _ended_with(run, config, specs))
+        ended = all(run.has_weights(policy.name) for policy in _ended_with(run, spec))
         return None if ended or not numbers else numbers[-1]
     if checkpoint == "best":
         best = run.checkpoints.best()
@@ -121,22 +107,20 @@ def find_checkpoint(
     return int(checkpoint)
 
 
-def published(
-    run: RunDirectory, config: Config, specs: tuple[PolicySpec, ...], number: int
-) -> dict[str, Snapshot]:
+def published(run: RunDirectory, spec: RunSpec, number: int) -> dict[str, Snapshot]:
     """Return the published weights in a checkpoint, of the policies then in the population."""
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
-    snapshots = {}
-    for place, spec in enumerate(specs):
-        if spec.name not in saved:
+    snapshots, config, specs = {}, spec.config, spec.policies
+    for place, policy in enumerate(specs):
+        if policy.name not in saved:
             continue
         if config.population.dealt and not _plays(config, population, place, len(specs)):
             continue
-        like: Floats = np.zeros(layout_size(spec.network().shapes), np.float32)
-        state = saved[spec.name]
+        like: Floats = np.zeros(layout_size(policy.network().shapes), np.float32)
+        state = saved[policy.name]
         weights = fitting(state, "weights", like)
-        snapshots[spec.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)
+        snapshots[policy.name] = Snapshot(weights, state["version"], state["learner_step"], 0.0)
     return snapshots
 
 

@@ -18,6 +18,7 @@ from remuda.envs.closing import faults
 from remuda.errors import CheckpointError, RunDirectoryError
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Limits
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result, cut_words, failed_words, is_reported, played_words, summarise
 from remuda.runs.run_directory import RunDirectory, way_on
@@ -84,14 +85,14 @@ class Finish:
         hooks.trained(run.path, result.record.turns)
         if config.run.evaluate_episodes and not (signals.stopped() or self.events.failure):
             limits = replace(limits, watch=partial(hooks.progress, played_words(config)))
-            result = _measure(config, result, snapshots, limits)
+            result = _measure(self.assembly.spec, result, snapshots, limits)
             result = self._save_results(result)
         result = replace(result, signal=signals.caught)
         hooks.results(result)
         if result.evaluation is not None:
             limits = limits.part(0, 1, time.monotonic() - begun)
             watch = partial(hooks.progress, "matches against the best checkpoint")
-            play = CheckpointPlay(config, self.assembly.specs, run, replace(limits, watch=watch))
+            play = CheckpointPlay(self.assembly.spec, run, replace(limits, watch=watch))
             result = compare_last(config, result, coordinator, play, snapshots)
             result = self._save_results(result)
         result = replace(result, signal=signals.caught)
@@ -131,12 +132,13 @@ def _kept(run: RunDirectory) -> str:
 
 
 def _measure(
-    config: Config, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
+    spec: RunSpec, result: Result, snapshots: Mapping[str, Snapshot], limits: Limits
 ) -> Result:
     """Return the result with an evaluation, or with a note if it failed."""
+    config = spec.config
     try:
         evaluation = evaluate(
-            config, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
+            spec, snapshots, config.run.evaluate_episodes, config.seed, limits=limits
         )
     except Exception as error:  # raised by the user's environment; the run is already saved
         log.exception("%s failed", played_words(config))

@@ -14,25 +14,23 @@ from remuda.config import Config
 from remuda.config.unused_settings import unused_settings
 from remuda.envs.adapters.lasting_state import lasting_state
 from remuda.envs.closing import note
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.policies.compatibility import check_births, shares_of, space_notes
 from remuda.policies.spec import PolicySpec
 from remuda.population.evolution.setup import check_evolution, with_first_numbers
-from remuda.population.roster import Roster
+from remuda.population.run_spec import RunSpec
 from remuda.population.setup import check_population
-from remuda.population.specs import policy_specs
 from remuda.runtime.layout import Layout, make_layout
-from remuda.types import AgentSpec
 
 
 @dataclass(frozen=True)
 class Prepared:
     """The environment and policies of a run, before anything is allocated."""
 
-    agents: tuple[AgentSpec, ...]
-    episode_metrics: tuple[str, ...]  # names of the episode metrics
-    specs: tuple[PolicySpec, ...]
+    spec: RunSpec
+    specs: tuple[PolicySpec, ...]  # its policies, with first values of evolving hyperparameters
     layout: Layout  # chosen by cores and memory; a trial may change it
     copy_size: int  # bytes of one more environment copy
 
@@ -40,12 +38,12 @@ class Prepared:
         """Return notes for the user before the run starts."""
         names = [spec.name for spec in self.specs]
         unused = unused_settings(config, explicit_keys, resumed, names)
-        beyond = minibatch_warnings(config, self.specs, len(self.agents))
+        beyond = minibatch_warnings(config, self.specs, len(self.spec.agents))
         return [*space_notes(self.specs), *unused, *beyond]
 
-    def check_memory(self, config: Config, layout: Layout) -> None:
+    def check_memory(self, layout: Layout) -> None:
         """Refuse a run that does not fit into the memory."""
-        check_memory(config, self.specs, self.agents, layout, self.copy_size)
+        check_memory(self.spec, self.specs, layout, self.copy_size)
 
 
 def with_fixed_trace(config: Config) -> Config:
@@ -77,27 +75,28 @@ def _with_copy_size(config: Config) -> Prepared:
         return found
     two = make_env(config.game, 2, **config.env.made_with)
     try:
-        return replace(found, copy_size=copy_size(one, size_of_arrays(two), found.agents))
+        return replace(found, copy_size=copy_size(one, size_of_arrays(two), found.spec.agents))
     finally:
         two.close()
 
 
 def _inspected(config: Config, env: VectorEnv) -> Prepared:
     """Inspect a run with one environment copy; `copy_size` of the result is 0."""
-    agents, specs = env.agents, policy_specs(config, env.agents)
+    spec = RunSpec(config, EnvSpec.of_env(config.game, config.env.made_with, env))
+    specs = spec.policies
     if config.population.dealt:
-        check_population(config, Roster.of(config, agents))
+        check_population(config, spec.roster)
         check_births(config, specs)
-        check_evolution(config, specs, Roster.of(config, agents), env.episode_metrics)
+        check_evolution(config, specs, spec.roster, env.episode_metrics)
         specs = with_first_numbers(config, specs)
     shares_of(specs)
     game = find_game(config.game)
     reserved_members(game, env, config.env.scripted, np.random.default_rng(0))
     load_scripted(game, config.population.scripted, config.env.workers)
     cores = 1 if config.cluster.used else None  # another layout is made when nodes are known
-    devices = [spec.config.device for spec in specs]
+    devices = [policy.config.device for policy in specs]
     layout = make_layout(config, len(specs), own_devices=devices, cores=cores)
-    return Prepared(agents, env.episode_metrics, specs, layout, 0)
+    return Prepared(spec, specs, layout, 0)
 
 
 def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) -> list[str]:

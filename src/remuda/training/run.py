@@ -26,6 +26,7 @@ from remuda.errors import (
 from remuda.policies.compatibility import space_notes
 from remuda.policies.initial import InitialState
 from remuda.population.members.imported import Imported
+from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, View
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory, can_continue, way_on
@@ -98,8 +99,8 @@ def _train_watched(
         check_ray(config)
     beginnings = {} if resume else find_beginnings(config, prepared.specs)
     imported = () if resume else find_imported(config, prepared.specs)
-    prepared.check_memory(config, prepared.layout)
-    run = _claim(config, resume)
+    prepared.check_memory(prepared.layout)
+    run = _claim(prepared.spec, resume)
     _keep_beginnings(run, beginnings, imported, view)
     for words in prepared.notes(config, explicit_keys, resume):
         view.say(words)
@@ -136,15 +137,13 @@ class _Launch:
             if resumed is None or resumed.final is None:  # otherwise nothing is left to train
                 if config.cluster.used:
                     cluster = held.enter_context(gathered(config, view.say))
-                layout = choose_layout(config, prepared.agents, cluster.cores if cluster else None)
-                prepared.check_memory(config, layout)
-            assembly = self._assemble(config, layout, resumed)
+                layout = choose_layout(prepared.spec, cluster.cores if cluster else None)
+                prepared.check_memory(layout)
+            assembly = self._assemble(prepared.spec, layout, resumed)
             found = self._note_resume(assembly, resumed)
             if cluster is not None:
                 runtime = cluster.runtime(
                     assembly,
-                    prepared.episode_metrics,
-                    prepared.agents,
                     run.imported.read(len(config.population.members_from)),
                     run.logs,
                     run.checkpoints,
@@ -164,7 +163,7 @@ class _Launch:
                     devices = [spec.config.device for spec in prepared.specs]
                     layout = make_layout(config, len(devices), own_devices=devices)
                     # config.yaml is unchanged: a resume may be able to start all processes.
-                    assembly = self._assemble(config, layout, resumed)
+                    assembly = self._assemble(prepared.spec.with_config(config), layout, resumed)
                     self.events.attach(assembly)
                     return self._train(config, assembly, resumed)
 
@@ -174,7 +173,7 @@ class _Launch:
         resumed = find_checkpoint(config, run, names, say, explicit_keys)
         if not resumed.over:
             return resumed
-        final = final_weights(run, config, self.prepared.specs)
+        final = final_weights(run, self.prepared.spec)
         if final is None:
             say(
                 f"{resumed.over}, but its final weights are missing or damaged: they "
@@ -192,6 +191,7 @@ class _Launch:
         turns = resumed.checkpoint.turns
         report_damage(run.rewind(turns, assembly.records, resumed.final is not None), self.view)
         run.save_code(config)
+        run.save_spec(self.prepared.spec)
         run.save_config(config)
         note_changes(run, resumed, self.view.say)
         return resumed.checkpoint
@@ -259,13 +259,12 @@ class _Launch:
             snapshots = assembly.playing() if final is None else final
             return finish.finish(coordinator, result, snapshots)
 
-    def _assemble(self, config: Config, layout: Layout, resumed: Resumed | None) -> Assembly:
+    def _assemble(self, spec: RunSpec, layout: Layout, resumed: Resumed | None) -> Assembly:
+        config = spec.config
         assembly = Assembly(
-            config,
-            self.prepared.specs,
+            spec,
             layout,
-            episode_metrics=self.prepared.episode_metrics,
-            agents=self.prepared.agents,
+            specs=self.prepared.specs,
             initial=self.run.initial,
             imported=self.run.imported.read(len(config.population.members_from)),
             sparse=config.cluster.used,
@@ -334,9 +333,10 @@ def _keep_beginnings(
         view.say(words)
 
 
-def _claim(config: Config, resume: bool) -> RunDirectory:
+def _claim(spec: RunSpec, resume: bool) -> RunDirectory:
+    config = spec.config
     if not resume or config.run.directory is None:
-        return RunDirectory.create(config)
+        return RunDirectory.create(config, spec)
     run = RunDirectory.open(config.run.directory)
     run.lock()
     return run

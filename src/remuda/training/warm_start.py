@@ -119,7 +119,7 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
                 "holds no optimizer for it yet; name another checkpoint"
             )
     state, player = part["algorithm"], found.player
-    version = published(saved.files, saved.config, saved.specs, number)[name].version
+    version = published(saved.files, saved.spec, number)[name].version
     snapshot = Snapshot(state["online"], version, state["updates"], 0.0)
     return replace(found, player=replace(player, snapshot=snapshot), checkpoint=number), state
 

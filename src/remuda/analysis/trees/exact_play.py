@@ -23,6 +23,7 @@ from remuda.analysis.trees.tree_games import MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.analysis.trees.trees import Tree
 from remuda.envs.adapters.open_spiel import OpenSpielEnv
+from remuda.envs.description import EnvSpec
 from remuda.envs.games.matrix_games import MatrixGame as MatrixEnv
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import UsageError
@@ -46,6 +47,15 @@ class WalkedGame:
     def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
         """Return a policy's action probabilities in one seat: [I_p, A]."""
         return probabilities(spec, weights, *self.observe(player))[:, self.first :]
+
+
+def walked_of(env: EnvSpec) -> WalkedGame | None:
+    """Return the tree of a described game; None: it cannot be traversed, or has wrappers."""
+    made = env.make(1)
+    try:
+        return walked_game(env.game, made)
+    finally:
+        made.close()
 
 
 def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from remuda.envs.registry import GAMES, Game, find_game, make_env
+from remuda.envs.registry import GAMES, Game, find_game
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSetup, with_rates
 from remuda.evaluation.tournaments.record import MatchResults, RecordedResults, keep_weights
@@ -137,17 +137,15 @@ def open_tournament(
     `more`: plain data that distinguishes it from other tournaments with this setup.
     """
     game = find_game(setup.game)
-    env = make_env(setup.game, 1, **setup.options)
-    env.close()
-    names = [agent.name for agent in env.agents]
+    seats = len(setup.env.agents)
     entrants = with_rates(setup.participants, setup.sampled)
-    schedule = Schedule(entrants, env.num_agents, episodes, setup.taken_seats(names))
+    schedule = Schedule(entrants, seats, episodes, setup.taken_seats)
     if directory is None:
-        results: MatchResults = MatchResults(schedule, env.num_agents)
+        results: MatchResults = MatchResults(schedule, seats)
     else:
-        description = setup.description(names)
+        description = setup.description()
         description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
-        results = RecordedResults(schedule, env.num_agents, directory, description)
+        results = RecordedResults(schedule, seats, directory, description)
     with (
         closing(results),
         libraries_kept(),
@@ -159,7 +157,7 @@ def open_tournament(
             ]
             keep_weights(directory, snapshots)
         opened = OpenTournament(
-            setup, game, tuple(env.agents), schedule, results, processes, ExitStack()
+            setup, game, setup.env.agents, schedule, results, processes, ExitStack()
         )
         with opened.held:
             yield opened

@@ -8,12 +8,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from remuda.config import Config, load_config
+from remuda.config import load_config
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.policies.spec import PolicySpec
-from remuda.population.roster import Roster
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec, policy_of
 from remuda.publish.snapshot import Snapshot
 from remuda.types import AgentSpec
 
@@ -47,16 +47,25 @@ class Participant:
 class TournamentSetup:
     """The entrants, game and settings of a tournament."""
 
-    game: str
-    options: Mapping[str, Any]
+    env: EnvSpec
     participants: tuple[Participant, ...]
     seed: int = 0
     sampled: bool = False  # explore with the final exploration rate; otherwise greedy
     check: bool = True  # validate the environment's output
     taken: Mapping[str, str] = field(default_factory=dict)  # by agent, the seat's scripted policy
 
-    def taken_seats(self, agents: Sequence[str]) -> dict[int, str]:
-        """Return the scripted policy of each reserved seat."""
+    @property
+    def game(self) -> str:
+        return self.env.game
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.env.options
+
+    @property
+    def taken_seats(self) -> dict[int, str]:
+        """The scripted policy of each reserved seat."""
+        agents = self.env.names
         for agent in self.taken:
             if agent not in agents:
                 raise UsageError(
@@ -66,13 +75,14 @@ class TournamentSetup:
             raise UsageError(f"scripted: it takes every seat of {self.game}; leave one free")
         return {seat: self.taken[name] for seat, name in enumerate(agents) if name in self.taken}
 
-    def description(self, agents: Sequence[str]) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Return plain data."""
         plain: dict[str, Any] = {
             "tournament": 1,
             "game": self.game,
             "options": dict(self.options),
-            "agents": list(agents),
+            "agents": list(self.env.names),
+            "teams": list(self.env.teams),
             "entrants": [
                 {"name": each.name, "members": each.summary()} for each in self.participants
             ],
@@ -85,7 +95,7 @@ class TournamentSetup:
 
     def digest(self, until: str = "") -> str:
         """Return eight characters that identify the tournament."""
-        plain = self.description(()) | ({"until": until} if until else {})
+        plain = self.description() | ({"until": until} if until else {})
         text = json.dumps(plain, default=str, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
@@ -108,15 +118,15 @@ def of_entrants(
 
 
 def of_snapshots(
-    config: Config, agents: Sequence[AgentSpec], entrants: Mapping[str, Mapping[str, Snapshot]]
+    spec: RunSpec, entrants: Mapping[str, Mapping[str, Snapshot]]
 ) -> tuple[Participant, ...]:
     """Return entrants that each consist of all policies of a run at one time, such as a checkpoint.
 
     If each agent has its own policy, that policy plays its seat. Policies of a population
     alternate in all seats that they may play. Seats in `env.scripted` have no member.
     """
-    specs = {spec.name: spec for spec in policy_specs(config, agents)}
-    allowed = Roster.of(config, agents).seats
+    config, agents, allowed = spec.config, spec.agents, spec.roster.seats
+    specs = {each.name: each for each in spec.policies}
     found = []
     for name, snapshots in entrants.items():
         players: dict[str, Player] = {}
@@ -181,7 +191,7 @@ def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Part
 def stand_in(agent: AgentSpec) -> PolicySpec:
     """Return a policy specification for an agent that no trained policy plays."""
     tree = {"policy": {"algorithm": "ppo", "network": {"hidden": [1]}}}
-    return policy_specs(load_config(tree), [agent])[0]
+    return policy_of(load_config(tree), agent)
 
 
 def is_of_remuda(game: Game, name: str) -> bool:

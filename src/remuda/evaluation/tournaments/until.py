@@ -24,7 +24,6 @@ import numpy as np
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.ranking.next_matches import Question, allocate, parse_until
-from remuda.envs.registry import make_env
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import OpenTournament, Played, open_tournament
@@ -35,7 +34,7 @@ from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.ratings import sides_of
 from remuda.system.checkpoint.opening import open_to_append, read_file
 from remuda.system.rng import make_rng
-from remuda.types import AgentSpec, Integers
+from remuda.types import Integers
 
 ROUNDS = "rounds.jsonl"
 GROWTH = 0.5  # matches of a round as a share of all earlier matches
@@ -118,11 +117,10 @@ def _first_of_each(seats: int) -> int:
 
 def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> None:
     """Raise a `UsageError`, before anything is written, if the first round cannot be played."""
-    env = make_env(setup.game, 1, **setup.options)
-    env.close()
-    dealt = env.num_agents - len(setup.taken_seats([agent.name for agent in env.agents]))
+    agents = len(setup.env.agents)
+    dealt = agents - len(setup.taken_seats)
     if dealt < 2:
-        has = "is a game for one agent" if env.num_agents < 2 else "has only one free seat"
+        has = "is a game for one agent" if agents < 2 else "has only one free seat"
         raise UsageError(
             f"until: {setup.game} {has}, so no entrants meet; leave until out, and compare returns"
         )
@@ -220,7 +218,8 @@ class _Rounds:
         count = len(self._names)
         sums = np.zeros((ROWS, count, count))
         entrants = self._opened.schedule.entrants_of(numbers)
-        sides = sides_between(self._opened.agents, self._opened.setup.taken)
+        setup = self._opened.setup
+        sides = sides_between(setup.env.names, setup.env.teams, setup.taken)
         add_up(entrants, returns.astype(np.float64), sides, True, False, sums)
         return from_sums(self._names, sums, True)
 
@@ -295,14 +294,17 @@ def _is_round(read: object, seatings: int | None) -> bool:
     return seatings is None or all(place < seatings for place in places)
 
 
-def sides_between(agents: Sequence[AgentSpec], taken: Collection[str] = ()) -> Integers:
+def sides_between(
+    agents: Sequence[str], teams: Sequence[str], taken: Collection[str] = ()
+) -> Integers:
     """Return the number of each seat's side in a tournament: [seats].
 
-    If all seats of entrants are one team, each seat is a side: otherwise no two would meet.
+    `agents` and `teams` are names by seat. If all seats of entrants are one team, each seat is a
+    side: otherwise no two would meet.
     """
-    teams = [agent.team for agent in agents]
-    several = len({agent.team for agent in agents if agent.name not in taken}) > 1
-    seats = [seat for seat, agent in enumerate(agents) if agent.name in taken]
+    dealt = {team for agent, team in zip(agents, teams, strict=True) if agent not in taken}
+    several = len(dealt) > 1
+    seats = [seat for seat, agent in enumerate(agents) if agent in taken]
     return sides_of(teams if several else (), len(agents), seats)
 
 

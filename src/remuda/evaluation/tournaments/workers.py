@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from remuda.actor.actor import Actor
-from remuda.envs.registry import find_game, make_env
+from remuda.envs.registry import find_game
 from remuda.errors import RemudaError, UnguardedScriptError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import TournamentSetup, with_rates
@@ -190,12 +190,10 @@ def work(connection: Connection, share: WorkerShare) -> None:
     with threads(1):
         try:
             add_pickles(share.pickles)
-            env = make_env(setup.game, 1, **setup.options)
-            env.close()
             seed_libraries(setup.seed, "tournament", share.part)
             participants = with_rates(setup.participants, setup.sampled)
-            taken = setup.taken_seats([agent.name for agent in env.agents])
-            schedule = Schedule(participants, env.num_agents, share.episodes, taken)
+            seats = len(setup.env.agents)
+            schedule = Schedule(participants, seats, share.episodes, setup.taken_seats)
             while True:
                 message = connection.recv()
                 if message is not None:  # None: a stop that came after the last match
@@ -249,8 +247,7 @@ def play_here(
     """
     if not len(numbers):
         return 0
-    env = make_env(setup.game, min(copies, len(numbers)), **setup.options)
-    env.check = setup.check
+    env = setup.env.make(min(copies, len(numbers)), setup.check)
     game = find_game(setup.game)
     seats = TournamentSeats(env, game, schedule, numbers, results, setup.seed, part)
     row = Scoreboard(("tournament",)).play()

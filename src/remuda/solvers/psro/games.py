@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Generic
 
-from remuda.analysis.trees.exact_play import walked_game
+from remuda.analysis.trees.exact_play import walked_of
 from remuda.analysis.trees.open_spiel_games import OpenSpielGame
 from remuda.analysis.trees.played_trees import PLAYED, TIC_TAC_TOE
 from remuda.analysis.trees.tree_games import TicTacToe
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.analysis.trees.trees import State, Tree, TreeGame
-from remuda.envs.registry import GAMES, make_env
+from remuda.envs.description import EnvSpec
+from remuda.envs.registry import GAMES
 from remuda.errors import ConfigError, UnknownGameError
 
 RULES: Mapping[str, Callable[[], TreeGame[Any]]] = {
@@ -73,13 +74,12 @@ def tree_of(game: str, options: Mapping[str, Any] | None = None) -> Tree:
         rules = RULES[game]()
         return flatten(ByHistory(rules) if rules.merges else rules)
     try:
-        env = make_env(game, 1, **(options or {}))
+        env = EnvSpec.of(game, options or {})
     except UnknownGameError as error:
         if ":" in game:
             raise
         raise UnknownGameError(f"{error}; or one of {_walkable()}") from None
-    walked = walked_game(game, env)
-    env.close()
+    walked = walked_of(env)
     if walked is None:
         raise ConfigError(
             f"{game} cannot be traversed completely, which exact oracles need; train them "

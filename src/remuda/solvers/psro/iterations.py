@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from remuda.envs.description import EnvSpec
 from remuda.solvers.psro.meta_solvers import SUPPORT, Mixtures
 from remuda.types import Numbers
 
@@ -26,6 +28,11 @@ class Setup:
     game: str
     options: Mapping[str, Any]
     meta_solver: str = "nash"
+
+    @cached_property
+    def env(self) -> EnvSpec:
+        """The description of the game's environment."""
+        return EnvSpec.of(self.game, self.options)
 
     @property
     def oracle(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM
 from remuda.errors import UsageError
 from remuda.evaluation.results import Limits
@@ -83,8 +84,7 @@ class PairSums:
 
 
 def play_pairs(
-    game: str,
-    options: Mapping[str, Any],
+    env: EnvSpec,
     rows: Mapping[int, Entrant],
     column: tuple[int, Entrant],
     matches: int,
@@ -93,7 +93,7 @@ def play_pairs(
 ) -> list[dict[str, Any]]:
     """Play several policies of player 0 against one policy of player 1, in parallel."""
     number, opponent = column
-    target = Target(game, dict(options), (f"policy {number}",), (1.0,), ((RANDOM, opponent),))
+    target = Target(env, (f"policy {number}",), (1.0,), ((RANDOM, opponent),))
     lineups = [Lineup(0, player) for player in rows.values()]
     found = []
     for row, returns in zip(
@@ -102,8 +102,8 @@ def play_pairs(
         met = returns[~np.isnan(returns).any(1)]  # drop matches in which a player took no part
         if len(returns) and not len(met):
             raise UsageError(
-                f"{game}: in none of {len(returns):,} matches between policy {row} of player 0 and "
-                f"policy {number} of player 1 did both players act, so there is no payoff to "
+                f"{env.game}: in none of {len(returns):,} matches between policy {row} of player "
+                f"0 and policy {number} of player 1 did both players act, so there is no payoff to "
                 "solve; choose a game in which both act, or play more matches"
             )
         sums = [float(len(met)), *met.sum(0), *(met**2).sum(0)]

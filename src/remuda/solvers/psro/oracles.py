@@ -16,7 +16,7 @@ import numpy as np
 
 from remuda.analysis.payoffs.returns import mean_of
 from remuda.config import Config, load_config
-from remuda.envs.registry import agents_of
+from remuda.envs.description import EnvSpec
 from remuda.evaluation.tournaments.entrants import Entrant, Player
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
@@ -51,8 +51,7 @@ class SeatedTarget:
 
 
 def seated_target(
-    game: str,
-    options: Mapping[str, Any],
+    env: EnvSpec,
     player: int,
     others: Sequence[tuple[str, Entrant]],
     shares: Numbers,
@@ -64,7 +63,7 @@ def seated_target(
     seats = [(own, others[i][1]) if player == 0 else (others[i][1], own) for i in kept.tolist()]
     names = tuple(others[i][0] for i in kept.tolist())
     drawn = tuple((shares[kept] / shares[kept].sum()).tolist())
-    return SeatedTarget(player, Target(game, dict(options), names, drawn, tuple(seats)), file)
+    return SeatedTarget(player, Target(env, names, drawn, tuple(seats)), file)
 
 
 def config_of(
@@ -140,7 +139,7 @@ def choose(
     """Return the candidate with the highest return against each target in fresh matches."""
     found = []
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
-        agent = agents_of(each.target.game, each.target.options)[each.player]
+        agent = each.target.env.agents[each.player]
         ways: list[Player] = []
         for i in range(settings.candidates):
             player = replace(players[candidate_name(number, i)], agent=agent)

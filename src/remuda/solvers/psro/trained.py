@@ -259,8 +259,7 @@ class _Loop:
         for (column, matches), rows in sorted(groups.items()):
             names = ("psro", "matches", number, turn, column, min(rows))
             pairs += play_pairs(
-                self._setup.game,
-                self._setup.options,
+                self._setup.env,
                 rows,
                 (column, self._policies[1][column][1]),
                 matches,
@@ -307,7 +306,7 @@ class _Loop:
                 continue  # nothing better was found
             name = f"player {player}, iteration {number + 1}"
             file, players_by_seat = folder / f"policy_{i}", ((response.who,) * 2,)
-            Target(setup.game, dict(setup.options), (name,), (1.0,), players_by_seat).save(file)
+            Target(setup.env, (name,), (1.0,), players_by_seat).save(file)
             added.append([player, name, str(file.relative_to(self._record.directory))])
         found = _Responses(added, strategy.mixtures)
         line = {
@@ -324,8 +323,7 @@ class _Loop:
     def _target(self, player: int, shares: Numbers, file: Path) -> SeatedTarget:
         opponents = self._policies[1 - player]
         own = self._policies[player][0][1]
-        game, options = self._setup.game, self._setup.options
-        found = seated_target(game, options, player, opponents, shares, own, file)
+        found = seated_target(self._setup.env, player, opponents, shares, own, file)
         found.target.save(file)
         return found
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from remuda.analysis.trees.exact_play import WalkedGame, walked_game
+from remuda.analysis.trees.exact_play import WalkedGame, walked_of
 from remuda.analysis.trees.trees import OVER
-from remuda.envs.registry import RANDOM, agents_of, make_env
+from remuda.envs.registry import RANDOM
 from remuda.errors import ConfigError, UsageError
 from remuda.policies.spec import PolicySpec
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import policy_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.exploit.training import check_whole
@@ -46,28 +46,26 @@ class TrainedSetup(Setup):
 
 
 def _walked(setup: TrainedSetup) -> WalkedGame | None:
-    env = make_env(setup.game, 1, **setup.options)
-    found = walked_game(setup.game, env)
-    env.close()
+    found = walked_of(setup.env)
     spec = _specs(setup)[0]
     known = not spec.memory and spec.config.n_frames == 1
     return None if found is None or found.tree.merged or not known else found
 
 
 def _specs(setup: TrainedSetup) -> list[PolicySpec]:
-    agents = agents_of(setup.game, setup.options)
+    agents = setup.env.agents
     nowhere = Path("target")
-    targets = [SeatedTarget(seat, Target(setup.game, {}, (), (), ()), nowhere) for seat in range(2)]
+    targets = [SeatedTarget(seat, Target(setup.env, (), (), ()), nowhere) for seat in range(2)]
     config = config_of(setup.oracles, targets, setup.seed, Path("oracles"), 1.0)
     names = [name_of(number) for number in range(len(agents))]
     seats = [replace(each, name=n, team=n) for each, n in zip(agents, names, strict=True)]
-    return list(policy_specs(config, seats))
+    return [policy_of(config, seat) for seat in seats]
 
 
 def check_setup(setup: TrainedSetup) -> WalkedGame | None:
     """Check all settings before anything is written; return the game's tree if it is traversed."""
     check_played(setup.game)
-    agents = agents_of(setup.game, setup.options)
+    agents = setup.env.agents
     if len(agents) != 2:
         raise ConfigError(
             f"{setup.game} has {len(agents)} agents; oracles are trained for games of two"
@@ -90,5 +88,5 @@ def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
     if walked is not None:
         ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
         return ends
-    target = Target(setup.game, dict(setup.options), (RANDOM,), (1.0,), ((RANDOM, RANDOM),))
+    target = Target(setup.env, (RANDOM,), (1.0,), ((RANDOM, RANDOM),))
     return play_lineups(target, [Lineup(0, RANDOM)], TRIED, setup.seed)[0]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from remuda.config import Config, by_leaf, overlay
-from remuda.envs.registry import RANDOM, Game, find_game, make_env
+from remuda.envs.description import EnvSpec
+from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.errors import ConfigError
 from remuda.training.saved.policies import Reference, SavedPolicies, is_of_run
 
@@ -110,8 +110,7 @@ def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None
     """Return a run's game options with all defaults; None: the game cannot be made here."""
     options = _made_with(config, asked)
     try:
-        with closing(make_env(config.game, 1, **options)) as env:
-            return overlay(env.options(), options)
+        return overlay(EnvSpec.of(config.game, options).in_force, options)
     except Exception:  # a user's game may raise anything
         return None
 

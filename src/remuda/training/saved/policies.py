@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from remuda.config import Config
 from remuda.coordinator.requests import LIVE, ask_weights
-from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.entrants import Entrant, Player
 from remuda.policies.spec import PolicySpec
@@ -17,8 +15,7 @@ from remuda.policies.stack import layout_size
 from remuda.population.members.frozen_weights import frozen_copies
 from remuda.population.members.imported import Imported
 from remuda.population.members.table_parts import NO_POLICY, POLICY
-from remuda.population.roster import Roster
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published
@@ -61,20 +58,29 @@ class Saved:
 class SavedPolicies:
     """The saved policies of one run."""
 
-    def __init__(self, files: RunDirectory, config: Config | None = None) -> None:
+    def __init__(self, files: RunDirectory) -> None:
         self.files = files
-        self.config = files.read_config() if config is None else config
+        self.config = files.read_config()
         self._live: dict[str, Saved] = {}
 
     @cached_property
+    def spec(self) -> RunSpec:
+        """The resolved settings of the run."""
+        return self.files.spec()
+
+    @property
     def agents(self) -> tuple[AgentSpec, ...]:
         """The agents of the game."""
-        return agents_of(self.config.game, self.config.env.made_with)
+        return self.spec.agents
 
-    @cached_property
+    @property
     def specs(self) -> tuple[PolicySpec, ...]:
         """The specs of all policies that the run can have."""
-        return policy_specs(self.config, self.agents)
+        return self.spec.policies
+
+    @property
+    def _known(self) -> tuple[str, ...]:
+        return self.spec.roster.policies
 
     @property
     def scripted(self) -> dict[str, str]:
@@ -94,16 +100,15 @@ class SavedPolicies:
 
     def names(self) -> tuple[str, ...]:
         """Return the policies with saved weights; empty while nothing is saved."""
-        names = [spec.name for spec in self.specs]
-        files = self.files
+        names, files = self._known, self.files
         if not files.checkpoints.numbers() and not any(map(files.has_weights, names)):
             return ()
         if not self.config.population.dealt:
-            return tuple(names)
+            return names
         return tuple(self._snapshots())
 
     def _snapshots(self, checkpoint: int | str = "final") -> dict[str, Snapshot]:
-        return load_snapshots(self.files, self.config, self.specs, checkpoint)
+        return load_snapshots(self.files, self.spec, checkpoint)
 
     def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
         """Return policy and snapshot of all fixed members in a checkpoint (None: the newest)."""
@@ -111,7 +116,7 @@ class SavedPolicies:
         if not self.config.population.dealt or not numbers:
             return []
         if number is not None:
-            find_checkpoint(self.files, self.config, self.specs, number)  # raises if it is missing
+            find_checkpoint(self.files, self.spec, number)  # raises if it is missing
         read = numbers[-1] if number is None else number
         population = self.files.checkpoints.read(read, COORDINATOR)["population"]
         found, count = frozen_copies(population), len(self._imported)
@@ -138,7 +143,7 @@ class SavedPolicies:
         newest.
         """
         number = checkpoint if isinstance(checkpoint, int) else None
-        if "@" in name and name not in {spec.name for spec in self.specs}:
+        if "@" in name and name not in self._known:
             if checkpoint == "best":
                 raise UsageError(f"{name} is a frozen copy: name a checkpoint by its number")
             copies = self.copies(number)
@@ -151,7 +156,7 @@ class SavedPolicies:
             raise UnknownPolicyError(name, [*self.names(), *frozen])
         if not self.names():
             raise RunDirectoryError(f"{self.files.path} has saved no policy yet")
-        taken = find_checkpoint(self.files, self.config, self.specs, checkpoint)
+        taken = find_checkpoint(self.files, self.spec, checkpoint)
         found = self._snapshots("final" if taken is None else taken)
         if name not in found:
             raise UnknownPolicyError(name, list(found))
@@ -179,7 +184,7 @@ class SavedPolicies:
             return self._live[name]
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
-            raise UnknownPolicyError(name, [spec.name for spec in self.specs])
+            raise UnknownPolicyError(name, list(self._known))
         if not self.files.is_running():
             raise UsageError(f"{self.files.path} is not running, so no policy is {LIVE}; {SAVED}")
         size = layout_size(spec.network().shapes)
@@ -198,25 +203,18 @@ class SavedPolicies:
             return final
         kept.add(final.player.snapshot.version)
         for number in reversed(self.files.checkpoints.numbers()):
-            snapshots = published(self.files, self.config, self.specs, number)
+            snapshots = published(self.files, self.spec, number)
             if name in snapshots:
                 if snapshots[name].version == version:
                     return Saved(name, self._player(name, snapshots[name]), number)
                 kept.add(snapshots[name].version)
         return None
 
-    def agent_of(self, spec: PolicySpec) -> AgentSpec:
-        """Return an agent that a policy may play."""
-        for agent in self.agents:
-            if agent.name == spec.name:
-                return agent
-        return self.agents[Roster.of(self.config, self.agents).seats_of(spec.name)[0]]
-
     def _player(self, policy: str, snapshot: Snapshot) -> Player:
         likes = {member.origin.name: member.origin.like for member in self._imported}
         like = likes.get(policy, policy)
         spec = next(spec for spec in self.specs if spec.name == like)
-        return Player(spec, snapshot, self.agent_of(spec))
+        return Player(spec, snapshot, self.spec.agent_of(spec.name))
 
     @cached_property
     def _imported(self) -> tuple[Imported, ...]:

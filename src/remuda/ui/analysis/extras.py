@@ -11,13 +11,15 @@ import numpy as np
 
 from remuda.analysis.society.society import Society, society
 from remuda.analysis.structure.policy_behaviour import PolicyBehaviour, policy_behaviour
-from remuda.analysis.trees.exact_play import WalkedGame, exact_exploitability, walked_game
-from remuda.config import Config
+from remuda.analysis.trees.exact_play import (
+    exact_exploitability,
+    walked_of,
+)
 from remuda.envs.recorded import Recorded
-from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
 from remuda.evaluation.evaluate import RecordedPlay, play_recorded
 from remuda.evaluation.tournaments.entrants import Player
+from remuda.population.run_spec import RunSpec
 from remuda.runs.run_directory import RunDirectory
 from remuda.training.saved.policies import SavedPolicies
 
@@ -55,19 +57,20 @@ def extras_of(
     """Compute exact exploitability and behaviour, as far as the run allows."""
     found: dict[str, Any] = {}
     try:
-        players = _players(SavedPolicies(run), names)
+        saved = SavedPolicies(run)
+        players = _players(saved, names)
         if not players:
             return found
-        config = run.read_config()
-        agents, walked = _walked(config)
+        spec = saved.spec
+        walked = walked_of(spec.env)
         if walked is not None:
-            profiles = {name: [_seat(each)] * len(agents) for name, each in players.items()}
+            profiles = {name: [_seat(each)] * len(spec.agents) for name, each in players.items()}
             found["exact exploitability"] = exact_exploitability(walked, profiles)
         live = {name: each.snapshot for name, each in players.items() if "@" not in name}
         if seconds > 0.0 and len(players) > 1 and live:
-            everyone = SavedPolicies(run).all()
-            played = _play(config, everyone, players, seed, seconds, sampled=True)
-            found["behaviour"] = _behaviour(played.game, players, config.env.scripted, rng)
+            everyone = saved.all()
+            played = _play(spec, everyone, players, seed, seconds, sampled=True)
+            found["behaviour"] = _behaviour(played.game, players, spec.config.env.scripted, rng)
     except RemudaError as error:
         _leave_out(run, error)
     return found
@@ -86,8 +89,8 @@ def society_of(
     if not saved.names():
         raise UsageError(f"{run.path} has saved no policy yet; wait for its first checkpoint")
     players = saved.all()
-    config = saved.config
-    played = _play(config, players, players, seed, seconds)
+    spec, config = saved.spec, saved.config
+    played = _play(spec, players, players, seed, seconds)
     episodes, extras = played.played(), dict[str, Any]()
     if played.cut:
         _check_counted(run, played, seconds)
@@ -99,7 +102,7 @@ def society_of(
     found = society(
         episodes.agents, episodes.rewards, episodes.lengths, episode_metrics, episodes.took_part
     )
-    names, walked = _walked(config)
+    names, walked = spec.env.names, walked_of(spec.env)
     if walked is not None and not config.env.scripted:
         seats = [_seat(players[name]) for name in names]
         extras["exact exploitability"] = exact_exploitability(walked, {" with ".join(names): seats})
@@ -109,13 +112,6 @@ def society_of(
         except UsageError as error:
             _leave_out(run, error)
     return found, extras
-
-
-def _walked(config: Config) -> tuple[list[str], WalkedGame | None]:
-    env = make_env(config.game, 1, **config.env.made_with)
-    walked = walked_game(config.game, env)
-    env.close()
-    return [agent.name for agent in env.agents], walked
 
 
 def _check_counted(run: RunDirectory, played: RecordedPlay, seconds: float) -> None:
@@ -143,7 +139,7 @@ def _players(saved: SavedPolicies, names: Sequence[str]) -> dict[str, Player]:
 
 
 def _play(
-    config: Config,
+    spec: RunSpec,
     players: Mapping[str, Player],
     analysed: Mapping[str, Player],
     seed: int,
@@ -153,7 +149,7 @@ def _play(
     snapshots = {name: each.snapshot for name, each in players.items()}
     frames = max(each.spec.config.n_frames for each in analysed.values())
     limits: dict[str, Any] = {"states": STATES, "frames": frames, "seconds": seconds}
-    return play_recorded(config, snapshots, EPISODES, seed, sampled=sampled, **limits)
+    return play_recorded(spec, snapshots, EPISODES, seed, sampled=sampled, **limits)
 
 
 def _seat(player: Player) -> Seat:

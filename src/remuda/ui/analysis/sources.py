@@ -14,15 +14,12 @@ import numpy as np
 from remuda.analysis.payoffs.from_files import read_file
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.config import Config
-from remuda.envs.registry import agents_of
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.record import DESCRIPTION
 from remuda.evaluation.tournaments.until import missing_matches as missing_in_rounds
 from remuda.evaluation.tournaments.until import sides_between
 from remuda.population.ledger.ratings import sides_of
 from remuda.population.ledger.records import PolicyRef
-from remuda.population.roster import Roster
 from remuda.runs.run_directory import RunDirectory
 from remuda.system.checkpoint.opening import read_json
 from remuda.ui.reports.summary import find_runs
@@ -103,7 +100,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
         raise RunDirectoryError(
             f"{run.path} has no ledger yet: no match has finished; let the run continue"
         )
-    sides, rated = sides_of_seats(config)
+    sides, rated = sides_of_seats(run)
     return AnalysisSource(
         path,
         label,
@@ -118,12 +115,11 @@ def _open(path: Path, label: str) -> AnalysisSource:
     )
 
 
-def sides_of_seats(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def sides_of_seats(run: RunDirectory) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return team numbers by seat: with -1 for scripted seats, and for all seats."""
-    agents = agents_of(config.game, config.env.made_with)
-    roster = Roster.of(config, agents)
-    meeting = sides_of(roster.teams, len(agents), roster.taken)
-    return tuple(meeting.tolist()), tuple(sides_of(roster.teams, len(agents)).tolist())
+    spec = run.spec()
+    rated = sides_of(spec.roster.teams, len(spec.agents))
+    return tuple(spec.sides), tuple(rated.tolist())
 
 
 def _open_tournament(path: Path, label: str) -> AnalysisSource:
@@ -139,10 +135,10 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
     try:
         record = read_json(path / DESCRIPTION)
         game, options = str(record.get("game", "")), dict(record.get("options", {}))
-        taken = dict(record.get("scripted", {}))
+        taken, names = dict(record.get("scripted", {})), list(record["agents"])
+        sides = sides_between(names, list(record["teams"]), taken).tolist()
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
-    sides = sides_between(agents_of(game, options), taken).tolist() if game else ()
     return AnalysisSource(
         path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken)
     )

@@ -201,8 +201,8 @@ def recorded_setup(directory: Path) -> tuple[TournamentSetup, Mapping[str, str]]
             }
             for each in record["entrants"]
         }
-        config = RunDirectory.open(Path(asked["checkpoints_of"])).read_config()
-        return setup_of_snapshots(config, snapshots, seed, sampled), sources
+        spec = RunDirectory.open(Path(asked["checkpoints_of"])).spec()
+        return setup_of_snapshots(spec, snapshots, seed, sampled), sources
     entrants: dict[str, Entrant] = {}
     for each in record["entrants"]:
         (member,) = each["members"]
@@ -253,7 +253,7 @@ def _in_tournament(
         if digest in weights and policy in specs:
             snapshot = Snapshot(weights[digest], version, 0, 0.0)
             if weights_digest(snapshot) == digest:
-                found[key] = Player(specs[policy], snapshot, saved.agent_of(specs[policy]))
+                found[key] = Player(specs[policy], snapshot, saved.spec.agent_of(policy))
     return found
 
 
@@ -273,7 +273,7 @@ def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]
             matches = name == policy or name not in specs
             if key not in found and key[1:] == (snapshot.version, digest) and matches:
                 spec = specs[policy]
-                found[key] = Player(spec, snapshot, saved.agent_of(spec))
+                found[key] = Player(spec, snapshot, saved.spec.agent_of(spec.name))
         if len(found) == len(names):
             break
     return found

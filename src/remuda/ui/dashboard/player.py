@@ -26,12 +26,11 @@ from rich.console import Console
 
 from remuda.config import Config
 from remuda.coordinator.requests import LIVE
-from remuda.envs.registry import RANDOM, Game, find_game, make_env
+from remuda.envs.registry import RANDOM, Game, find_game
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UsageError
 from remuda.policies.losses import log_probabilities
 from remuda.runs.run_directory import RunDirectory
-from remuda.training.saved.policies import Reference
 from remuda.types import Array
 from remuda.ui.dashboard.watching import READ_ONLY
 from remuda.ui.play.playing import Moment, episode
@@ -127,13 +126,12 @@ def main() -> None:
 def played(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the seats, then each turn, as plain data; `Pages.watch` makes the request."""
     run = RunDirectory.open(Path(request["run"]))
-    config = run.read_config()
-    game = find_game(config.game)
-    env = make_env(config.game, 1, **config.env.made_with)
+    spec = run.spec()
+    config, game, env = spec.config, find_game(spec.env.game), spec.env.make(1)
     agents = [agent.name for agent in env.agents]
     if unknown := set(request["seats"]) - set(agents):
         raise UsageError(f"{config.game} has no agent {min(unknown)}; it has {', '.join(agents)}")
-    known = [spec.name for spec in Reference.parse(str(run.path)).open().specs]
+    known = spec.roster.policies
     seats, scripted = _seats(request, config, game, agents, known)
     sampled, silent = bool(request["sampled"]) and bool(seats), Console(file=sys.stderr)
     references = {agent: f"{run.path}:{policy}" for agent, policy in seats.items()}

@@ -16,7 +16,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.runs.metrics import PolicyRecord, Record
-from remuda.runs.recorded_matches import payoffs_of
+from remuda.runs.recorded_matches import read_payoffs
 from remuda.ui.plots.drawing import INK, QUIET, Picture, count_along_x, look, new_figure, widest
 from remuda.ui.reports.summary import EpisodeMetric, RunSummary, returns
 
@@ -112,7 +112,7 @@ def payoffs_picture(summary: RunSummary) -> Picture:
 
     name, heading = "payoff", "Payoffs in training"
     try:
-        payoffs = payoffs_of(summary.files, MOST)
+        payoffs = read_payoffs(summary.files, MOST)
     except UsageError as error:  # no match has finished
         return Picture(name, heading, f"Payoffs: {error}.")
     except RunDirectoryError:

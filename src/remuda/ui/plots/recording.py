@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image
 
 from remuda.config import Config
-from remuda.envs.registry import make_env
 from remuda.errors import UsageError
 from remuda.evaluation.results import Evaluation
+from remuda.population.run_spec import RunSpec
 from remuda.runs.run_directory import write_file
 from remuda.types import Array
 
@@ -103,14 +103,11 @@ def _palette(frames: Sequence[Array]) -> Image.Image:
     return Image.fromarray(pixels).quantize(COLOURS, Image.Quantize.MEDIANCUT)
 
 
-def check_histories(config: Config) -> None:
+def check_histories(spec: RunSpec) -> None:
     """Raise a `UsageError` if the episodes of the game have no histories."""
-    env = make_env(config.game, 1, **config.env.made_with)
-    known = env.history() is not None
-    env.close()
-    if not known:
+    if not spec.env.has_histories:
         raise UsageError(
-            f"--histories: {config.game} is not an OpenSpiel game, and only these have move "
+            f"--histories: {spec.env.game} is not an OpenSpiel game, and only these have move "
             "histories; `remuda watch` shows other games"
         )
 

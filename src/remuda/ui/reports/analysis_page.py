@@ -81,7 +81,7 @@ def page_of(found: Analysis, pictures: Sequence[Picture]) -> str:
 def write_section(run: RunDirectory) -> Markup:
     """Analyse the ledger of a run, write the pictures, and return the section of its report."""
     try:
-        meeting, rated = sides_of_seats(run.read_config())
+        meeting, rated = sides_of_seats(run)
     except Exception as error:  # code of the user's environment
         log.error("no analysis", exc_info=error)
         words = " ".join(f"cannot create the game: {type(error).__name__}: {error}".split())

@@ -121,9 +121,9 @@ def draw_play(
     from remuda.ui.plots.recording import check_format, write_recording
 
     check_format(path)
-    config, snapshots = load_run(run, checkpoint)
+    spec, snapshots = load_run(run, checkpoint)
     try:
-        frames = record(config, snapshots, turns=turns, seed=seed, seconds=seconds, sampled=sampled)
+        frames = record(spec, snapshots, turns=turns, seed=seed, seconds=seconds, sampled=sampled)
     except NotImplementedError:
         return False
     write_recording(frames, path, frames_per_second)

@@ -88,14 +88,14 @@ def evaluate(options: EvaluateOptions) -> int:
 
     run = RunDirectory.open(options.run)
     _note_best(run, options.checkpoint)
-    config, snapshots = load_run(run, options.checkpoint)
+    spec, snapshots = load_run(run, options.checkpoint)
     if options.histories:
-        check_histories(config)
+        check_histories(spec)
     progress, signals = PlayProgress(sys.stderr), Signals()
     with signals.watching():
         limits = Limits(options.seconds, signals.stopped, partial(progress, "play"))
         evaluation = play(
-            config,
+            spec,
             snapshots,
             options.episodes,
             options.seed,
@@ -114,8 +114,10 @@ def evaluate(options: EvaluateOptions) -> int:
     if not played:
         return code or 1
     if options.histories:
-        write_histories(options.histories, config, evaluation)
-    options.show(evaluation.as_summary, lambda: _print_evaluation(options, config.game, evaluation))
+        write_histories(options.histories, spec.config, evaluation)
+    options.show(
+        evaluation.as_summary, lambda: _print_evaluation(options, spec.env.game, evaluation)
+    )
     return code
 
 

@@ -194,13 +194,13 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Map
                 f"--{flag} works with several entrants only; the checkpoints of {run.path} play "
                 "its game"
             )
-    config, final = load_run(run)
+    spec, final = load_run(run)
     numbers = options.checkpoints or tuple(run.checkpoints.numbers())
     entrants = {str(number): load_run(run, number)[1] for number in numbers}
     if not options.checkpoints:
         entrants["final"] = final
     sources = dict.fromkeys(entrants, str(run.path.resolve()))
-    return setup_of_snapshots(config, entrants, options.seed, options.sampled), sources
+    return setup_of_snapshots(spec, entrants, options.seed, options.sampled), sources
 
 
 class AnalyseOptions(PrintOptions):
