@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
+import remuda
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
 from remuda.system.checkpoint.opening import checked, read_file, read_json
 from remuda.system.user_errors import where_raised
@@ -263,7 +264,7 @@ def _is_own(directory: str) -> bool:
         return False
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = [*map(sysconfig.get_path, names), *site.getsitepackages()]
-    installed += [site.getusersitepackages(), str(Path(__file__).parents[2])]
+    installed += [site.getusersitepackages(), os.path.dirname(os.path.dirname(remuda.__file__))]
     return not any(f"{directory}/".startswith(f"{each}/") for each in installed)
 
 

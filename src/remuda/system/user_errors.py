@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from logging import Logger
 from types import FrameType
 
+import remuda
 from remuda.errors import RemudaError, UserCodeError
 
 LONGEST = 500  # characters of an exception's message that are shown
-HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+HOME = os.path.dirname(os.path.abspath(remuda.__file__)) + os.sep
 ADAPTERS = os.path.join(HOME, "envs", "adapters") + os.sep
 CALLS_FACTORIES = os.path.join(ADAPTERS, "user_envs.py")  # a bad call there is of bad options
 STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
