@@ -27,10 +27,10 @@ from recording import Results, options_of
 
 from remuda.actor.actor import Actor
 from remuda.actor.role import ActorRole
-from remuda.config import Config, load_config
+from remuda.config import load_config
 from remuda.learner.group import LearnerGroup
 from remuda.learner.role import LearnerRole
-from remuda.policies.spec import PolicySpec
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import Layout
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.training import run as training
@@ -75,10 +75,8 @@ class ChaoticActor(ActorRole):
 class ChaoticAssembly(training.Assembly):
     """A run whose roles can be made to raise."""
 
-    def __init__(
-        self, config: Config, specs: tuple[PolicySpec, ...], layout: Layout, **more: Any
-    ) -> None:
-        super().__init__(config, specs, layout, ChaoticLearner, ChaoticActor, **more)
+    def __init__(self, spec: RunSpec, layout: Layout, **more: Any) -> None:
+        super().__init__(spec, layout, ChaoticLearner, ChaoticActor, **more)
 
 
 def play(directory: Path, turns: int) -> None:

@@ -287,13 +287,11 @@ def _end(number: int, nodes: int, tree: dict[str, Any], pipe: Any) -> None:
     count = len(prepared.specs)
     layout = Layout((1,) * nodes, (tuple(range(count)),), ("cpu",) * count)
     assembly = Assembly(
-        config,
-        prepared.specs,
+        prepared.spec,
         layout,
         Publisher,
         Counter,
-        episode_metrics=prepared.episode_metrics,
-        agents=prepared.agents,
+        specs=prepared.specs,
     )
     listener = Listener.on(LOOPBACK, range(0))
     node = Node(assembly, number, nodes, bytes(32), listener)

@@ -151,11 +151,11 @@ def connect_four(results: Results, seconds: float) -> None:
     with tempfile.TemporaryDirectory() as home:
         tree = overlay(CONNECT_FOUR, {"run": {"seconds": seconds}})
         result, watch = run(tree, Path(home) / "run")
-        config, snapshots = load_run(RunDirectory.open(Path(home) / "run"))
+        spec, snapshots = load_run(RunDirectory.open(Path(home) / "run"))
         for seat in range(2):
             for opponent in ("random", "tactician"):
                 scripted = {f"agent_{1 - seat}": opponent}
-                played = evaluate(config, snapshots, 1000, scripted=scripted)
+                played = evaluate(spec, snapshots, 1000, scripted=scripted)
                 returns = played.returns[:, seat]
                 wins = float((returns > 0).mean())
                 results.row({"against": f"{opponent}, seat {seat}", "won, %": 100 * wins})

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from recording import Results, options_of
 
-from remuda.envs.registry import agents_of
+from remuda.envs.description import EnvSpec
 from remuda.solvers.exploit.training import Exploiters, train_exploiters
 from remuda.solvers.psro.iterations import Iteration
 from remuda.solvers.psro.oracles import (
@@ -202,11 +202,11 @@ def trained_in(
 
 def targets_in(home: Path, settings: OracleSettings) -> list[SeatedTarget]:
     """For each player, half random play and half a briefly trained network."""
-    targets = []
+    targets, env = [], EnvSpec.of("kuhn_poker", {})
     for player in range(2):
         file = home / f"random_{player}"
         others = [("random", "random")]
-        found = seated_target("kuhn_poker", {}, player, others, np.ones(1), "random", file)
+        found = seated_target(env, player, others, np.ones(1), "random", file)
         found.target.save(file)
         targets.append(found)
     short = replace(settings, candidates=1, turns=6400, num_envs=64)
@@ -214,9 +214,9 @@ def targets_in(home: Path, settings: OracleSettings) -> list[SeatedTarget]:
     for player in range(2):
         file = home / f"target_{player}"
         other = players[candidate_name(1 - player, 0)]
-        agent = agents_of("kuhn_poker", {})[1 - player]
+        agent = env.agents[1 - player]
         others = [("random", "random"), ("network", replace(other, agent=agent))]
-        found = seated_target("kuhn_poker", {}, player, others, np.ones(2), "random", file)
+        found = seated_target(env, player, others, np.ones(2), "random", file)
         found.target.save(file)
         targets[player] = found
     return targets

@@ -23,6 +23,7 @@ from throughput import measure
 from remuda.assembly.calibration import choose_layout
 from remuda.config import Config, load_config, overlay
 from remuda.envs.registry import make_env
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import Layout, make_layout
 
 WORLDS: Mapping[str, dict[str, Any]] = {
@@ -61,10 +62,8 @@ def ways(agents: int) -> dict[str, dict[str, Any]]:
 
 def layout_of(config: Config, chosen: bool) -> Layout:
     """The layout that a run of this has, with a trial where one is to be made."""
-    env = make_env(config.game, 1, **config.env.options)
-    agents = env.agents
-    env.close()
-    return choose_layout(config, agents) if chosen else make_layout(config, len(agents))
+    spec = RunSpec.of(config)
+    return choose_layout(spec) if chosen else make_layout(config, len(spec.policies))
 
 
 def rate(config: Config, layout: Layout, seconds: float) -> float:

@@ -28,11 +28,10 @@ from torch import nn
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config, load_config, overlay
-from remuda.envs.registry import make_env
 from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import Rollout
 from remuda.policies.spec import make_algorithm
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, Record
 from remuda.runtime.layout import make_layout
 from remuda.system.rng import make_rng
@@ -209,9 +208,8 @@ def _config() -> Config:
 def _play_alone() -> float:
     """Seconds of an agent-step: environment, inference and writing, without learners."""
     config = load_config(overlay(BASE, {"policy": {"experience": {"on_full": "overwrite"}}}))
-    env = make_env(config.game, 1, **config.env.options)
-    specs = policy_specs(config, env.agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    spec = RunSpec.of(config)
+    assembly = Assembly(spec, make_layout(config, len(spec.policies)))
     actor = assembly.roles()[0].build()
     return _time(actor.turn, 64 * 8)
 
@@ -219,9 +217,9 @@ def _play_alone() -> float:
 def _update_alone() -> float:
     """Seconds of an agent-step: one update of a stack of 8, on rollouts in memory."""
     config = _config()
-    env = make_env(config.game, 1, **config.env.options)
-    specs = policy_specs(config, env.agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    run = RunSpec.of(config)
+    specs = run.policies
+    assembly = Assembly(run, make_layout(config, len(specs)))
     actor = assembly.roles()[0].build()
     while actor.work():
         pass

@@ -29,10 +29,9 @@ from remuda.actor.actor import Actor
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
-from remuda.envs.registry import make_env
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import standard_error
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot, SnapshotReader
 from remuda.runtime.host import threads
 from remuda.runtime.layout import make_layout
@@ -94,11 +93,11 @@ def learn(lag: int, policy: dict[str, Any], seed: int, turns: int) -> tuple[floa
     """The mean return of the newest weights at the end; mean staleness, and effective share."""
     tree = overlay(BASE, {"seed": seed, "policy": policy})
     config = load_config(overlay(tree, {"run": {"turns": turns}}))
-    agents = make_env(config.game, 1).agents
-    specs = policy_specs(config, agents)
+    run = RunSpec.of(config)
+    specs = run.policies
 
     with threads(1):
-        assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+        assembly = Assembly(run, make_layout(config, len(specs)))
         actor_role, *learner_roles = assembly.roles()
         fields = {name: getattr(actor_role, name) for name in actor_role.__dataclass_fields__}
         actor = LateActor(**fields, lag=lag).build()
@@ -109,7 +108,7 @@ def learn(lag: int, policy: dict[str, Any], seed: int, turns: int) -> tuple[floa
                 while learner.work():
                     pass
         # The learned policy, and not what the late actor still does.
-        played = evaluate(config, assembly.snapshots(), EPISODES, seed, sampled=True)
+        played = evaluate(run, assembly.snapshots(), EPISODES, seed, sampled=True)
         learned = [assembly.scoreboard.learn(spec.name) for spec in specs]
         lags = [row[Learn.STALENESS_SUM] / row[Learn.UPDATES] for row in learned]
         shares = [row[Learn.EFFECTIVE_SUM] / row[Learn.UPDATES] for row in learned]

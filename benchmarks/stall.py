@@ -38,10 +38,9 @@ from recording import Results, options_of
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
-from remuda.envs.registry import make_env
 from remuda.learner.group import LearnerGroup
 from remuda.learner.role import LearnerRole
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints
@@ -126,9 +125,8 @@ def make(on_full: str, copies: int) -> Assembly:
         "supervision": {"silence_limit": 600.0},
     }
     config = load_config(tree)
-    agents = make_env(config.game, 1, **config.env.options).agents
-    specs = policy_specs(config, agents)
-    return Assembly(config, specs, make_layout(config, len(specs)), LeavingLearner, agents=agents)
+    spec = RunSpec.of(config)
+    return Assembly(spec, make_layout(config, len(spec.policies)), LeavingLearner)
 
 
 class Watch:

@@ -22,8 +22,7 @@ from recording import Results, options_of
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config, load_config
-from remuda.envs.registry import make_env
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints
@@ -69,10 +68,9 @@ class Found:
 
 def start(config: Config) -> Found:
     """Start the roles of a run, and stop them."""
-    env = make_env(config.game, 1, **config.env.options)
-    specs = policy_specs(config, env.agents)
-    layout = make_layout(config, len(specs))
-    parts = Assembly(config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents)
+    spec = RunSpec.of(config)
+    layout = make_layout(config, len(spec.policies))
+    parts = Assembly(spec, layout)
     blocked: list[float] = []
     computed: list[float] = []
     started: dict[str, float] = {}

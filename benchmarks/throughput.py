@@ -23,8 +23,7 @@ from recording import Cell, Results, options_of
 from remuda.assembly.assembly import Assembly
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
-from remuda.envs.registry import make_env
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Record
 from remuda.runtime.layout import Layout, make_layout
 from remuda.system.checkpoint.store import Checkpoints
@@ -46,9 +45,9 @@ def measure(
     import torch
 
     torch.set_num_threads(1)
-    env = make_env(config.game, 1, **config.env.options)
-    specs = policy_specs(config, env.agents)
-    assembly = Assembly(config, specs, layout or make_layout(config, len(specs)))
+    spec = RunSpec.of(config)
+    specs = spec.policies
+    assembly = Assembly(spec, layout or make_layout(config, len(specs)))
     with tempfile.TemporaryDirectory() as logs:
         runtime = assembly.runtime(Path(logs), Checkpoints(Path(logs) / "checkpoints"))
         try:

@@ -14,8 +14,7 @@ from recording import Results, options_of
 
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
-from remuda.envs.registry import make_env
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.layout import make_layout
 from remuda.system.timeline import Timeline
 
@@ -26,8 +25,8 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=1, help="copies of the game")
     options = options_of(parser)
     config = load_config({"env": {"num_envs": options.copies}})
-    specs = policy_specs(config, make_env(config.game, 1).agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    spec = RunSpec.of(config)
+    assembly = Assembly(spec, make_layout(config, len(spec.policies)))
     actor = assembly.roles()[0].build()
     timeline = Timeline()
     rates: dict[bool, list[float]] = {True: [], False: []}

@@ -21,13 +21,12 @@ from recording import Results, options_of
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
 from remuda.config import ExperienceConfig, load_config
-from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
 from remuda.experience.ring import StreamShape
 from remuda.experience.ring_block import Choices, StreamPlan
 from remuda.experience.ring_block import TurnOutcomes as Outcomes
 from remuda.experience.writer import BlockWriter
-from remuda.population.specs import policy_specs
+from remuda.population.run_spec import RunSpec
 from remuda.runtime.control import DONE
 from remuda.runtime.layout import make_layout
 from remuda.runtime.processes import ProcessRuntime
@@ -43,8 +42,8 @@ UNCOUNTED = 20
 def idle(seconds: float) -> dict[str, float]:
     """CPU share and memory of learners in whose game nothing happens, and how soon they stop."""
     config = load_config({})
-    specs = policy_specs(config, make_env(config.game, 1).agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), actor_role=_Nobody)
+    spec = RunSpec.of(config)
+    assembly = Assembly(spec, make_layout(config, len(spec.policies)), actor_role=_Nobody)
     with tempfile.TemporaryDirectory() as name:
         logs = Path(name)
         runtime = assembly.runtime(logs, Checkpoints(logs / "checkpoints"))

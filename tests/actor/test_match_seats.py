@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from assembled import spec_of
 from remuda.actor.actor import Actor
 from remuda.actor.make_seats import make_policy_groups
 from remuda.actor.match_seats import MatchSeats
@@ -48,7 +49,7 @@ class World:
         names = [spec.name for spec in self.specs]
         learners = {name: Wakeup() for name in names}
         self.experience = experience_of_all(
-            self.config, self.specs, env.agents, (env.num_envs,), learners, (Wakeup(),)
+            spec_of(self.config, env.agents), self.specs, (env.num_envs,), learners, (Wakeup(),)
         )
         shapes = {spec.name: spec.network().shapes for spec in self.specs}
         sizes = {name: layout_size(each) for name, each in shapes.items()}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from assembled import assemble
 from remuda.actor.batch_plan import make_plan
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.population.specs import policy_specs
@@ -75,7 +75,7 @@ def test_what_networks_act_on_grows_with_the_streams_not_with_policies_times_str
         specs = policy_specs(config, make_env(config.game, 1, **config.env.options).agents)
         agents = make_env(config.game, 1, **config.env.options).agents
         layout = make_layout(config, len(specs))
-        actor = Assembly(config, specs, layout, agents=agents).roles()[0].build()
+        actor = assemble(config, specs, layout, agents=agents).roles()[0].build()
         for _ in range(3):
             actor.work()
         (policy_group,) = actor.seats.policy_groups

@@ -12,8 +12,8 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from actor.played_games import PlayedAEC, PlayedHere, pettingzoo, transition
+from assembled import assemble
 from remuda.actor.role import ActorRole
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.pettingzoo_export import AECGame
 from remuda.envs.registry import make_env
@@ -184,7 +184,7 @@ def play(played, seats, algorithm, segment_length, turns=70, shares=(), apart=Fa
         def make_env(self, begins=""):
             return played.env
 
-    parts = Assembly(config, specs, layout, actor_role=Role, agents=played.env.agents)
+    parts = assemble(config, specs, layout, actor_role=Role, agents=played.env.agents)
     actor = parts.roles()[0].build()
     played.begin()
     returns = []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from remuda.actor.scripted_seats import ScriptedSeats, reserved_members
 from remuda.config import load_config
 from remuda.envs.registry import find_game, make_env
@@ -66,7 +67,7 @@ def test_a_run_may_leave_seats_to_scripted_policies(tmp_path):
     assert scripted.mean_return > 100
     assert result.evaluation.mean(1) > 100
     _, snapshots = load_run(RunDirectory.open(tmp_path / "run"))
-    against_nobody = evaluate(config, snapshots, 40, scripted={"agent_1": "random"})
+    against_nobody = evaluate(spec_of(config), snapshots, 40, scripted={"agent_1": "random"})
     assert against_nobody.mean(1) < 40
 
 

@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble, spec_of
 from remuda.config import load_config
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
 from remuda.evaluation.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
@@ -79,7 +80,7 @@ def played(seats, together, turns=20):
     agents = make_env(NOTED, 1).agents
     specs = policy_specs(config, agents)
     layout = Layout((3,), (tuple(range(len(specs))),), ("cpu",) * len(specs))
-    parts = Assembly(config, specs, layout, agents=agents)
+    parts = assemble(config, specs, layout, agents=agents)
     actor = parts.roles()[0].build()
     notes_of_all().clear()
     for _ in range(turns):
@@ -149,7 +150,7 @@ def test_play_after_training_is_of_the_same_game(seats, together):
     notes, options = notes_of_all(), config.env.made_with
     notes.clear()
     if seats == "checkpoints":
-        play_setup(setup_of_snapshots(config, {"a": snapshots, "b": snapshots}), 2)
+        play_setup(setup_of_snapshots(spec_of(config), {"a": snapshots, "b": snapshots}), 2)
     elif seats == "entrants":
         players = {spec.name: Player(spec, snapshots[spec.name], agents[0]) for spec in specs[:2]}
         play_setup(setup_of_entrants(NOTED, options, players), 2)
@@ -158,11 +159,11 @@ def test_play_after_training_is_of_the_same_game(seats, together):
         for _ in range(3):
             list(episode(env, find_game(NOTED).policy("random"), 50, 0))
     elif seats == "exploited":
-        target = make_target(NOTED, options, {"random": ["random"] * 3})
+        target = make_target(EnvSpec.of(NOTED, options), {"random": ["random"] * 3})
         play_lineups(target, [Lineup()], 8, 0)
     else:
         seating = {name: name for name in snapshots} if seats == "seated for good" else None
-        evaluate(config, snapshots, 4, seating=seating)
+        evaluate(spec_of(config), snapshots, 4, seating=seating)
     turns = [turn for turn in "|".join(notes).split("turn|")[1:] if "acts 2" in turn]
     assert len(turns) > 5
     apart = "sees 0|acts 0|sees 1|acts 1|sees 2|acts 2"

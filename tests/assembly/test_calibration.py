@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from assembled import spec_of
 from remuda.assembly import calibration
 from remuda.assembly.calibration import choose_layout, measure
 from remuda.config import load_config, overlay
@@ -49,9 +50,9 @@ def four_cores(monkeypatch):
 )
 def test_playing_and_training_are_measured_each_by_itself(policy):
     sleepy = {"game": "assembly.test_calibration:SlowTape", "policy": policy}
-    slow = measure(load_config(overlay(SMALL, sleepy)), AGENTS, 0.2)
+    slow = measure(spec_of(load_config(overlay(SMALL, sleepy)), AGENTS), 0.2)
     assert slow.play >= 0.0025  # two agents share the 5 ms of a copy
-    fast = measure(load_config(overlay(SMALL, {"policy": policy})), AGENTS, 1.0)
+    fast = measure(spec_of(load_config(overlay(SMALL, {"policy": policy})), AGENTS), 1.0)
     assert fast.play > 0.0
     assert fast.learn > 0.0
 
@@ -68,7 +69,7 @@ def test_a_slow_game_is_given_more_actors_if_that_helps(with_half, actors, four_
         return Costs(play=10.0 if config.env.num_envs == 4 else with_half, learn=0.1)
 
     monkeypatch.setattr(calibration, "measure", measured)
-    layout = choose_layout(load_config(SMALL), AGENTS)
+    layout = choose_layout(spec_of(load_config(SMALL), AGENTS))
     assert len(layout.copies) == actors
     assert len(layout.groups) == 1
     assert "a step: play " in layout.describe("async", ["a", "b"])
@@ -77,7 +78,7 @@ def test_a_slow_game_is_given_more_actors_if_that_helps(with_half, actors, four_
 def test_training_is_seen_where_a_whole_rollout_takes_longer_than_a_trial(four_cores):
     """Red before: it counted for nothing, and large networks got an actor for each core."""
     config = load_config(overlay(SMALL, {"game": "assembly.test_calibration:SlowTape"}))
-    reason = choose_layout(config, AGENTS).reason
+    reason = choose_layout(spec_of(config, AGENTS)).reason
     assert "training" in reason
     assert "training 0 us" not in reason
 
@@ -90,21 +91,21 @@ def test_what_was_hardly_seen_decides_on_no_threads(four_cores, monkeypatch):
         return Costs(play=2e-3, learn=1e-3 if turns or num_threads > 1 else 0.0)
 
     monkeypatch.setattr(calibration, "_measure", measured)
-    choose_layout(load_config(SMALL), AGENTS)
+    choose_layout(spec_of(load_config(SMALL), AGENTS))
     assert asked == [(1, None), (1, 62), (1, None)]  # and then with half of the copies
     asked.clear()
     slower = load_config(overlay(SMALL, {"policy": {"ppo": {"minibatches": 8}}}))
-    choose_layout(slower, AGENTS)
+    choose_layout(spec_of(slower, AGENTS))
     assert asked == [(1, None), (1, None)]  # too few steps to tell anything by
     asked.clear()
-    choose_layout(load_config(overlay(SMALL, {"policy": {"algorithm": "dqn"}})), AGENTS)
+    choose_layout(spec_of(load_config(overlay(SMALL, {"policy": {"algorithm": "dqn"}})), AGENTS))
     assert asked == [(1, None), (1, None)]
 
 
 def test_a_cluster_has_a_trial_too(caplog):
     """Red before: it failed, and that was told in the log alone."""
     tree = {"cluster": {"local": 2}, "run": {"calibrate": 0.05}}
-    layout = choose_layout(load_config(overlay(SMALL, tree)), AGENTS, cores=4)
+    layout = choose_layout(spec_of(load_config(overlay(SMALL, tree)), AGENTS), cores=4)
     assert layout.reason
     assert not caplog.records
 
@@ -117,7 +118,7 @@ def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypa
         {"actor": {"processes": 2}, "learners": {"processes": 1}},
     ):
         config = load_config(overlay(SMALL, tree))
-        assert choose_layout(config, AGENTS) == make_layout(config, len(AGENTS))
+        assert choose_layout(spec_of(config, AGENTS)) == make_layout(config, len(AGENTS))
 
 
 @pytest.mark.parametrize(("speed_up", "threads"), [(1.1, 1), (3.0, 3)])
@@ -129,7 +130,7 @@ def test_cores_that_are_left_over_become_threads_where_these_help(
 
     monkeypatch.setattr(calibration, "measure", measured)
     config = load_config(overlay(SMALL, {"env": {"num_envs": 1}, "actor": {"processes": 1}}))
-    layout = choose_layout(config, AGENTS)
+    layout = choose_layout(spec_of(config, AGENTS))
     assert (len(layout.copies), len(layout.groups)) == (1, 1)
     assert layout.threads == threads
     assert ("3 threads each" in layout.describe("async", ["a", "b"])) == (threads == 3)
@@ -137,7 +138,7 @@ def test_cores_that_are_left_over_become_threads_where_these_help(
 
 def test_a_trial_that_fails_costs_nothing(four_cores):
     config = load_config(overlay(SMALL, {"game": "assembly.test_calibration:BrokenTape"}))
-    assert choose_layout(config, AGENTS) == make_layout(config, len(AGENTS))
+    assert choose_layout(spec_of(config, AGENTS)) == make_layout(config, len(AGENTS))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -153,7 +154,7 @@ def test_what_was_there_before_is_not_searched_for_garbage(fails, monkeypatch):
 
     monkeypatch.setattr(gc, "collect", watched)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
-    layout = choose_layout(config, AGENTS)
+    layout = choose_layout(spec_of(config, AGENTS))
     assert bool(layout.reason) == (not fails)
     assert seen
     assert max(seen) < before / 2
@@ -166,5 +167,5 @@ def test_a_run_that_is_hardly_longer_than_a_trial_has_none(monkeypatch):
     for turns, expected in ((5000, []), (5001, [1, 1]), (None, [1, 1])):  # of two agents
         tried.clear()
         config = load_config(overlay(SMALL, {"run": {"turns": turns, "seconds": 60.0}}))
-        assert bool(choose_layout(config, AGENTS).reason) == bool(expected)
+        assert bool(choose_layout(spec_of(config, AGENTS)).reason) == bool(expected)
         assert tried == expected

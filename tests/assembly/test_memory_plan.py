@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble, spec_of
 from remuda.assembly.calibration import choose_layout
 from remuda.assembly.memory_plan import (
     GIB,
@@ -122,7 +122,7 @@ def test_of_all_that_make_it_large_the_most_unusual_is_named(whose, key, value):
         tree = {part: tree}
     config, specs, env, layout, size = planned(tree)
     with pytest.raises(ConfigError) as error:
-        check_memory(config, specs, env.agents, layout, size, available=8 * GIB)
+        check_memory(spec_of(config, env.agents), specs, layout, size, available=8 * GIB)
     assert str(error.value).endswith(f": lower {whose}.{key}, which is {value:,}")
 
 
@@ -137,7 +137,7 @@ def test_what_is_as_low_as_it_can_be_is_not_to_be_lowered():
 def test_what_does_not_fit_is_refused_with_the_setting_that_is_too_large(tree, setting):
     config, specs, env, layout, size = planned(tree)
     with pytest.raises(ConfigError) as error:
-        check_memory(config, specs, env.agents, layout, size, available=8 * GIB)
+        check_memory(spec_of(config, env.agents), specs, layout, size, available=8 * GIB)
     said = str(error.value)
     assert setting in said.split(": lower ")[1]
     assert "8.0 GiB are free" in said
@@ -229,12 +229,12 @@ PPO = {"algorithm": "ppo", "ppo": {"rollout_length": 16}, "experience": {"segmen
 )
 def test_the_plan_of_what_is_shared_is_near_to_the_truth(tree):
     config, specs, env, layout, size = planned(tree)
-    items = plan(config, specs, env.agents, layout, size)
+    items = plan(spec_of(config, env.agents), specs, layout, size)
     shared = sum(i.size for i in items if i.what.startswith("the experience"))
     shared += sum(2 * 4 * parameters(spec) for spec in specs)
     frozen = sum(i.size for i in items if i.what.startswith("the frozen"))
     shared += frozen // (1 + len(layout.copies))  # the rest is what each actor holds of them
-    assembly = Assembly(
+    assembly = assemble(
         config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents
     )
     made = shared_bytes(assembly)
@@ -247,7 +247,7 @@ def test_the_table_of_a_population_is_in_the_plan(keep, actors):
     population = {"matchmaker": "random", "policies": 200, "snapshots": {"every": 5, "keep": keep}}
     tree = {"policy": PPO, "population": population, "actor": {"processes": actors}}
     config, specs, env, layout, size = planned(RPS | tree)
-    items = plan(config, specs, env.agents, layout, size)
+    items = plan(spec_of(config, env.agents), specs, layout, size)
     table = sum(item.size for item in items if item.what.startswith("the results of matches"))
     sizes = {spec.name: 1 for spec in specs}
     made = Table(sizes, len(env.agents), keep + SPARE, followers=layout.copies[1:])
@@ -274,11 +274,11 @@ def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
     def expected(episodes):
         config, *rest = planned(tree | {"checkpoint": {"evaluate_episodes": episodes}})
         specs, env, layout, size = rest
-        items = plan(config, specs, env.agents, layout, size)
+        items = plan(spec_of(config, env.agents), specs, layout, size)
         return sum(item.size for item in items if item.what.startswith(words))
 
     config, specs, env, layout, _ = planned(tree)
-    assembly = Assembly(
+    assembly = assemble(
         config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents
     )
     copied, _ = most_traced(assembly.table.state)
@@ -287,7 +287,7 @@ def test_the_frozen_copies_in_a_checkpoint_are_in_the_plan(tmp_path):
     number = run.checkpoints.begin()
     run.checkpoints.write(number, COORDINATOR, assembly.state())
     run.checkpoints.commit(Manifest(number, 1, 1.0, False, {}, {}))
-    read, found = most_traced(lambda: published(run, config, specs, number))
+    read, found = most_traced(lambda: published(run, spec_of(config), number))
     assert len(found) == len(specs)
     assert read == pytest.approx(expected(5) - expected(0), rel=0.1)
 
@@ -298,7 +298,9 @@ def test_what_a_scripts_server_loads_anew_is_in_the_plan(own, monkeypatch):
 
     def sizes(tree):
         config, specs, env, layout, size = planned(tree)
-        return {item.what: item.size for item in plan(config, specs, env.agents, layout, size)}
+        return {
+            item.what: item.size for item in plan(spec_of(config, env.agents), specs, layout, size)
+        }
 
     found = sizes({"learners": {"processes": 1}, "actor": {"processes": 1}})
     assert found["3 processes"] == 2 * PROCESS + (LIBRARIES if own else LOADED_TWICE)
@@ -309,7 +311,7 @@ def test_the_sequences_that_recurrent_learners_draw_are_in_the_plan():
     own = {"batch_size": 32, "experience": {"segment_length": 1000, "learning_starts": 1000}}
     tree = {"algorithm": "dqn", "network": {"recurrent": 512}} | own
     config, specs, env, layout, size = planned({"game": "cleanup", "policy": tree})
-    items = plan(config, specs, env.agents, layout, size)
+    items = plan(spec_of(config, env.agents), specs, layout, size)
     (batches,) = [item for item in items if item.what.startswith("batches")]
     experience = make_experience(specs[0], (1,), Wakeup(), (Wakeup(),))
     replay = SequenceReplay([experience], 1, 0.9, np.random.default_rng(0))
@@ -321,7 +323,9 @@ def test_the_sequences_that_recurrent_learners_draw_are_in_the_plan():
 def test_the_first_run_of_an_installation_is_in_the_plan():
     """What compiles takes 240 MiB more, all processes together."""
     config, specs, env, layout, size = planned({"schedule": "sequential"})
-    sizes = {item.what: item.size for item in plan(config, specs, env.agents, layout, size)}
+    sizes = {
+        item.what: item.size for item in plan(spec_of(config, env.agents), specs, layout, size)
+    }
     assert sizes["1 process"] == LIBRARIES
     assert sizes[WHAT_COMPILES] == 240 * 2**20
 
@@ -417,7 +421,7 @@ def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
     config, _, env, *_ = planned(tree)
     gc.disable()
     try:
-        choose_layout(config, env.agents)
+        choose_layout(spec_of(config, env.agents))
         assert made
         assert all(file() is None for file in made)
     finally:
@@ -462,7 +466,7 @@ def test_the_plan_is_near_to_what_a_run_takes(algorithm, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "remuda.system.processes.client.is_own_fork", lambda: True
     )  # of the program
-    items = plan(config, specs, env.agents, layout, size)
+    items = plan(spec_of(config, env.agents), specs, layout, size)
     expected = sum(item.size for item in items)
     compiled = sum(item.size for item in items if item.what != WHAT_COMPILES)
     assert compiled < expected
@@ -497,7 +501,9 @@ def test_what_newborn_policies_take_over_is_in_the_plan(algorithm, vectors):
         }
         found = planned(tree)
         config, specs, env, layout, size = found
-        return specs, {i.what: i.size for i in plan(config, specs, env.agents, layout, size)}
+        return specs, {
+            i.what: i.size for i in plan(spec_of(config, env.agents), specs, layout, size)
+        }
 
     specs, alone = by_name(inherit="weights")
     _, all_of_it = by_name()
@@ -513,7 +519,11 @@ def test_what_every_run_takes_is_not_to_be_lowered_where_it_cannot_be():
     ready = prepare(config)
     with pytest.raises(ConfigError) as error:
         check_memory(
-            config, ready.specs, ready.agents, ready.layout, ready.copy_size, available=2**20
+            ready.spec,
+            ready.specs,
+            ready.layout,
+            ready.copy_size,
+            available=2**20,
         )
     said = str(error.value)
     assert "learners.processes" not in said

@@ -22,11 +22,9 @@ class NodeRun:
         count = len(prepared.specs)
         (path / "logs").mkdir()
         self.assembly = Assembly(
-            self.config,
-            prepared.specs,
+            prepared.spec,
             Layout(copies, groups, ("cpu",) * count),
-            episode_metrics=prepared.episode_metrics,
-            agents=prepared.agents,
+            specs=prepared.specs,
             sparse=True,
         )
         self.nodes, self.checkpoints = nodes, Checkpoints(path / "checkpoints")
@@ -34,8 +32,6 @@ class NodeRun:
         cluster.place = lambda _: Placement(*placement)
         self.runtime = cluster.runtime(
             self.assembly,
-            prepared.episode_metrics,
-            prepared.agents,
             (),
             path / "logs",
             self.checkpoints,

@@ -36,11 +36,9 @@ class MoveCounts:
         count = len(prepared.specs)
         layout = Layout(copies, (tuple(range(count)),), ("cpu",) * count)
         self.assembly = Assembly(
-            config,
-            prepared.specs,
+            prepared.spec,
             layout,
-            episode_metrics=prepared.episode_metrics,
-            agents=prepared.agents,
+            specs=prepared.specs,
             sparse=True,
         )
         self.names = [spec.name for spec in prepared.specs]

@@ -62,13 +62,7 @@ class TwoNodes:
 
     def assemble(self):
         found = self.prepared
-        return Assembly(
-            self.config,
-            found.specs,
-            self.layout,
-            episode_metrics=found.episode_metrics,
-            agents=found.agents,
-        )
+        return Assembly(found.spec, self.layout, specs=found.specs)
 
     @staticmethod
     def control(assembly):

@@ -271,7 +271,7 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
 def test_more_parts_of_an_epoch_than_an_update_has_are_told(tree, said):
     config = load_config({"policy": {"algorithm": "ppo", **tree}})
     found = prepare(config)
-    lines = minibatch_warnings(config, found.specs, len(found.agents))
+    lines = minibatch_warnings(config, found.specs, len(found.spec.agents))
     assert len(lines) == len(said)
     assert all(one.startswith(start) for one, start in zip(lines, said, strict=True))
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from remuda.config import load_config
 from remuda.coordinator import best_checkpoint
 from remuda.coordinator.best_checkpoint import CheckpointPlay
@@ -35,7 +36,7 @@ def played(episodes, cut):
 def test_play_that_was_cut_short_measures_no_checkpoint(episodes, cut, decides, monkeypatch):
     """Short episodes are over first: half of them was enough to be the best by."""
     monkeypatch.setattr(best_checkpoint, "evaluate", lambda *_, **__: played(episodes, cut))
-    found = CheckpointPlay(CONFIG, (), None, Limits(60.0)).measure({})
+    found = CheckpointPlay(spec_of(CONFIG), None, Limits(60.0)).measure({})
     assert (found is not None) is decides
 
 
@@ -52,7 +53,7 @@ def test_play_that_was_cut_short_does_not_judge_the_last_checkpoint(cut, decides
     class Ended:
         evaluation = played(50, cut)
 
-    judge = CheckpointPlay(CONFIG, (), None, Limits(60.0))
+    judge = CheckpointPlay(spec_of(CONFIG), None, Limits(60.0))
     assert best_checkpoint.compare_last(CONFIG, Ended, Coordinator(), judge, {}) is Ended
     assert bool(asked) is decides
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import remuda
+from assembled import spec_of
 from devices.gpus import REAL
 from devices.test_runs_there import RUNS, SMALL, trained, weights_of
 from faults.runs import ALGORITHMS, make_runtime, run_until, small_config, wait_until_gone
@@ -65,7 +66,7 @@ def test_a_run_is_trained_there_and_goes_on_here(kind, schedule, tmp_path):
 def test_a_slow_game_gets_several_actors_beside_a_gpu():
     tree = {"game": "assembly.test_calibration:SlowTape", "env": {"num_envs": 4}}
     config = load_config(tree | {"policy": RUNS["ppo"]["policy"], "run": {"turns": 10**6}})
-    layout = choose_layout(config, Tape().agents)
+    layout = choose_layout(spec_of(config, Tape().agents))
     assert len(layout.copies) > 1, layout
     assert (set(layout.devices), len(layout.groups)) == ({"cuda:0"}, 1)
     assert layout.reason

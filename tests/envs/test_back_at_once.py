@@ -13,6 +13,7 @@ from envs.test_pettingzoo_export import Away
 from faulty_games import actor_of
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.description import EnvSpec
 from remuda.envs.pettingzoo_export import AECGame, ParallelGame
 from remuda.envs.recorded import Recorded
 from remuda.solvers.exploit.game import AgainstTarget
@@ -41,7 +42,7 @@ def test_an_oracle_s_episode_ends_once(make, tmp_path):
     In the game of `later` the agent dies before it acts, so it has no return.
     """
     path = f"{__name__}:{make}"
-    make_target(path, {}, {"one": ("random",) * 3}).save(tmp_path / "t")
+    make_target(EnvSpec.of(path, {}), {"one": ("random",) * 3}).save(tmp_path / "t")
     found = {}
     for seats in ([1, 0], [1]):
         targets = [str(tmp_path / "t")] * len(seats)
@@ -96,7 +97,7 @@ class TestOraclesWhoseSeatsPlayOn(VectorEnvContract):
     def make(self, num_envs):
         with TemporaryDirectory() as place:
             path = Path(place, "target")
-            make_target(f"{__name__}:summed", {}, {"one": ("random",) * 3}).save(path)
+            make_target(EnvSpec.of(f"{__name__}:summed", {}), {"one": ("random",) * 3}).save(path)
             return AgainstTargets(num_envs, targets=[str(path)] * 3, seats=[0, 1, 2])
 
 
@@ -111,7 +112,7 @@ def masked():
 def test_a_seat_that_plays_on_after_its_oracle_s_episode_does_what_is_allowed(seats, tmp_path):
     """Red before: what the oracle that is not there chose was done in its agent's next episode."""
     path = tmp_path / "t"
-    make_target(f"{__name__}:masked", {}, {"one": ("random",) * 3}).save(path)
+    make_target(EnvSpec.of(f"{__name__}:masked", {}), {"one": ("random",) * 3}).save(path)
     env = AgainstTargets(1, targets=[str(path)] * len(seats), seats=seats)
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
     turns = 0
@@ -127,7 +128,7 @@ def test_a_seat_that_plays_on_after_its_oracle_s_episode_does_what_is_allowed(se
 
 def test_what_an_exploiter_was_given_so_far_is_of_its_own_episode(tmp_path):
     """Red before: its seat's rewards were there too, of the next episode."""
-    make_target(f"{__name__}:game", {}, {"one": ("random",) * 3}).save(tmp_path / "t")
+    make_target(EnvSpec.of(f"{__name__}:game", {}), {"one": ("random",) * 3}).save(tmp_path / "t")
     env = AgainstTarget(1, target=str(tmp_path / "t"), seat=1)
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
     given = []

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from assembled import assemble, spec_of
 from faulty_games import (
     FAULTS,
     FAULTY,
@@ -21,7 +22,6 @@ from faulty_games import (
     second,
 )
 from remuda.actor.role import ActorRole
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
@@ -182,7 +182,7 @@ def seated(seats, env, **tree):
         def make_env(self, begins=""):
             return env
 
-    return Assembly(config, specs, layout, actor_role=Role, agents=env.agents).roles()[0].build()
+    return assemble(config, specs, layout, actor_role=Role, agents=env.agents).roles()[0].build()
 
 
 class SeesNothing(Tape):
@@ -397,7 +397,7 @@ def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers):
         "game": "envs.test_checks:faulty_from_the_third",
         "env": {"workers": workers, "options": {"fault": "no reward"}},
     }
-    role = ActorRole(load_config(tree), (), {}, None, None, copies=(4, 5), index=1)
+    role = ActorRole(spec_of(load_config(tree), ()), (), {}, None, None, copies=(4, 5), index=1)
     role = replace(role, scoreboard=Scoreboard(("ann", "bob"), num_actors=2))
     env = role.make_env()
     try:

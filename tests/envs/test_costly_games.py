@@ -15,6 +15,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import remuda
+from assembled import spec_of
 from remuda.config import load_config
 from remuda.coordinator import best_checkpoint
 from remuda.envs import closing
@@ -280,7 +281,7 @@ def test_what_is_slow_to_make_is_measured_within_the_time():
     spec = policy_specs(config, make_env(config.game, 1).agents)[0]
     weights = np.zeros(layout_size(spec.network().shapes), np.float32)
     snapshot = Snapshot(weights, 1, 0, 0.0)
-    found = evaluate(config, {spec.name: snapshot}, 50, limits=Limits(4.0))
+    found = evaluate(spec_of(config), {spec.name: snapshot}, 50, limits=Limits(4.0))
     assert len(found.returns) == 50
     assert not found.cut
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from masked_games import Doors
 from remuda.config import load_config
 from remuda.envs.recorded import Recorded
@@ -80,8 +81,8 @@ def test_returns_and_facts_are_those_of_greedy_play(game):
         spec.name: Snapshot(first_weights(spec, torch_rng(0, spec.name)), 0, 0, 0.0)
         for spec in specs
     }
-    found = play_recorded(config, snapshots, 6, seed=3, states=20)
-    wanted = evaluate(config, snapshots, 6, seed=3)
+    found = play_recorded(spec_of(config), snapshots, 6, seed=3, states=20)
+    wanted = evaluate(spec_of(config), snapshots, 6, seed=3)
     assert not found.cut
     assert found.asked == found.over == found.counted == 6
     played = found.played()
@@ -136,7 +137,7 @@ def play_until(monkeypatch, turns, episodes, **options):
         spec.name: Snapshot(first_weights(spec, torch_rng(0, spec.name)), 0, 0, 0.0)
         for spec in specs
     }
-    return play_recorded(config, snapshots, episodes, seconds=9.0)
+    return play_recorded(spec_of(config), snapshots, episodes, seconds=9.0)
 
 
 def test_of_play_that_is_cut_each_copy_counts_as_often(monkeypatch):

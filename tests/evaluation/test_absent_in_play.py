@@ -14,6 +14,7 @@ from remuda.analysis.payoffs.returns import balanced
 from remuda.analysis.society.society import society
 from remuda.analysis.society.welfare import efficiency, equality, long_run_equality
 from remuda.coordinator.best_checkpoint import measurement
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 from remuda.errors import UsageError
@@ -75,7 +76,7 @@ def test_payoffs_of_a_tournament_are_of_matches_in_which_both_took_part(tmp_path
 
 
 def test_a_lineup_has_no_return_where_a_seat_took_no_part():
-    target = make_target(GUESTS, {}, {"target": ("random",) * 4})
+    target = make_target(EnvSpec.of(GUESTS, {}), {"target": ("random",) * 4})
     (found,) = play_lineups(target, [Lineup()], 40, 1)
     assert len(found) == 40
     empty = np.isnan(found).all(1)
@@ -90,12 +91,14 @@ def test_a_lineup_has_no_return_where_a_seat_took_no_part():
 
 
 def test_a_double_oracle_solves_matches_in_which_both_players_took_part():
-    (found,) = play_pairs(TWO, {}, {0: "random"}, (0, "random"), 40, 3)
+    (found,) = play_pairs(EnvSpec.of(TWO, {}), {0: "random"}, (0, "random"), 40, 3)
     count, *sums = found["sums"]
     assert 10 <= count <= 30
     assert sums == [4.0 * count, 10.0 * count, 16.0 * count, 100.0 * count]
     with pytest.raises(UsageError, match="did both players act"):
-        play_pairs("absent_agents:never_together", {}, {0: "random"}, (0, "random"), 8, 3)
+        play_pairs(
+            EnvSpec.of("absent_agents:never_together", {}), {0: "random"}, (0, "random"), 8, 3
+        )
 
 
 def test_sums_over_seats_vary_as_the_sum_of_their_means_does():
@@ -111,8 +114,8 @@ def test_sums_over_seats_vary_as_the_sum_of_their_means_does():
 
 
 def test_recorded_play_tells_who_took_part(trained):
-    config, snapshots = load_run(RunDirectory.open(trained))
-    played = play_recorded(config, snapshots, 24).played()
+    spec, snapshots = load_run(RunDirectory.open(trained))
+    played = play_recorded(spec, snapshots, 24).played()
     assert len(played.rewards) == 24
     for agent, expected in enumerate(RETURNS.values()):
         there = played.took_part[:, agent]
@@ -148,8 +151,8 @@ def test_the_best_checkpoint_is_judged_by_agents_that_took_part(trained):
     assert measurement(swaps)["constant_sum"]
     best = RunDirectory.open(trained).checkpoints.best()
     assert best is None or best["mean_return"] == pytest.approx(22.0 / 3.0)
-    config, snapshots = load_run(RunDirectory.open(trained))
-    assert margin(config, snapshots, snapshots, 6, 0, Limits()) == 0.0
+    spec, snapshots = load_run(RunDirectory.open(trained))
+    assert margin(spec, snapshots, snapshots, 6, 0, Limits()) == 0.0
 
 
 def test_what_is_printed_says_who_took_part(trained, capsys):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from remuda.config import load_config
 from remuda.evaluation.evaluate import actor_for_play, play_episodes
 from remuda.evaluation.results import Limits
@@ -47,7 +48,7 @@ def test_of_play_that_is_cut_as_many_episodes_of_each_copy_count(population):
     turns = itertools.count()
     limits = Limits(interrupted=lambda: next(turns) >= 50)
     found = play_episodes(
-        lambda copies: actor_for_play(config, weights, copies, 0),
+        lambda copies: actor_for_play(spec_of(config), weights, copies, 0),
         tuple(weights),
         400,
         copies=100,
@@ -74,7 +75,7 @@ def test_play_that_is_cut_before_each_copy_has_finished_an_episode_measures_noth
     }
     turns = itertools.count()
     found = play_episodes(
-        lambda copies: actor_for_play(config, weights, copies, 0),
+        lambda copies: actor_for_play(spec_of(config), weights, copies, 0),
         tuple(weights),
         50,
         copies=50,

@@ -43,13 +43,13 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
     # One that remembers learns late to do this here and that there.
     turns = 3000 if setting == "recurrent" else 150
     run = trained(tmp_path / "run", game, policy, run={"turns": turns})
-    config, snapshots = load_run(RunDirectory.open(run.path))
+    spec, snapshots = load_run(RunDirectory.open(run.path))
     if policy["algorithm"] != "ppo":  # so short a training prefers one action everywhere
         draw = np.random.default_rng(1)
         for name, snapshot in snapshots.items():
             noise = draw.normal(0.0, 0.3, snapshot.weights.shape).astype(np.float32)
             snapshots[name] = replace(snapshot, weights=snapshot.weights + noise)
-    actor = actor_for_play(config, snapshots, 5, seed=3, sampled=explores, wrap=Watched)
+    actor = actor_for_play(spec, snapshots, 5, seed=3, sampled=explores, wrap=Watched)
     env, seats, compared, episodes = actor.env, actor.seats, [], set()
     players = {name: run[name].player for name in run}
     asked = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from assembled import assemble
 from equivalence.runs import PPO, configure
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
@@ -143,7 +143,7 @@ def test_what_an_actor_was_writing_when_it_died_can_be_taken(algorithm, schedule
     tree |= {"population": {"matchmaker": "round_robin", "policies": 2}} if dealt else {}
     config = load_config(tree | {"actor": {"processes": 1}})
     specs = policy_specs(config, Tape().agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=Tape().agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=Tape().agents)
     role = assembly.roles()[0]
     actor = role.build()
     for _ in range(21):

@@ -6,7 +6,7 @@ from linecache import getline
 
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.experience import experience as experience_module
 from remuda.experience import replay as replay_module
@@ -113,7 +113,7 @@ class World:
         tree = {"schedule": schedule, "actor": {"processes": 1 if self.lockstep else 2}}
         config = load_config(overlay(overlay(SMALL, tree), {"policy": KINDS[kind]}))
         specs = policy_specs(config, Tape().agents)
-        self.assembly = Assembly(config, specs, make_layout(config, len(specs)))
+        self.assembly = assemble(config, specs, make_layout(config, len(specs)))
         *actors, self.role = self.assembly.roles()
         self.group, self.state = self.role.group(), None
         self.actors = [actor.build() for actor in actors]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from assembled import assemble
 from masked_games import allowed_by, combinations
-from remuda.assembly.assembly import Assembly
 from remuda.config import ExperienceConfig, load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.experience.experience import Experience
@@ -187,7 +187,7 @@ def played(**tree):
     config = load_config(overlay(DOORS, tree))
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=env.agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=env.agents)
     actor, group = (role.build() for role in assembly.roles())
     for _ in range(120):
         actor.work()

@@ -12,9 +12,9 @@ from unittest import mock
 import psutil
 import pytest
 
+from assembled import assemble
 from places import processes
 from remuda.actor.role import ActorRole
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.learner import role as learner_role
 from remuda.learner.role import LearnerRole
@@ -61,7 +61,7 @@ def small_config(**tree):
 
 def make_runtime(config, logs, learner=LearnerRole, actor=ActorRole, game=Tape):
     specs = policy_specs(config, game().agents)
-    ring = Assembly(config, specs, make_layout(config, len(specs)), learner, actor)
+    ring = assemble(config, specs, make_layout(config, len(specs)), learner, actor)
     return ring, ring.runtime(logs, Checkpoints(logs / "checkpoints"))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from assembled import assemble
 from faults.runs import checkpoint, fail, restarts, run_until, small_config, start
-from remuda.assembly.assembly import Assembly
 from remuda.errors import ConfigError
 from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
@@ -64,7 +64,7 @@ def test_a_run_goes_on_with_another_number_of_actors(tmp_path):
         runtime.stop()
     config = small_config(policy=PPO, actor={"processes": 3}, env={"num_envs": 4})
     specs = policy_specs(config, Tape().agents)
-    more = Assembly(config, specs, make_layout(config, len(specs)))
+    more = assemble(config, specs, make_layout(config, len(specs)))
     more.scoreboard.restore(state["scoreboard"])
     more.experience["agent_0"].restore(None, state["written"]["agent_0"])
     assert more.scoreboard.turns() == state["scoreboard"]["play"][Play.TURNS]

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from assembled import assemble
 from faults.runs import PPO, run_until, small_config
-from remuda.assembly.assembly import Assembly
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.population.ledger.lineage import read_lineage
 from remuda.population.ledger.records import PolicyRef
@@ -53,7 +53,7 @@ def test_what_the_ledger_says_is_in_force_whoever_was_killed(kind, algorithm, ki
     )
     agents = Tape().agents
     specs = policy_specs(config, agents)
-    ring = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    ring = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     ledger = LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
     draw = random.Random(kind)

@@ -8,8 +8,8 @@ import signal
 import numpy as np
 import pytest
 
+from assembled import assemble
 from faults.runs import PPO, run_until, small_config
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.population.ledger.ledger import LOST, MATCH, read_records
@@ -43,7 +43,7 @@ def start(tmp_path, actors=2, algorithm=PPO, **population):
     )
     agents = Tape().agents
     specs = policy_specs(config, agents)
-    ring = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    ring = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     ledger_writer = LedgerWriter(ring.table, tmp_path / "ledger.bin", print)
     runtime.start(lambda: False)

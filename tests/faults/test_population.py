@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assembled import assemble
 from faults.runs import (
     FAULTS,
     SabotagedActor,
@@ -17,7 +18,6 @@ from faults.runs import (
     run_until,
     small_config,
 )
-from remuda.assembly.assembly import Assembly
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.learner.role import LearnerRole
 from remuda.population.births.inheritance import LearnerBirths
@@ -55,7 +55,7 @@ def start(tmp_path, learner=SabotagedLearner, population=None, actor=SabotagedAc
     agents = Tape().agents
     specs = policy_specs(config, agents)
     layout = make_layout(config, len(specs))
-    ring = Assembly(config, specs, layout, learner, actor, agents=agents)
+    ring = assemble(config, specs, layout, learner, actor, agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     runtime.start(lambda: False)
     return ring, runtime
@@ -260,7 +260,7 @@ def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
     config = ring.config
     agents = Tape().agents
     specs = policy_specs(config, agents)
-    again = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    again = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     again.restore(store, newest)
     assert records_of(again) == {
         m.ref: (m.games, m.total_reward) for m in _population(state, ring).members

@@ -2,8 +2,8 @@
 
 import pytest
 
+from assembled import assemble
 from faults.runs import SMALL, SabotagedActor, SabotagedLearner, fail, run_until
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.population.ledger.ledger import MATCH, read_records
@@ -37,7 +37,7 @@ def test_they_play_on_when_the_actor_is_killed(tmp_path):
     config, agents = load_config(overlay(SMALL, TREE)), Tape().agents
     specs = policy_specs(config, agents)
     layout = make_layout(config, len(specs))
-    ring = Assembly(config, specs, layout, SabotagedLearner, SabotagedActor, agents=agents)
+    ring = assemble(config, specs, layout, SabotagedLearner, SabotagedActor, agents=agents)
     runtime = ring.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     runtime.start(lambda: False)
     try:

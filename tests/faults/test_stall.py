@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from assembled import assemble
 from faults.runs import ALGORITHMS, is_stopped, run_until, small_config
-from remuda.assembly.assembly import Assembly
 from remuda.config import overlay
 from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
@@ -49,7 +49,7 @@ def test_the_others_go_on_while_one_is_stopped_and_all_after_it(algorithm, tree,
     config = small_config(policy=ALGORITHMS[algorithm], **tree)
     agents = Tape(num_agents=AGENTS).agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     runtime = assembly.runtime(tmp_path, Checkpoints(tmp_path / "checkpoints"))
     runtime.start(lambda: False)
     board = assembly.scoreboard

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config
 from remuda.experience.ring import TAKEN_STEPS
 from remuda.population.specs import policy_specs
@@ -53,7 +53,7 @@ def test_episodes_of_any_length_are_trained_on(mode, recurrent):
     )
     agents = Uneven().agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     actor, learner = assembly.roles()
     actor = actor.build()
     group = replace(learner, patience=0.0).build()  # no actor plays meanwhile

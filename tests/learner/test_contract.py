@@ -6,8 +6,8 @@ An algorithm is in the suite by its line in `ALGORITHMS`, where a word may follo
 import numpy as np
 import pytest
 
+from assembled import assemble
 from equivalence.runs import assert_same, outcome, run
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.population.specs import policy_specs
@@ -78,7 +78,7 @@ def weights(tree, turns=150):
     config = load_config(tree)
     env = make_env(config.game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=env.agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=env.agents)
     actor, group = (role.build() for role in assembly.roles())
     for _ in range(turns):
         actor.work()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config
 from remuda.population.ledger.records import PolicyRef
 from remuda.population.matchmaking.matchmaker import Matchmaker
@@ -45,7 +45,7 @@ def trained_together(matchmaker, turns):
     )
     agents = Tape().agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, 4), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, 4), agents=agents)
     actor, *learners = (role.build() for role in assembly.roles())
     rows = [assembly.scoreboard.learn(spec.name) for spec in specs]
     sizes = []

@@ -8,8 +8,8 @@ import math
 
 import pytest
 
+from assembled import assemble
 from metric_lines import scalars
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.experience.ring import OTHERS
@@ -39,7 +39,7 @@ def build(**policy):
     config = load_config(overlay(TREE, {"policy": policy}))
     agents = Tape().agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     learners = [role.build() for role in assembly.roles()[1:]]
     board = ScoreboardReader(assembly.scoreboard, assembly.experience)
     found = next(
@@ -108,7 +108,7 @@ def test_the_share_of_what_others_chose_in_batches_of_q_learners():
     tree["experience"] = tree["experience"] | {"learning_starts": 16}
     config = load_config(TREE | {"policy": tree})
     agents = Tape().agents
-    assembly = Assembly(config, policy_specs(config, agents), make_layout(config, 2), agents=agents)
+    assembly = assemble(config, policy_specs(config, agents), make_layout(config, 2), agents=agents)
     actor, learner = (role.build() for role in assembly.roles()[:2])
     (learner,) = learner.learners
     replay, row = learner.replays[0], assembly.scoreboard.learn("agent_0")

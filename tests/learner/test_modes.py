@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
@@ -45,7 +45,7 @@ def learners_after(turns, **tree):
     """The learners of a run in one process, by policy, its board, and what was trained on last."""
     config, specs = specs_of(**tree)
     agents = Tape(num_agents=3).agents
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     actor, *groups = (role.build() for role in assembly.roles())
     found = {name: learner for g in groups for learner in g.learners for name in learner.policies}
     trained_on = {}

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner import rollouts
@@ -42,7 +42,7 @@ def make(monkeypatch):
         )
         agents = Tape(1, 5).agents
         specs = policy_specs(config, agents)
-        assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+        assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
         actor, learner = assembly.roles()
         actor = actor.build()
         group = replace(learner, patience=0.0).build()  # no actor plays meanwhile

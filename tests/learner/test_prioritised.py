@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from assembled import assemble, spec_of
 from policies.own_algorithms import Soft
-from remuda.assembly.assembly import Assembly
 from remuda.assembly.memory_plan import plan
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.config.unused_settings import unused_settings
@@ -102,7 +102,7 @@ def test_one_s_own_tells_errors_or_goes_by_its_loss():
 def build(**tree):
     config = load_config(overlay(TREE, tree))
     specs = policy_specs(config, Tape(num_agents=2).agents)
-    assembly = Assembly(config, specs, make_layout(config, 2))
+    assembly = assemble(config, specs, make_layout(config, 2))
     actor, group = (role.build() for role in assembly.roles())
     return assembly, actor, group.learners[0]
 
@@ -181,7 +181,9 @@ def test_their_memory_is_planned():
     config = load_config(overlay(TREE, {"policy": {"experience": {"capacity": 100_000}}}))
     agents = Tape(num_agents=2).agents
     specs = policy_specs(config, agents)
-    items = {item.what: item for item in plan(config, specs, agents, make_layout(config, 2), 0)}
+    items = {
+        item.what: item for item in plan(spec_of(config, agents), specs, make_layout(config, 2), 0)
+    }
     found = items["the priorities of 2 policies"]
     assert found.settings[0] == "policy.experience.capacity"
     # At least a number for each step, and one for each sum, of 8 bytes.

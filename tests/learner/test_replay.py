@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.specs import policy_specs
@@ -33,7 +33,7 @@ TREE = {
 def build(**tree):
     config = load_config(overlay(TREE, tree))
     specs = policy_specs(config, Tape(num_agents=3).agents)
-    assembly = Assembly(config, specs, make_layout(config, 3))
+    assembly = assemble(config, specs, make_layout(config, 3))
     actor, group = (role.build() for role in assembly.roles())
     return assembly, actor, group
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.learner.role import LearnerRole
@@ -30,7 +30,7 @@ def make(algorithm):
     tree = {"game": "support:Tape", "schedule": "sequential", "policy": policy}
     config = load_config(tree | {"learners": {"processes": 1}})
     specs = policy_specs(config, Tape().agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    assembly = assemble(config, specs, make_layout(config, len(specs)))
     return assembly, *(role.build() for role in assembly.roles())
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.coordinator.scoreboard_reader import ScoreboardReader
 from remuda.policies.algorithms.kernels.objective import RolloutMetrics
@@ -28,7 +28,7 @@ def make(algorithm, **policy):
     whole = {"game": "support:Tape", "schedule": "sequential", "policy": overlay(tree, policy)}
     config = load_config(whole | {"learners": {"processes": 1}})
     specs = policy_specs(config, Tape().agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)))
+    assembly = assemble(config, specs, make_layout(config, len(specs)))
     actor, learner = (role.build() for role in assembly.roles())
     return assembly, ScoreboardReader(assembly.scoreboard, assembly.experience), actor, learner
 

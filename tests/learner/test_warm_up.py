@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.learner.role import LearnerRole
@@ -229,7 +229,7 @@ def test_nothing_is_compiled_once_a_role_is_ready(case, kind, tmp_path):
     env = make_env(game, 1, **config.env.options)
     specs = policy_specs(config, env.agents)
     layout = make_layout(config, len(specs))
-    parts = Assembly(config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents)
+    parts = assemble(config, specs, layout, episode_metrics=env.episode_metrics, agents=env.agents)
     gate = SharedArrays({"open": ((1,), "int64")})
     actor, learner = parts.roles()
     watched, other = (actor, learner) if kind == "actor" else (learner, actor)
@@ -256,7 +256,7 @@ def test_stacks_that_are_alike_are_rehearsed_on_each_of_their_devices(monkeypatc
     config = load_config(tree)
     env = make_env(config.game, 1)
     specs = policy_specs(config, env.agents)
-    _, role, *_ = Assembly(config, specs, make_layout(config, len(specs))).roles()
+    _, role, *_ = assemble(config, specs, make_layout(config, len(specs))).roles()
     used, group = [], LearnerRole.group
     monkeypatch.setattr(LearnerRole, "group", lambda self: used.append(self.devices) or group(self))
     replace(role, devices=("cpu", "cpu:0")).build()

@@ -1,6 +1,6 @@
 """A game in which policies are born, brought forth by hand."""
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.population.members.table_parts import MATCHES
@@ -43,7 +43,7 @@ class World:
         agents = make_env(self.config.game, 1).agents
         self.specs = policy_specs(self.config, agents)
         self.layout = layout = make_layout(self.config, len(self.specs))
-        self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
+        self.assembly = assemble(self.config, self.specs, layout, agents=agents)
         workers = [role.build() for role in self.assembly.roles()]
         self.actors = workers[: len(layout.copies)]
         self.learners = workers[len(layout.copies) :]

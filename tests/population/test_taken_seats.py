@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import remuda
+from assembled import assemble, spec_of
 from hand_written import Counting
 from remuda.analysis.ranking.ratings import TAU, ledger_history
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
 from remuda.coordinator.analysing import chosen
@@ -157,7 +157,7 @@ def test_what_it_does_is_no_experience_of_any_policy(alike, together):
     config = load_config(overlay(overlay(tree, game), who))
     agents = make_env(config.game, 1, **config.env.made_with).agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     actor, truth = assembly.roles()[0].build(), Counter()
     for _ in range(40):
         seated = actor.seats.league.seated.copy()
@@ -343,23 +343,21 @@ def test_checkpoints_of_games_of_constant_sum_are_compared_on_the_seats_that_are
     )
     assert result.notes == ()
     config = remuda.load(tmp_path / "run").config
-    specs = policy_specs(config, make_env(config.game, 1).agents)
     files = RunDirectory(tmp_path / "run")
     one, *_, other = files.checkpoints.numbers()
-    between = [published(files, config, specs, number) for number in (one, other)]
-    assert margin(config, *between, 40, 0, Limits()) == pytest.approx(
-        -margin(config, *reversed(between), 40, 0, Limits()), abs=2.0
+    between = [published(files, spec_of(config), number) for number in (one, other)]
+    assert margin(spec_of(config), *between, 40, 0, Limits()) == pytest.approx(
+        -margin(spec_of(config), *reversed(between), 40, 0, Limits()), abs=2.0
     )
 
 
 def test_unlike_seats_are_left_out_where_checkpoints_meet(tmp_path):
     trained(tmp_path / "run")
     config = remuda.load(tmp_path / "run").config
-    specs = policy_specs(config, make_env(config.game, 1).agents)
     files = RunDirectory(tmp_path / "run")
     number = files.checkpoints.numbers()[-1]
-    itself = published(files, config, specs, number)
-    assert abs(margin(config, itself, itself, 20, 0, Limits())) < 20.0
+    itself = published(files, spec_of(config), number)
+    assert abs(margin(spec_of(config), itself, itself, 20, 0, Limits())) < 20.0
 
 
 def test_what_it_earns_decides_of_no_checkpoint(tmp_path):

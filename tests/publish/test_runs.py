@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config
 from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Publisher
@@ -36,7 +36,7 @@ def make(algorithm="ppo", schedule="sequential", **policies):
     }
     config = load_config(tree)
     specs = policy_specs(config, Tape().agents)
-    return Assembly(config, specs, make_layout(config, len(specs)))
+    return assemble(config, specs, make_layout(config, len(specs)))
 
 
 def dies_while_publishing(assembly, policy):

@@ -43,7 +43,7 @@ def test_each_learner_process_runs_as_nice_as_its_priority_asks(tmp_path):
     )
     prepared = prepare(config)
     layout = Layout((1,), GROUPS, ("cpu",) * 4)
-    assembly = Assembly(config, prepared.specs, layout, episode_metrics=prepared.episode_metrics)
+    assembly = Assembly(prepared.spec, layout)
     (tmp_path / "logs").mkdir()
     runtime = assembly.process_runtime(tmp_path / "logs", Checkpoints(tmp_path / "checkpoints"))
     own = psutil.Process().nice()

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 import remuda
+from assembled import assemble
 from equivalence.runs import assert_same, configure, outcome, run
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.config.unused_settings import unused_settings
 from remuda.envs.registry import make_env
@@ -128,7 +128,7 @@ def test_a_learner_that_crashes_before_a_checkpoint_begins_from_the_same(sources
     config = configure(tmp_path / "run", **tree)
     agents = make_env(config.game, 1, **config.env.options).agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, 2), initial=directory.initial)
+    assembly = assemble(config, specs, make_layout(config, 2), initial=directory.initial)
     _, learner = assembly.roles()
     states = []
     for _ in range(2):  # the first one is gone before anything was saved
@@ -178,7 +178,7 @@ def test_policies_are_born_with_the_weights_that_their_place_begins_with(populat
     agents = make_env("kuhn_poker", 1).agents
     specs = policy_specs(config, agents)
     layout = make_layout(config, len(specs))
-    assembly = Assembly(config, specs, layout, agents=agents, initial=directory.initial)
+    assembly = assemble(config, specs, layout, agents=agents, initial=directory.initial)
     seats = assembly.roles()[0].build().seats
     there = SavedPolicies(RunDirectory.open(population))
     assert (seats.draw("born_0", 1) == there.find("policy_1").player.snapshot.weights).all()

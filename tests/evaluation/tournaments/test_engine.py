@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from played_tournaments import play_across, play_tournament
 from remuda.config import load_config
 from remuda.envs.registry import GAMES, make_env
@@ -147,7 +148,7 @@ def eight_on_four():
 def test_every_policy_of_a_population_takes_every_seat(tmp_path):
     """With eight policies on four seats four of them never played."""
     config, snapshots = eight_on_four()
-    setup = setup_of_snapshots(config, {"early": snapshots, "late": snapshots})
+    setup = setup_of_snapshots(spec_of(config), {"early": snapshots, "late": snapshots})
     play(setup, 16, tmp_path / "t")
     names, records = read_records(tmp_path / "t" / "ledger.bin")
     assert names == ("early", "late")

@@ -8,6 +8,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import remuda
+from assembled import spec_of
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.sums import add_up
 from remuda.config import load_config
@@ -186,7 +187,7 @@ def test_a_challenge_is_won_on_the_seats_that_are_left():
         {"dealer": dealer} | {f"guest_{i}": always(k, PAID, 1 + i).snapshot for i in range(2)}
         for k in (0, 2)
     )
-    assert margin(config, one, two, 4, 0, Limits()) == pytest.approx(-2.0)
+    assert margin(spec_of(config), one, two, 4, 0, Limits()) == pytest.approx(-2.0)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from population.birth_worlds import FIRST, TREE, World
 from remuda.assembly.assembly import Assembly
 from remuda.config import BirthsConfig, load_config, overlay
@@ -100,7 +101,7 @@ def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypat
         "remuda.coordinator.best_checkpoint.margin",
         lambda _, one, other, *__: found.append(set(other)) or 0.0,
     )
-    judge = CheckpointPlay(world.config, world.specs, run)
+    judge = CheckpointPlay(spec_of(world.config), run)
     for today in lived.values():
         for number in lived:
             judge.challenge(dict.fromkeys(today), number)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from remuda.assembly.assembly import Assembly
+from assembled import assemble
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -311,7 +311,7 @@ def test_rollouts_are_as_large_as_the_streams_that_a_policy_plays():
     config = config_of(**POPULATIONS["teams of 1 and 8"])
     agents = make_env(config.game, 1, **config.env.options).agents
     specs = policy_specs(config, agents)
-    assembly = Assembly(config, specs, make_layout(config, len(specs)), agents=agents)
+    assembly = assemble(config, specs, make_layout(config, len(specs)), agents=agents)
     rollouts = {name: found.rollout for name, found in assembly.experience.items()}
     assert rollouts == {"r0": 4096, **{f"b{i}": 128 * (32 * 3 // 8) for i in range(8)}}
 

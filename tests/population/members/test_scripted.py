@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import remuda
+from assembled import assemble
 from hand_written import Witness
-from remuda.assembly.assembly import Assembly
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import RemudaError, UsageError
@@ -70,7 +70,7 @@ class World:
         agents = make_env(self.config.game, 1).agents
         self.specs = policy_specs(self.config, agents)
         layout = make_layout(self.config, len(self.specs))
-        self.assembly = Assembly(self.config, self.specs, layout, agents=agents)
+        self.assembly = assemble(self.config, self.specs, layout, agents=agents)
         self.table = self.assembly.table
         self.begin()
 

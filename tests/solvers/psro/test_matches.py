@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from exploited_policies import always, mixed
+from remuda.envs.description import EnvSpec
 from remuda.solvers.psro.matches import PairSums, play_pairs, share_out
 
 GAME = "rock_paper_scissors"
@@ -11,7 +12,7 @@ GAME = "rock_paper_scissors"
 
 def test_pairs_are_played_with_each_policy_on_its_seat():
     rows = {0: always(0, GAME), 3: always(1, GAME)}
-    found = play_pairs(GAME, {}, rows, (2, always(0, GAME)), 20, 7)
+    found = play_pairs(EnvSpec.of(GAME, {}), rows, (2, always(0, GAME)), 20, 7)
     assert [each["pair"] for each in found] == [[0, 2], [3, 2]]
     assert found[0]["sums"] == [20.0, 0.0, 0.0, 0.0, 0.0]
     assert found[1]["sums"] == [20.0, 20.0, -20.0, 20.0, 20.0]
@@ -54,7 +55,7 @@ def test_a_few_matches_that_ended_alike_are_no_certainty():
 
 def test_matches_are_as_those_that_play_say():
     drawn = mixed([0.5, 0.3, 0.2])
-    found = play_pairs(GAME, {}, {0: drawn}, (0, always(1, GAME)), 4000, 1)
+    found = play_pairs(EnvSpec.of(GAME, {}), {0: drawn}, (0, always(1, GAME)), 4000, 1)
     count, earned, *_ = found[0]["sums"]
     assert count == 4000
     # Against paper: rock loses, paper draws, scissors win.

@@ -8,6 +8,7 @@ import pytest
 
 from exploited_policies import always
 from remuda.envs.contract import VectorEnvContract
+from remuda.envs.description import EnvSpec
 from remuda.errors import ConfigError
 from remuda.population.ledger.ratings import sides_by_agent
 from remuda.solvers.exploit.target import make_target
@@ -23,7 +24,7 @@ def fixed(action):
 
 
 def saved(path, member, game=GAME):
-    make_target(game, {}, {"one": (member,) * 2}).save(path)
+    make_target(EnvSpec.of(game, {}), {"one": (member,) * 2}).save(path)
     return str(path)
 
 
@@ -92,8 +93,7 @@ class TestAgainstTargets(VectorEnvContract):
         with TemporaryDirectory() as place:
             path = Path(place) / "target"
             make_target(
-                "kuhn_poker",
-                {},
+                EnvSpec.of("kuhn_poker", {}),
                 {"random": ("random",) * 2, "bets": (always(2, "kuhn_poker"),) * 2},
             ).save(path)
             return AgainstTargets(num_envs, targets=[str(path)] * 2, seats=[0, 1])
@@ -103,7 +103,12 @@ def test_all_candidates_of_all_targets_are_one_population(tmp_path):
     others = [("random", "random"), ("bets", always(2, "kuhn_poker"))]
     targets = [
         seated_target(
-            "kuhn_poker", {}, player, others, np.array([0.25, 0.75]), "random", tmp_path / "t"
+            EnvSpec.of("kuhn_poker", {}),
+            player,
+            others,
+            np.array([0.25, 0.75]),
+            "random",
+            tmp_path / "t",
         )
         for player in (0, 1)
     ]
@@ -127,7 +132,7 @@ def test_all_candidates_of_all_targets_are_one_population(tmp_path):
 def test_policies_that_are_never_played_are_left_out(tmp_path):
     others = [("random", "random"), ("bets", always(2, "kuhn_poker"))]
     found = seated_target(
-        "kuhn_poker", {}, 0, others, np.array([0.0, 1.0]), "random", tmp_path / "t"
+        EnvSpec.of("kuhn_poker", {}), 0, others, np.array([0.0, 1.0]), "random", tmp_path / "t"
     )
     assert found.target.names == ("bets",)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assembled import spec_of
 from remuda.actor.role import ActorRole
 from remuda.config import load_config
 from remuda.errors import ConfigError
@@ -44,7 +45,7 @@ def test_no_policy_shares_a_part_with_a_role():
     roles = [COORDINATOR]
     for actors in (1, 3):
         for index in range(actors):
-            role = ActorRole(config, (), {}, None, None, (1,) * actors, index, None)
+            role = ActorRole(spec_of(config, ()), (), {}, None, None, (1,) * actors, index, None)
             roles += role.parts
     assert {"actor", "actor-1", "actor-2", "coordinator"} <= set(roles)
     assert not {file_name(name) for name in (*ODD, *roles)} & set(roles)
