@@ -249,3 +249,18 @@ def test_files_of_runs_are_opened_in_one_way():
         if isinstance(node, ast.Call) and opens_a_file(node)
     }
     assert found == set(OPENED_ELSEWHERE)
+
+
+def test_runs_are_resolved_in_one_place():
+    """`RunSpec` is asked for agents, policies and roster; environments are made to be played."""
+    calls = defaultdict(list)
+    for path in ROOT.rglob("*.py"):
+        if path.relative_to(ROOT).parts[0] == "envs":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                calls[ast.unparse(node.func)].append(path.relative_to(ROOT).as_posix())
+    made = ["training/prepare.py"] * 2  # for the description, and the memory of one more copy
+    assert calls["make_env"] == made
+    assert calls["policy_specs"] == ["population/run_spec.py"]
+    assert sorted(calls["Roster.of"]) == ["population/run_spec.py", "population/specs.py"]

@@ -106,11 +106,8 @@ class Assembly:
         layouts = {each.name: each.network().shapes for each in specs}
         sizes = {name: layout_size(shapes) for name, shapes in layouts.items()}
         population = config.population
-        training = {
-            each.name: training_layout(each)
-            for each in specs
-            if population.evolution.inherits_training
-        }
+        inherits = population.evolution.inherits_training
+        training = {each.name: training_layout(each) for each in specs if inherits}
         if population.dealt:
             self.table = Table(
                 sizes,

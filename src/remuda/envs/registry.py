@@ -15,7 +15,6 @@ from remuda.envs.games import data
 from remuda.errors import ConfigError, RemudaError, UnknownGameError, UsageError
 from remuda.system import loading
 from remuda.system.user_errors import naming_user_code
-from remuda.types import AgentSpec
 
 if TYPE_CHECKING:
     from remuda.envs.scripted import ScriptedPolicy
@@ -194,13 +193,6 @@ def name_game(game: object) -> str:
         raise UsageError(str(error)) from None
     name = loading.name_object(game, "the game")
     return next((own.name for own in GAMES.values() if own.factory == name), name)
-
-
-def agents_of(name: str, options: Mapping[str, Any]) -> tuple[AgentSpec, ...]:
-    """Make a game, close it, and return its agents."""
-    env = make_env(name, 1, **options)
-    env.close()
-    return tuple(env.agents)
 
 
 def make_env(name: str, num_envs: int, /, **options: Any) -> VectorEnv:
