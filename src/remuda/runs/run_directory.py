@@ -107,12 +107,8 @@ class RunDirectory:
             if config.run.directory is None:
                 shown = loading.without_digest(config.game).removeprefix(loading.PREFIX)
                 path = new_directory(path, shown)
+            RunDirectory.refuse_taken(path)
             run = RunDirectory(path.absolute())  # user code may change the current directory
-            if run.config.exists():
-                run.refuse_if_running()
-                raise RunDirectoryError(
-                    f"{path} holds a run already; {way_on(run)}; or name another run.directory"
-                )
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
             free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
@@ -135,6 +131,16 @@ class RunDirectory:
                 "name another with --run.directory"
             ) from None
         return run
+
+    @staticmethod
+    def refuse_taken(path: Path) -> None:
+        """Raise a RunDirectoryError if there is a run in a directory."""
+        run = RunDirectory(path.absolute())
+        if run.config.exists():
+            run.refuse_if_running()
+            raise RunDirectoryError(
+                f"{path} holds a run already; {way_on(run)}; or name another run.directory"
+            )
 
     @staticmethod
     def open(path: Path) -> RunDirectory:

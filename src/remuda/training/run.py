@@ -86,6 +86,8 @@ def _train_watched(
     user_callbacks: Iterable[object] | None,
 ) -> Result:
     config = confirmed(config, explicit_keys, view.say) if resume else config
+    if not resume and config.run.directory is not None:
+        RunDirectory.refuse_taken(config.run.directory)  # before the environment is made
     if config.schedule != "sequential" or config.env.workers > 1:
         forkserver.begin()  # start the server if needed; it imports libraries meanwhile
     else:

@@ -158,6 +158,26 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert "agent_0.safetensors is missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--run.directory", "{run}"], "holds a run already"),
+        (["--policy.learning_rat", "1"], "--policy.learning_rat"),
+        (["--policy.algorithm", "nothing"], "nothing"),
+    ],
+)
+def test_what_needs_no_environment_is_refused_before_anything_slow_is_imported(
+    words, said, tmp_path
+):
+    (tmp_path / "config.yaml").write_text("game: treasure_hunt\n")
+    words = ["train", "treasure_hunt", *(word.format(run=tmp_path) for word in words)]
+    program = "import sys; from remuda.ui.cli.main import run"
+    script = f"{program}; code = run({words!r}); print(code, 'torch' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert said in out.stderr
+    assert out.stdout.split() in (["1", "False"], ["2", "False"])
+
+
 def test_help_names_every_flag_and_imports_no_torch(capsys):
     program = "remuda.ui.cli.main import run"
     script = f"import sys; from {program}; run(['--help']); print(sorted(sys.modules))"

@@ -62,12 +62,15 @@ def _train_or_resume(words: Sequence[str], count: str, jobs: str) -> int:
 def _train_run(
     config: Config, words: Sequence[str], resumed: str, with_report: bool, is_auto: bool = False
 ) -> int:
+    from remuda.runs.run_directory import RunDirectory, way_on
+
     without_config = take_configs(words)[0]
+    if not resumed and config.run.directory is not None:
+        RunDirectory.refuse_taken(config.run.directory)  # before anything slow
     _begin_processes(config)
 
     from remuda.config import by_leaf
     from remuda.runs.result import Result
-    from remuda.runs.run_directory import RunDirectory, way_on
     from remuda.training.finish import FinishHooks, missing_words
     from remuda.training.run import train as run_training
     from remuda.ui.cli.resuming import offer_to_resume
