@@ -281,7 +281,7 @@ def test_who_cannot_play_a_game_is_told(tmp_path):
         (lambda run: remuda.load(None), "run: give a run's directory, .* this is None"),
         (lambda run: remuda.load(3), "run: give a run's directory, .* this is 3"),
         (lambda run: remuda.train(resume=True), "resume: give a run's directory, .* this is True"),
-        (lambda run: remuda.train(resume=run, run=None), "run is None; it is a section"),
+        (lambda run: remuda.train(resume=run, run=None), "run is None; give a mapping"),
         (
             lambda run: remuda.train(resume=run, run={"directory": "elsewhere"}),
             "run.directory is 'elsewhere', but resume continues in",
@@ -473,7 +473,7 @@ def test_functions_may_play_without_having_learned(run, tmp_path):
 def test_what_is_no_view_is_refused(view, tmp_path):
     run = {"turns": 10, "directory": tmp_path / "run"}
     with pytest.raises(
-        remuda.UsageError, match=r"view: .* start, show, log, say and close; this is"
+        remuda.UsageError, match=r"view needs the methods start, show, log, say and close"
     ):
         remuda.train("rock_paper_scissors", view=view, run=run)
     assert not (tmp_path / "run").exists()

@@ -65,8 +65,8 @@ def test_playing_and_training_are_measured_each_by_itself(policy):
     ],
 )
 def test_a_slow_game_is_given_more_actors_if_that_helps(with_half, actors, four_cores, monkeypatch):
-    def measured(config, agents, seconds, num_threads=1):
-        return Costs(play=10.0 if config.env.num_envs == 4 else with_half, learn=0.1)
+    def measured(spec, seconds, num_threads=1):
+        return Costs(play=10.0 if spec.config.env.num_envs == 4 else with_half, learn=0.1)
 
     monkeypatch.setattr(calibration, "measure", measured)
     layout = choose_layout(spec_of(load_config(SMALL), AGENTS))
@@ -86,7 +86,7 @@ def test_training_is_seen_where_a_whole_rollout_takes_longer_than_a_trial(four_c
 def test_what_was_hardly_seen_decides_on_no_threads(four_cores, monkeypatch):
     asked = []
 
-    def measured(config, agents, seconds, num_threads, turns=None):
+    def measured(spec, seconds, num_threads, turns=None):
         asked.append((num_threads, turns))
         return Costs(play=2e-3, learn=1e-3 if turns or num_threads > 1 else 0.0)
 
@@ -125,7 +125,7 @@ def test_there_is_no_trial_where_there_is_nothing_to_choose(four_cores, monkeypa
 def test_cores_that_are_left_over_become_threads_where_these_help(
     speed_up, threads, monkeypatch, four_cores
 ):
-    def measured(config, agents, seconds, num_threads=1):
+    def measured(spec, seconds, num_threads=1):
         return Costs(play=1.0, learn=0.9 / (speed_up if num_threads > 1 else 1.0))
 
     monkeypatch.setattr(calibration, "measure", measured)

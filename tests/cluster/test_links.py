@@ -122,7 +122,7 @@ def test_an_answer_to_another_call_is_no_answer():
 
 def test_a_node_of_another_epoch_is_turned_away():
     called, caller = pair(there=Identity(SECRET, 2, 1))
-    with pytest.raises(LinkLostError, match="epoch 2, this is 3"):
+    with pytest.raises(LinkLostError, match="epoch 2, this one 3"):
         greet(caller, called)
     assert called.is_free
 

@@ -182,7 +182,7 @@ def test_another_version_or_source_on_a_node_is_told():
         said = difference(here, there, "b")
         assert said.startswith(f"node b has {what} 9.9, and this machine has")
     there = {**here, "digests": {**here["digests"], "json": "0"}}
-    assert difference(here, there, "b").startswith("the source of json on node b is not that of")
+    assert difference(here, there, "b").startswith("the source of json on node b differs")
     there = {**here, "digests": {**here["digests"], "json": ""}}
     assert difference(here, there, "b").startswith("node b has no module json")
 

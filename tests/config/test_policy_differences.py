@@ -253,5 +253,5 @@ def test_what_does_not_fit_a_recurrent_module_is_told_once_it_is_known():
 @pytest.mark.parametrize("key", ["batch_size", "experience"])
 def test_only_a_module_may_leave_its_batches_open(algorithm, key):
     value = None if key == "batch_size" else {"segment_length": None}
-    with pytest.raises(ConfigError, match=r"policy\.\S+ is None, which is for a network\.module"):
+    with pytest.raises(ConfigError, match=r"policy\.\S+ is None, which needs a network\.module"):
         load_config({"policy": {"algorithm": algorithm, key: value}})

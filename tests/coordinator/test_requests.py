@@ -116,7 +116,7 @@ def test_what_is_no_request(tmp_path, data):
     (tmp_path / FOLDER / "1.request").write_bytes(data)
     (tmp_path / FOLDER / "2.part").write_bytes(b'{"do": "stop"}')
     requests.look()
-    assert "object of JSON" in json.loads((tmp_path / FOLDER / "1.answer").read_bytes())["error"]
+    assert "JSON object" in json.loads((tmp_path / FOLDER / "1.answer").read_bytes())["error"]
     assert not run.interrupted
     assert (tmp_path / FOLDER / "2.part").exists()
 

@@ -270,7 +270,9 @@ def test_a_mask_of_another_length_is_refused():
         def reset(self, **options):
             return super().reset(**options)[0], {"action_mask": np.ones(2)}
 
-    with pytest.raises(ContractError, match=r"turn 4 .*its mask is array\(\[1.\]\), not 2 of true"):
+    with pytest.raises(
+        ContractError, match=r"turn 4 .*its mask is array\(\[1.\]\), not 2 booleans"
+    ):
         play(actor_of(GymnasiumEnv(lambda: Masks("nothing"), 1)))
 
 

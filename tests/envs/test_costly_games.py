@@ -411,7 +411,7 @@ def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
     monkeypatch.setattr(best_checkpoint.forkserver, "start", silent.start)
     monkeypatch.setattr(best_checkpoint, "time", SimpleNamespace(monotonic=lambda: now[0]))
     config = load_config({"game": "kuhn_poker", "run": {"evaluate_seconds": 5.0}})
-    process = best_checkpoint.MeasuringProcess(config, (), RunDirectory(tmp_path))
+    process = best_checkpoint.MeasuringProcess(spec_of(config, ()), RunDirectory(tmp_path))
     process.begin(7, {})
     now[0] = 10.0 + best_checkpoint.SLACK - 0.1
     assert process.outcome(0.0) is None

@@ -57,6 +57,11 @@ def test_a_subclass_of_a_space_is_not_plain():
         to_plain(spaces.Tuple([Even(4)]))
 
 
+def test_long_doubles_are_not_plain():
+    with pytest.raises(NotPlainError, match="digits"):
+        to_plain(spaces.Box(0, 1, (2,), np.longdouble))
+
+
 @pytest.mark.parametrize(
     "change",
     [

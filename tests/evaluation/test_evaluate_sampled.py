@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 import remuda
+from assembled import spec_of
 from remuda.config import load_config
 from remuda.config.unused_settings import unused_settings
 from remuda.coordinator.best_checkpoint import measurement
@@ -108,7 +109,7 @@ def test_play_against_the_best_so_far_is_of_the_same_kind(sampled, monkeypatch):
 
     monkeypatch.setattr(crossplay, "_meet", meet)
     config = load_config({"game": "treasure_hunt", "run": {"evaluate_sampled": sampled}})
-    assert crossplay.margin(config, {}, {}, 2, 0, Limits()) == 0.0
+    assert crossplay.margin(spec_of(config, ()), {}, {}, 2, 0, Limits()) == 0.0
     assert asked == [sampled, sampled]
 
 

@@ -243,8 +243,16 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
                 (np.nan, "epsilon is a share, 0 to 1; this is nan"),
             )
         ),
-        ("dqn", {"observation": np.zeros(5), "deterministic": "no"}, "deterministic: .*'no'"),
-        ("dqn", {"observation": np.zeros(5), "deterministic": 0}, "deterministic: True or .*0"),
+        (
+            "dqn",
+            {"observation": np.zeros(5), "deterministic": "no"},
+            "deterministic must be .*'no'",
+        ),
+        (
+            "dqn",
+            {"observation": np.zeros(5), "deterministic": 0},
+            "deterministic must be True or .*0",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from assembled import spec_of
 from remuda.assembly.experience_layout import dealt_rings
 from remuda.config import load_config
 from remuda.policies.acting import ActingStack
@@ -78,5 +79,5 @@ def test_what_is_dealt_lies_in_rings_of_its_own_kind(algorithm, observations, ac
     seats = {name: [f"agent_{2 * i}", f"agent_{2 * i + 1}"] for i, name in enumerate(POLICIES)}
     population = {"policies": POLICIES, "seats": seats, "matchmaker": "random"}
     config, agents, specs = specs_of(algorithm, observations, actions, population=population)
-    for rings in dealt_rings(config, specs, agents, (3,)):
+    for rings in dealt_rings(spec_of(config, agents), specs, (3,)):
         assert {stream_shape(spec) for spec in rings.members} == {stream_shape(rings.members[0])}

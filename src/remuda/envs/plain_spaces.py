@@ -16,13 +16,14 @@ LARGEST = 2**28  # numbers in one array, so that a damaged file cannot fill the 
 
 
 class NotPlainError(ValueError):
-    """A space of a class that is not Gymnasium's own."""
+    """A space that JSON cannot describe: of a class or a number type of its own."""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
-    """Return a space as plain data; raise NotPlainError for a class that Gymnasium does not have.
+    """Return a space as plain data.
 
-    A subclass is not plain either: it may have its own `contains`.
+    Raise NotPlainError for a class that Gymnasium does not have, since it may have its own
+    `contains`, and for long doubles.
     """
     kind = type(space)
     if kind not in _TO_PLAIN:
@@ -43,6 +44,8 @@ def from_plain(plain: dict[str, Any]) -> spaces.Space[Any]:
 
 def _runs(array: Array) -> dict[str, Any]:
     """Return an array as dtype, shape and runs of equal numbers: most bounds are one number."""
+    if array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        raise NotPlainError(f"{array.dtype}: JSON has no number of so many digits")
     flat = array.ravel()
     starts = np.flatnonzero(np.r_[True, flat[1:] != flat[:-1]]) if flat.size else np.zeros(0, int)
     counts = np.diff(np.r_[starts, flat.size])

@@ -118,7 +118,7 @@ def test_a_row_and_a_mask_of_each_choice_are_in_the_order_of_the_space(mask, spa
         ({"left": 1, "right": 0}, spaces.Discrete(2), 2, "not 2 booleans"),
         ({0: A}, TWO, 5, "not 2 parts or 5"),
         ((A, B, A), TWO, 5, "not 2 parts or 5 booleans"),
-        ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4, "part 1 is .*, not 2 of true"),
+        ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4, "part 1 is .*, not 2 booleans"),
         (np.ones(4), BITS, 6, "not 3 parts or 6 booleans"),
         (np.array([0, 1, 2]), BITS, 6, "part 0 is .*, not 2 booleans"),
         ("abc", spaces.Discrete(3), 3, "is 'abc', not 3 booleans"),

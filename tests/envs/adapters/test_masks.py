@@ -214,7 +214,7 @@ def test_a_mask_beside_a_single_picture_leaves_it_a_picture():
 
 
 def test_a_mask_of_another_length_than_there_are_actions_is_refused():
-    with pytest.raises(ContractError, match=r"cannot mask the actions of .*not 2 of"):
+    with pytest.raises(ContractError, match=r"cannot mask the actions of .*2 booleans"):
         GymnasiumEnv(lambda: Among(("obs", "more"), np.ones(3, np.int8)))
 
 

@@ -94,7 +94,7 @@ def test_masks_of_parts_are_in_the_order_of_the_space():
     for wrong in ({"move": [1, 0, 0]}, [1, 0, 0]):
         with pytest.raises(BadValueError, match="must have the parts attack, move"):
             write_mask(wrong, out, True, space)
-    with pytest.raises(BadValueError, match="not of 2 parts"):
+    with pytest.raises(BadValueError, match="not 2 parts"):
         write_mask(([1, 0, 1],), out, True, pair)
 
 

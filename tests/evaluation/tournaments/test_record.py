@@ -149,6 +149,8 @@ def test_another_tournaments_directory_is_refused_and_left(change, said, tmp_pat
     if "weights" in change:
         other = setup_of_entrants(GAME, {}, {"rock": always(1, GAME), "random": "random"})
         change = {"participants": other.participants}
+    if "options" in change:
+        change = {"env": replace(setup.env, options=change["options"])}
     with pytest.raises(UsageError, match=said):
         play(replace(setup, **change), 3, tmp_path)
     assert (tmp_path / "tournament.json").read_bytes() == before

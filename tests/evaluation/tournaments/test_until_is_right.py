@@ -48,8 +48,8 @@ def claimed(seed, wins, until, most):
             seed=seed,
             game="known",
             taken={},
+            env=SimpleNamespace(names=("", ""), teams=("", "")),
         ),
-        agents=(SimpleNamespace(name="", team=""),) * 2,
         schedule=schedule,
         results=results,
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from remuda.envs.description import EnvSpec
 from remuda.errors import RemudaError
 from remuda.evaluation.crossplay import setup_of_entrants
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments import workers
 from remuda.evaluation.tournaments.engine import open_tournament, play
 from remuda.evaluation.tournaments.until import play_until
 from remuda.evaluation.tournaments.workers import Workers, useful_processes
@@ -44,14 +44,14 @@ def kuhn():
 def test_a_game_is_closed_once(monkeypatch):
     """As for any run: `close` of some games fails the second time."""
     closed = []
-    made = workers.make_env
+    made = EnvSpec.make
 
     def counted(*args, **options):
         env = made(*args, **options)
         monkeypatch.setattr(env, "close", lambda: closed.append(env))
         return env
 
-    monkeypatch.setattr(workers, "make_env", counted)
+    monkeypatch.setattr(EnvSpec, "make", counted)
     play(kuhn(), 2)
     assert len(closed) == len(set(map(id, closed))) > 0
 
