@@ -16,7 +16,7 @@ LARGEST = 2**28  # numbers in one array, so that a damaged file cannot fill the 
 
 
 class NotPlainError(ValueError):
-    """A space that JSON cannot describe: of a class or a number type of its own."""
+    """A space that JSON cannot describe: of an unknown class, or of long doubles."""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
