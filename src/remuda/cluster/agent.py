@@ -1,8 +1,9 @@
-"""The agent of a node: it hosts its roles (actors, learners, bridge) and serves the head.
+"""The agent of a node: the process that hosts the node's roles and executes the head's requests.
 
-It runs in a separate process. One thread, the keeper, owns the runtime and watches it. Between two
-checks it executes requests, and `poll` returns the status of its last check. If this process dies,
-a pipe (`Lifeline`) ends its children, and the bridges of other nodes lose their links.
+The roles are actors, learners and the bridge, which exchanges data with other nodes. One thread,
+the keeper, owns the runtime, checks it, and executes requests between two checks. `poll` returns
+the status of the last check. If the agent dies, a pipe (`Lifeline`) ends its child processes, and
+the bridges of other nodes lose their links to this node.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ LOOK = 0.1  # seconds between two checks by the keeper
 
 
 def sweep_homes() -> None:
-    """Remove the directories of dead agents on this machine; their names contain process ids."""
+    """Remove the directories of dead agents on this machine; a name contains its process id."""
     for left in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
         process = left.name.removeprefix(HOME).split("-")[0]
         if process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -90,7 +91,7 @@ class NodeStatus:
     news: tuple[str, ...] = ()
     fatal: RoleDiedError | None = None
     traffic: tuple[tuple[int, ...], ...] = ()  # [nodes][columns of `Count`]
-    epoch: int = 0  # epoch of the placement of its roles
+    epoch: int = 0  # epoch of the newest placement in effect there
 
 
 @dataclass
@@ -200,7 +201,7 @@ class NodeAgent:
             self._enter(placement.epoch)
 
     def replace(self, placement: Placement, addresses: Addresses, handover: HandoverState) -> None:
-        """Change the placement; roles that arrive resume from their handover state."""
+        """Change the placement; roles that move here resume from their handover state."""
         self._expect(placement.epoch)
         self._wait_for(placement.epoch - 1)
         try:
@@ -225,7 +226,7 @@ class NodeAgent:
     def rings_of(
         self, actors: Sequence[int], policies: Sequence[str], epoch: int
     ) -> dict[tuple[str, int], Any]:
-        """Return the local state of the rings of actors that move in the placement of `epoch`."""
+        """Return this node's copies of the rings of actors that the placement of `epoch` moves."""
         self._expect(epoch)
         found: dict[tuple[str, int], Any] = self.keeper.do(
             lambda: rings_of(self._made.assembly, actors, policies)
@@ -252,7 +253,7 @@ class NodeAgent:
 
     @in_keeper
     def save(self, number: int) -> dict[str, bytes | None]:
-        """Wait for the parts of a checkpoint that this node's roles write."""
+        """Wait for this node's parts of a checkpoint; return their files, or None if shared."""
         parts = self._running.save(number)
         if self._recipe.checkpoints:
             return dict.fromkeys(parts)
@@ -356,7 +357,7 @@ class NodeAgent:
         except RemudaError as error:
             # An exception whose only argument is its message can be pickled for the head.
             self._fatal = RoleDiedError(str(error))
-        except Exception as error:  # a node without a keeper would only appear alive
+        except Exception as error:  # without a keeper, the node would look alive but do nothing
             log.exception("the keeper failed")
             self._fatal = RoleDiedError(f"{type(error).__name__}: {error}")
         if self._fatal is not None:

@@ -1,7 +1,7 @@
-"""The bridge of a node: it synchronises shared memory with other nodes over links.
+"""The bridge of a node, a process that synchronises shared memory with other nodes over TCP links.
 
-It is a worker like an actor or a learner, in a separate process, supervised and restarted like
-them. A restarted bridge needs no saved state: both ends of a new link report which data they have.
+A bridge is a worker, and is supervised and restarted like an actor or a learner. A restarted bridge
+needs no saved state: both ends of a new link report which data they have.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BEAT = 1.0  # seconds between two empty frames on an idle link
 
 
 class Listener:
-    """The listening socket of a bridge; its successor uses the same socket."""
+    """The listening socket of a bridge; a restarted bridge uses the same socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -118,7 +118,8 @@ class Bridge:
     """A worker that sends new data to every node that needs it, in rounds.
 
     1. Only a role that needs data of another node waits for that node.
-    2. A reader that sees another node's word sees everything that node wrote before the word.
+    2. A word is a shared 64-bit number. A reader that sees a word of another node also sees
+       everything that the other node wrote before that word.
     3. A broken link is replaced, and data that the other end already has is not sent again.
     """
 
@@ -255,7 +256,7 @@ class Bridge:
             if peer is None:
                 self._forget(link)
                 return
-            if peer.link is not None:  # the other end restarted before this one saw it
+            if peer.link is not None:  # the other end restarted before this end noticed
                 self._lose(peer, "the other end restarted")
             peer.link = link
             try:

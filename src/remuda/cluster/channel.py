@@ -1,8 +1,9 @@
 """The protocol between two nodes: frames with data that one node has and the other needs.
 
-First each end reports which of the other's data it holds; then each sends the missing data. The
-sender reads words (64-bit shared numbers) before it copies other data; the receiver writes them
-last. So a reader that sees a word sees all that was written before it, as on one machine.
+First each end reports which of the other node's data it already has. Then each end sends the data
+that the other lacks. The sender reads words (shared 64-bit numbers) before it copies other data,
+and the receiver writes words last. A reader that sees a word therefore sees all that was written
+before that word, as on one machine.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class Channel:
         ]
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
-        # True once all the peer's data has arrived here, or all of this node's has been sent
+        # in_step: all the peer's data has arrived here; _sent_all: all of this node's data is sent
         self.in_step = self._sent_all = False
-        self.has_report = False  # True once the peer's report has arrived; only then send data
+        self.has_report = False  # True once the peer's report has arrived; no data is sent before
         self.wakes: set[int] = set()  # roles on the peer that must be woken
         self.steps_in = self.steps_out = 0
 
@@ -89,7 +90,7 @@ class Channel:
                     self._shards_out[actor] = ShardOut(shard)
 
     def holds(self) -> Frame:
-        """Return a report of the peer's data that this node already has; it is sent first."""
+        """Return the first frame: a report of the peer's data that this node already has."""
         frame = Frame()
         for key, following in self._in.items():
             frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
@@ -104,7 +105,7 @@ class Channel:
         newer = self._weights_out.newer() if now >= self._next_weights else {}
         self._fast_out.read()  # read words before copying the data that they count
         is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
-        if is_stamped or self._stores.in_turns:  # in lockstep, send before `trained`
+        if is_stamped or self._stores.in_turns:  # in lockstep, before the word `trained`
             newer = self._weights_out.newer()
         slowly = now >= self._next_slow or is_stamped or bool(newer)
         if slowly:
@@ -234,7 +235,7 @@ class Channel:
         self._in[key].write(RingUpdate(numbers[3:first], found, rows, data))
 
     def _translate(self) -> None:
-        """While a remote learner makes its first update, let actors here watch this bridge."""
+        """Replace a remote learner's process id, which actors watch, by the id of this bridge."""
         for experience in self._late:
             for actor in self._own_actors:
                 words = experience.rings[actor].counters
@@ -248,7 +249,7 @@ def _halves(numbers: Integers) -> tuple[Integers, Integers]:
 
 
 class Count(IntEnum):
-    """Columns of `Traffic.counts`; totals cover all of a peer's connections."""
+    """Columns of `Traffic.counts`; totals cover all connections to the other node."""
 
     SENT_BYTES = 0
     RECEIVED_BYTES = 1
@@ -266,7 +267,7 @@ def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
 
 
 class Traffic:
-    """Counts [peers, columns of `Count`], written only by the bridge of this node.
+    """Counts [nodes, columns of `Count`], written only by the bridge of this node.
 
     A restarted bridge counts from zero.
     """

@@ -1,4 +1,4 @@
-"""The nodes of a run, from gathering them to the runtime that uses them."""
+"""`Cluster` gathers the nodes of a run, starts their agents, and creates the run's runtime."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The handover state: copies, held by other nodes, of the state of roles that move to a node.
+"""The handover state: other nodes' copies of the state of roles that move to a node.
 
-A learner resumes from its newest part of a checkpoint, or else from its newest published weights,
-with its counts. An actor resumes with its counts, and with its learners' copies of its rings. The
+A learner resumes from its part of the newest checkpoint, or else from its newest published weights.
+An actor resumes from its learners' copies of its rings. Both keep their rows of the scoreboard. The
 state is written before any role starts on the new node.
 """
 
@@ -28,14 +28,14 @@ from remuda.system.checkpoint.store import MANIFEST, Checkpoints, Manifest
 from remuda.system.memory.atomic import load, store
 from remuda.types import Array, Integers, State
 
-# Added to each segment's sequence number when a ring moves, so no reader mistakes a new segment for
-# one that it knows, or that the lost node sent last.
+# Added to each segment's sequence number when a ring moves. No reader then mistakes a new segment
+# for an old one, not even for one that the lost node sent last.
 MOVED = 1 << 32
 
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """A checkpoint in transfer: its manifest, and the files that it names."""
+    """A checkpoint to send to another node: its manifest, and the files that the manifest lists."""
 
     manifest: Manifest
     files: Mapping[str, bytes]
@@ -68,17 +68,17 @@ class HandoverState:
 
     # weights of policies that will learn there
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
-    learned: Mapping[str, Array] = field(default_factory=dict)  # their rows of the scoreboard
+    learned: Mapping[str, Array] = field(default_factory=dict)  # scoreboard rows of these policies
     # the head's copy of the counters of every policy's rings, [actors, words]
     words: Mapping[str, Integers] = field(default_factory=dict)
     # each actor's rows of the scoreboard
     acted: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
-    # state and written steps of each known ring, by policy and actor
+    # state and number of written steps of each copied ring, by policy and actor
     rings: Mapping[tuple[str, int], tuple[State, int]] = field(default_factory=dict)
-    # the head's copy of the match results of each moving follower
+    # the head's copy of the match results of each moving actor
     shards: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     saved: CheckpointFiles | None = None  # the newest checkpoint
-    # policies that already learn there: their learner is reading their rings
+    # policies that already learn there: their learner is reading the rings
     learns: frozenset[str] = frozenset()
 
 
@@ -141,7 +141,7 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
             ring = assembly.experience[spec.name].rings[actor]
             found = handover.rings.get((spec.name, actor))
             if spec.name in handover.learns and found is None and not _was_followed(ring):
-                # its learner moved here only recently
+                # the learner moved here recently and has no data of this ring
                 _begin_after(ring, handover.words[spec.name][actor])
             elif spec.name in handover.learns:
                 mend(ring)
@@ -180,7 +180,7 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
 
 
 def _was_followed(ring: ExperienceRing) -> bool:
-    """Return whether any data of a ring arrived here; words alone do not count."""
+    """Return whether any data of a ring arrived here; its counters alone are not enough."""
     shared, closed = ring.shared, load(ring.counters, word.CLOSED)
     if not closed:
         return bool((shared["sequence"] > 0).any())
@@ -189,7 +189,7 @@ def _was_followed(ring: ExperienceRing) -> bool:
 
 
 def _let_words_agree(ring: ExperienceRing) -> None:
-    """Make the queue consistent with the words of a ring whose data never arrived."""
+    """Make the queue of a ring whose data never arrived consistent with the ring's counters."""
     if closed := load(ring.counters, word.CLOSED):
         last = (closed - 1) % ring.num_segments
         ring.shared["queue_sequence"][last] = word.NOTHING
@@ -209,7 +209,7 @@ def _put(ring: ExperienceRing, state: State, written: int) -> None:
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:
-    """Empty the ring; its counters continue from `words` or its own, whichever are newer."""
+    """Empty the ring; its counters continue from `words`, or from their own values if newer."""
     shared, counters = ring.shared, ring.counters
     own = counters.copy()
     if own[word.WRITTEN] >= words[word.WRITTEN] and own[word.CLOSED] >= words[word.CLOSED]:
@@ -223,7 +223,7 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     sequence += MOVED + sequence % 2
     shared["committed"][:] = 0
     shared["closed_as"][:] = word.OPEN
-    # Lost segments must not count as unread: the first slots would stay occupied forever.
+    # If lost segments counted as unread, the ring's first slots would stay occupied forever.
     shared["numbers"][:] = int(words[word.HEAD])
     shared["queue"][:] = 0
     shared["queue_sequence"][:] = word.NOTHING

@@ -1,10 +1,10 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
 The end that opens a link proves that it knows the run's secret and the current epoch, so a node
-that was given up is refused. The other end proves the same, for the random bytes of this link. The
-secret itself is never sent. Nothing here waits: data that does not fit into the connection's
-buffers stays queued. A frame is built only after the previous one is sent, so a slow node gets
-fewer frames, but never old ones.
+that was given up is refused. The other end then proves the same. Both proofs contain random bytes
+that are drawn for this link. The secret itself is never sent. Nothing here waits: data that does
+not fit into the connection's buffers stays queued. A frame is built only after the previous one is
+sent, so a slow node gets fewer frames, but never outdated ones.
 
     frame:    byte length of the sections, checksums of the length and of the sections, sections
     section:  kind, key, count of numbers, count of bytes; then the numbers; then the bytes
@@ -40,7 +40,7 @@ LARGEST = 1 << 34  # maximum bytes of a frame
 class Kind(IntEnum):
     """The content of a section."""
 
-    HOLDS_RING = 1  # report of a ring: its sequences, then its committed steps
+    HOLDS_RING = 1  # report of a ring: its segments' sequence numbers, then committed steps
     HOLDS_WEIGHTS = 2  # report of the versions of weights
     RING = 3  # new data of a ring
     WEIGHTS = 4  # a snapshot
@@ -50,7 +50,7 @@ class Kind(IntEnum):
     TABLE = 9  # changed words of a population's table
     FROZEN = 10  # the weights of a frozen copy
     NEWBORN = 11  # the initial state of a new policy
-    SHARD = 12  # match results of a follower
+    SHARD = 12  # match results of an actor
     IN_STEP = 8  # all earlier data has been sent
 
 
@@ -147,7 +147,7 @@ class Identity:
 
 
 class Link:
-    """One connection; after the greeting `peer` is the other node."""
+    """One connection to another node; `peer` is that node's number after the greeting."""
 
     def __init__(self, connection: socket.socket, me: Identity, peer: int | None = None) -> None:
         connection.setblocking(False)

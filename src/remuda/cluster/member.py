@@ -98,7 +98,7 @@ class JoiningNodes:
     """
 
     nodes: Nodes
-    prepare: Callable[[NodeInfo], Call]  # makes a node's agent; the call returns its port
+    prepare: Callable[[NodeInfo], Call]  # starts a node's agent; the call returns its bridge's port
     news: list[str] = field(default_factory=list)  # messages about nodes that cannot be used
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
     # pending requests of nodes whose bridges are starting

@@ -59,7 +59,7 @@ class MoveCounts:
 
 
 def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
-    """Return, by learner process: device, node label, first process that shares its experience."""
+    """Return each learner process's device, node label, and first process sharing experience."""
     devices = [layout.devices[group[0]] for group in layout.groups]
     wanted = [specs[group[0]].config.node for group in layout.groups]
     first, shares = list(range(len(layout.groups))), shares_of(specs)
@@ -74,7 +74,7 @@ def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], li
 
 
 class Migration:
-    """The requests to all nodes for a move, including the head."""
+    """The requests for a move of roles, which go to all nodes including the head."""
 
     def __init__(self, node: Node, nodes: Nodes, checkpoints: Checkpoints) -> None:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
@@ -121,7 +121,7 @@ class Migration:
             handover = handover_state_of(
                 self._node.assembly, actors, groups, own, self._checkpoints, kept
             )
-            # The lead is still running, and takes results from the shards here.
+            # Actor 0 still runs on the head, and reads match results from the shards there.
             shards = {} if node == HEAD else handover.shards
             found[node] = replace(handover, shards=shards)
         return found

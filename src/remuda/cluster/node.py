@@ -1,4 +1,4 @@
-"""A node of a cluster: the run's shared memory, the roles that use it, and a bridge."""
+"""A node of a cluster: the run's shared memory, the roles that use it, and the node's bridge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REACH = 5.0
 class Node:
     """One node's share of a run: everything that its roles and its bridge use.
 
-    The memory outlives placements: a role that moves away leaves its part unchanged.
+    The memory outlives placements: a role that moves away leaves its part of the memory unchanged.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Node:
     ) -> None:
         """Change to another placement.
 
-        Arriving roles start once the data of other nodes is here, or after `REACH` seconds; if a
-        newer placement comes first, they do not start. Without its predecessor's last data, a
-        learner would repeat updates.
+        Arriving roles start once the data of other nodes is here, or after `REACH` seconds. If a
+        newer placement comes first, they do not start. A learner that started without its
+        predecessor's last data would repeat updates.
         """
         self.plan.pause()  # once the bridge has seen this, no other node writes here
         end = time.monotonic() + REACH
@@ -118,7 +118,7 @@ class Node:
         )
 
     def stamp(self) -> int:
-        """Increment the stamp; a node that sees it sees all earlier writes of this node."""
+        """Increment this node's stamp; nodes that see the new stamp see all earlier writes too."""
         stamps = self.stamps.all
         stamps[self.number] += 1
         return int(stamps[self.number])

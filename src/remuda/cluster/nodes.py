@@ -1,4 +1,4 @@
-"""The nodes of a cluster: calls to an agent on each, and the placement of roles on them."""
+"""The nodes of a cluster, calls to their agents, and the placement of roles on nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = 0  # the number of the head: the node where the run was started
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node, with its resources when it joined."""
+    """A node, with the resources that it had when it joined."""
 
     number: int  # 0 for the head; never reused
     name: str  # name for users: its host name, or a label
@@ -49,7 +49,7 @@ class Call(Protocol):
 class Nodes(Protocol):
     """The nodes of a run, each with one agent: an object in a separate process there.
 
-    1. A number is used once: a node that comes back gets a new one.
+    1. A node's number is never reused: a node that comes back gets a new number.
     2. A node has at most one agent, and a dead agent is not replaced.
     3. `call` never waits, neither for the node nor for other calls to it.
     4. Agents end with this process, however it dies, and with `stop`.
@@ -59,10 +59,10 @@ class Nodes(Protocol):
         """Wait for the first nodes of the run; the head comes first."""
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:
-        """Make the node's agent without waiting; if that fails, later calls raise the error."""
+        """Start the node's agent without waiting; if that fails, later calls raise the error."""
 
     def call(self, number: int, method: str, *args: Any) -> Call:
-        """Call a method of the node's agent; several calls run at once, in threads there."""
+        """Call a method of the node's agent, which runs several calls at once in threads."""
 
     def lost(self) -> list[int]:
         """Return the nodes found lost since the last call."""
@@ -83,7 +83,7 @@ NOWHERE = 0  # the port of a missing node
 
 @dataclass(frozen=True)
 class Placement:
-    """The node of every role. Roles are numbered: the actors, then the learners."""
+    """The node of every role. Roles are numbered: first the actors, then the learners."""
 
     actors: tuple[int, ...]  # node of each actor
     learners: tuple[int, ...]  # node of each learner process
@@ -110,7 +110,7 @@ class Placement:
     def peers_of(self, node: int) -> list[int]:
         """Return the nodes that exchange data with a node.
 
-        They are the head, nodes with learners if it has actors, and the reverse.
+        Every node exchanges data with the head, and nodes with actors with nodes with learners.
         """
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
@@ -208,7 +208,7 @@ def without(
     wanted: Sequence[str] = (),
     beside: Sequence[int] = (),
 ) -> Placement:
-    """Move the roles of lost nodes to the remaining nodes, each to that with the most free cores.
+    """Move each role of a lost node to the remaining node with the most free cores.
 
     Learners prefer nodes with the wanted label, and with a GPU if they train on one; see `place`.
     """
@@ -238,9 +238,9 @@ def without(
 class Plan:
     """The newest placement and the addresses of bridges, in shared memory for this node's bridge.
 
-    The process that hosts a node's roles writes it, and increments `revision` before and after.
-    `revision` is odd during a write, and while links are paused. The bridge writes the revision
-    that it uses to `seen`. If the hosting process dies while writing, its bridge ends with it.
+    The process that hosts a node's roles writes the plan; it increments `revision` before and
+    after. `revision` is odd during a write, and while links are paused. The bridge stores the
+    revision that it uses in `seen`. If the hosting process dies while writing, the bridge ends too.
     """
 
     def __init__(self, actors: int, learners: int, nodes: int) -> None:

@@ -1,7 +1,7 @@
-"""Calls to a node's agent, and the Ray actor there that makes the agent and answers calls.
+"""Calls to a node's agent, and the Ray actor that makes the agent on its node and answers calls.
 
 The Ray actor itself does not import Ray. Arguments and results are sent as pickles, so errors keep
-their messages even if a value cannot be read.
+their messages even if a value cannot be unpickled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.system.loading import load
 
 
 class AgentTracebackError(Exception):
-    """The traceback of an agent's exception, as the cause of the exception here."""
+    """The traceback of an agent's exception, as the cause of the exception that the caller gets."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -94,7 +94,7 @@ def answer_of(ray: ModuleType, answer: Any, node: str, timeout: float | None) ->
 
 
 def no_remuda(node: str) -> str:
-    """Return the message about a node without this library."""
+    """Return the message about a node that cannot import this version of Remuda."""
     return f"Remuda on node {node} is missing or differs: install this machine's version there"
 
 
@@ -117,17 +117,17 @@ def rebuilt_error(error_data: dict[str, Any], node: str, log: str) -> RemudaErro
             error.args = (error_data["words"],)
             error.__dict__.update(error_data["fields"])
             return error
-    where = f"; its log is {log} there" if log else ""
+    where = f"; its log on that node is {log}" if log else ""
     return RemudaError(
         f"the agent of node {node} failed: {error_data['name']}: {error_data['words']}{where}"
     )
 
 
-THREADS = 32  # concurrent calls of one agent, including those that wait until it is made
+THREADS = 32  # concurrent calls to one agent, including calls that wait until the agent is made
 
 
 class Host:
-    """The agent of a node in its process, and the calls to it."""
+    """The Ray actor of a node: it holds the node's agent and calls the agent's methods."""
 
     def __init__(self, environment: Mapping[str, str | None]) -> None:
         """Set the environment, so child processes find the code and compute as on the head."""

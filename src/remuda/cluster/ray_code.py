@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
     """Return the versions that must be the same on all nodes."""
     found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "Remuda": __version__}
     try:
-        # The build's processor or GPU, after a plus sign, may differ between nodes.
+        # The part after a plus sign, such as `+cpu` or `+cu128`, may differ between nodes.
         found["torch"] = version("torch").partition("+")[0]
     except PackageNotFoundError:
         found["torch"] = "none"
@@ -39,7 +39,7 @@ def versions() -> dict[str, str]:
 
 
 def named_modules(tree: object) -> list[str]:
-    """Return the top-level modules that the configuration names and this process can find."""
+    """Return the top-level modules in the configuration that this process can find."""
     found: dict[str, None] = {}
     for text in texts_in(tree):
         match = None if is_pickled(text) else NAMED.fullmatch(text)
@@ -49,7 +49,7 @@ def named_modules(tree: object) -> list[str]:
 
 
 def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
-    """Return the files and folders to send: these modules and all loaded from the same folders."""
+    """Return the files and folders to send: `modules`, and modules loaded from the same folders."""
     roots = [root for module in modules if (root := _root(module)) is not None]
     folders = {root.parent for root in roots if not _is_installed(root)}
     if with_pickles:
@@ -72,7 +72,7 @@ def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
 
 
 def digests(modules: Sequence[str]) -> dict[str, str]:
-    """Return a digest of each module's source; empty if it is not found."""
+    """Return a digest of each module's source, empty for a module that is not found."""
     return {module: _digest(_root(module)) for module in modules}
 
 

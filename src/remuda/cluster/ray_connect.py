@@ -1,4 +1,4 @@
-"""The connection to Ray: import it late and quietly, find its head, join as a driver, poll it."""
+"""The connection to Ray: import it when it is needed, find its head, join as a driver, poll it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REACH_LIMIT = 3.0  # seconds within which a Ray head must answer at the address
 # The first bytes of a gRPC client over HTTP/2 (RFC 9113, section 3.4), with empty settings.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 SETTINGS_FRAME = 4  # the type of the server's first frame: the fourth byte of its header
-# Seconds after which Ray may end this process because its control service is gone; default: 60.
+# Seconds after which Ray ends this process if Ray's control service is gone; Ray's default is 60.
 NEVER = 10**8
 
 
@@ -70,7 +70,7 @@ def version_of(text: str) -> tuple[int, int]:
 
 
 def find_address(ray: ModuleType, address: str) -> str:
-    """Return `host:port` of the head that `cluster.address` names."""
+    """Return `host:port` of the head at `cluster.address`."""
     found = address
     if address == "auto":
         try:

@@ -29,7 +29,7 @@ from remuda.system.memory.lifeline import Lifeline
 from remuda.system.processes.process import AT_ONCE
 
 LOOPBACK = "127.0.0.1"
-# must be set before Ray is imported, here and in the run
+# must be set before Ray is imported, in the keeper and in the run
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps Ray on loopback, on Linux too
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -48,7 +48,7 @@ END_LIMIT = 15.0  # seconds that the keeper may take to end everything
 
 
 class LocalNodes:
-    """A Ray cluster on this machine that lives as long as this object or process."""
+    """A Ray cluster on this machine, which ends with `stop` or with this process."""
 
     def __init__(self, count: int, cores: int, memory: int) -> None:
         search = [path for path in sys.path if path]
@@ -67,7 +67,7 @@ class LocalNodes:
         self._buffer = b""
         self._directory: Path | None = None
         self.address = ""  # address of the head; empty before it is known
-        self.sessions: dict[int, int] = {}  # process session of each node
+        self.sessions: dict[int, int] = {}  # POSIX session of each node
 
     def wait(self, count: int, seconds: float) -> None:
         """Wait until `count` nodes have been started."""
@@ -84,7 +84,7 @@ class LocalNodes:
                 why = "ended" if ready else f"did not start within {seconds:g} s"
                 raise RemudaError(
                     f"cluster.local: Ray's nodes on this machine {why}; raise cluster.start_limit, "
-                    "or start fewer"
+                    "or start fewer nodes"
                 )
             self._buffer += data
             *lines, self._buffer = self._buffer.split(b"\n")
@@ -169,7 +169,7 @@ def keep(settings_text: str) -> NoReturn:
 
 def _start_nodes(settings: Mapping[str, Any], directory: str, sessions: list[int]) -> None:
     """Start nodes, and one more for each line of standard input, until it closes."""
-    import ray  # noqa: F401 - once, before the nodes fork
+    import ray  # noqa: F401 - imported once, before forks
 
     lifeline = Lifeline()  # ends the nodes' first processes with this one
     address, wanted, closed = "", settings["count"], False
@@ -201,7 +201,7 @@ def _line_of(pipe: IO[str]) -> dict[str, Any] | None:
     """Read the report of a started node; None if the run ends first."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
-    poll.register(0, 0)  # only to detect its closing: its lines are read later
+    poll.register(0, 0)  # only to detect that standard input closes; lines are read later
     ready = {descriptor for descriptor, _ in poll.poll()}
     if pipe.fileno() not in ready:
         return None
@@ -228,7 +228,7 @@ def _be_node(
     nowhere = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nowhere, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    os.environ["TMPDIR"] = directory  # files of a killed agent are removed with Ray's own
+    os.environ["TMPDIR"] = directory  # files of a killed agent are removed with Ray's files
     try:
         node = _ray_node(number, address, directory, settings)
         news = {"node": number, "address": node.gcs_address, "session": os.getpid()}
@@ -243,7 +243,7 @@ def _be_node(
             os.write(write, json.dumps({"fault": text}).encode() + b"\n")
     finally:
         kill_session(os.getpid())
-        if select.select([read], [], [], 0)[0]:  # else the keeper removes it
+        if select.select([read], [], [], 0)[0]:  # otherwise the keeper removes the directory
             shutil.rmtree(directory, ignore_errors=True)
         os._exit(1)
 

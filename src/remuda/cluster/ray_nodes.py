@@ -1,7 +1,7 @@
 """The nodes of a run, managed by Ray.
 
-Ray lists the nodes, starts one process on each, carries a few calls a second to it, and reports its
-death. Experience and weights never pass through Ray.
+Ray lists the nodes, starts one process on each, carries a few calls a second to that process, and
+reports its death. Experience and weights pass through Ray only in checkpoints and when roles move.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ LOG = logging.getLogger(__name__)
 STEP = 0.05  # seconds between two checks while waiting
 # Seconds after which a lost node that Ray still lists may be used again; doubled each time.
 RETURN_AFTER = 5.0
-# Environment variables copied from the head node. Ray would set this one to the number of reserved
-# cores, and floating-point sums depend on the number of threads.
+# Environment variables copied from the head node. Ray would set this variable to the number of
+# reserved cores, and floating-point sums depend on the number of threads.
 SAME = ("OMP_NUM_THREADS",)
 GONE_AFTER = 20.0  # seconds without an answer after which Ray's control service counts as dead
 KILL_LIMIT = 5.0  # seconds that node processes may take to end
@@ -72,16 +72,16 @@ class _Absent:
 
 
 class RayNodes:
-    """The nodes of a Ray cluster, or of one started on this machine.
+    """The nodes of an existing Ray cluster, or of a Ray cluster started on this machine.
 
     1. A run has one process on each node: a Ray actor that reserves all free cores and GPUs there,
        so no other Ray job shares the node. Ray never restarts it.
-    2. A node that Ray reports as dead is lost. Its process may only have lost its connection, so it
-       is killed. The node may then rejoin, with a new number.
-    3. Only a separate thread waits for Ray's control service, so it never blocks the run. If the
-       service dies, the cluster is lost, and the run ends with a message.
-    4. Nodes are checked before use. A node is refused if its Python, Remuda or torch version
-       differs from the head's, or its source of Remuda or of modules named in the configuration.
+    2. A node that Ray reports as dead is lost. Its process is killed, because it may only have lost
+       its connection. The node may then rejoin, with a new number.
+    3. Only a separate thread waits for Ray's control service, so the service never blocks the run.
+       If the service dies, the cluster is lost, and the run ends with a message.
+    4. Nodes are checked before use. A node is refused if its version of Python, Remuda or torch
+       differs from the head's, or if its source of Remuda or of a configured module differs.
     """
 
     def __init__(self, config: Config) -> None:
@@ -326,7 +326,7 @@ class RayNodes:
         absent.times += 1
 
     def _kill(self, node: _Node) -> None:
-        with suppress(Exception):  # Ray raises if it is already dead
+        with suppress(Exception):  # Ray raises if the process is already dead
             self._ray.kill(node.host, no_restart=True)
         if self.local is not None and node.process:  # Ray cannot kill a stopped process
             with suppress(OSError):

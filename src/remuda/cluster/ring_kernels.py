@@ -1,8 +1,9 @@
-"""Compiled kernels that copy a ring from its actor's node to its learner's node.
+"""Compiled kernels that copy a ring of segments from its actor's node to its learner's node.
 
-On the actor's node the actor itself writes; on the learner's node the bridge writes the actor's
-data in the same order, so readers there see no difference. `collect` reads a ring as a learner
-does: it reads a segment's sequence, copies new steps, and reads the sequence again.
+The bridge of the learner's node writes the data in the same order as the actor, so the learner sees
+no difference. `collect` reads a ring as a learner does: it reads a segment's sequence number, which
+is odd while a new segment is started, copies new steps, and reads the number again. The words are
+the ring's 64-bit counters. The ring's queue lists closed segments.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from remuda.types import Array, Integers
 # number of words that an actor writes: HEAD, OVERWRITTEN, NEXT_OVERWRITTEN, LOST, CLOSED,
 # CLOSED_STEPS, WRITTEN
 WORDS = 7
-# columns of a sent segment, with its steps from BEGIN to END
+# columns that describe a sent segment and its sent steps, BEGIN to END
 SLOT, SEQUENCE, BEGIN, END, CLOSED_AS, NUMBER, STREAM, IS_NEW = range(8)
 COLUMNS = 8
-ENTRY = 4  # columns of a queue entry: its number, its slot, the slot's sequence, steps so far
+ENTRY = 4  # columns of a queue entry: number, segment's slot and sequence number, closed steps
 # Outcomes of `collect`: everything copied; segments in progress skipped; the buffer is full.
 FITS, SKIPPED, CUT = range(3)
 MOST = 1 << 24  # maximum number of queue entries that are skipped one by one
@@ -46,7 +47,7 @@ NOT_THE_SAME = -1  # result of `follow` if steps do not continue the ring's segm
 
 
 class RingParts(NamedTuple):
-    """The arrays of a ring, [segments, ...], in the form for these kernels."""
+    """The arrays of a ring, [segments, ...] except `counters`, as the kernels need them."""
 
     sequence: Integers
     committed: Integers
@@ -61,7 +62,7 @@ class RingParts(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """The state of a peer's copy of a ring, as far as known here."""
+    """The state of the other node's copy of a ring, as far as this node knows."""
 
     sequence: Integers
     committed: Integers
@@ -83,7 +84,7 @@ def _words(counters: Integers, words: Integers) -> None:
 
 @njit(cache=True)
 def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
-    """Return whether there is data to send; fills `words` [WORDS]."""
+    """Return whether there is data to send, and fill `words` [WORDS]."""
     _words(parts.counters, words)
     changed = False
     for i in range(WORDS):
@@ -93,11 +94,11 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 @njit(cache=True)
 def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
-    """Copy queue entries from `first` to the last one that `words` count; return their number.
+    """Copy the queue entries from `first` to the end that `words` contain; return their number.
 
     Entries that the actor overwrites during the copy get no segment. `CLOSED_STEPS` in `words` is
-    set to that of the last entry, or to `steps`, the value last sent, because the actor's own word
-    may belong to a later entry.
+    set to the last copied entry's count, or without a new entry to `steps`, the value last sent.
+    The actor's own count may belong to a later entry.
     """
     places = parts.queue.size
     if words[4] == first and steps >= 0:
@@ -131,7 +132,7 @@ def _size(
     end: int,
     is_new: bool,
 ) -> int:
-    """Return the bytes of a segment's steps `first` to `end`, and of its start if it is new."""
+    """Return the bytes of a segment's steps `first` to `end`, and of its first data if new."""
     size: int = parts.recurrent_states.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])
@@ -151,12 +152,12 @@ def collect(
     payload: Array,
     at: int,
 ) -> tuple[int, int, int, int]:
-    """Copy the data of a ring that a peer lacks, as far as it fits, to `payload` from `at` on.
+    """Copy data that the peer lacks into `payload` from byte `at`, as far as the data fits.
 
-    Fills `heads` [segments, COLUMNS] and `entries` [segments, ENTRY], and updates `sent`; `words`
+    Fill `heads` [segments, COLUMNS] and `entries` [segments, ENTRY], and update `sent`; `words`
     come from `has_changed`. `fields` are the arrays of steps, [segments, bytes] each. `layout`
     [fields, 3] has the bytes of a row, the extra rows after a segment's last step, and the rows of
-    a segment.
+    a segment. Return the outcome, the numbers of heads and entries, and the end in `payload`.
     """
     num_heads, outcome = 0, FITS
     num_entries = _entries(parts, words, sent.words[4], sent.words[5], entries)
@@ -203,8 +204,8 @@ def collect(
 def _pass_over(parts: RingParts, first: int) -> None:
     """Count queue entries up to `first` that were overwritten before they could be sent.
 
-    Each is counted before the next is written, as an actor does. Otherwise a reader could not
-    detect by `CLOSED` that its entry is overwritten.
+    As an actor does, count each entry in `CLOSED` before the next one is written. Otherwise a
+    reader could not detect that its entry is overwritten.
     """
     counters, places = parts.counters, parts.queue.size
     begin, steps = counters[CLOSED], counters[CLOSED_STEPS]
@@ -228,9 +229,10 @@ def follow(
     payload: Array,
     watched: int,
 ) -> int:
-    """Write what `collect` copied; return 1 if the learner must be rung, 0 or `NOT_THE_SAME`.
+    """Write the data that `collect` copied.
 
-    `words` are empty if more of the ring follows; `watched` is the word that the learner waits for.
+    Return 1 if the learner must be woken, 0 if not, or `NOT_THE_SAME`. `words` is empty if more
+    data of the ring follows. `watched` is the index of the counter that the learner waits for.
     """
     at = 0
     counters, length = parts.counters, layout[len(fields) - 1, 2]
@@ -292,8 +294,8 @@ def follow(
 
 @njit(cache=True)
 def mend(parts: RingParts) -> None:
-    """Repair the counts of a ring whose bridge died while writing; its data is sent again."""
+    """Repair the count of closed steps in a ring whose bridge died; missing data is sent again."""
     counters = parts.counters
-    if counters[CLOSED] > 0 and counters[HEAD] > 0:  # else it was never followed here
+    if counters[CLOSED] > 0 and counters[HEAD] > 0:  # otherwise no data arrived here
         last = parts.queue_steps[(counters[CLOSED] - 1) % parts.queue_steps.size]
         store(counters, CLOSED_STEPS, last)

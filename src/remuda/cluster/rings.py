@@ -1,9 +1,9 @@
-"""The copy of a ring on the node of its learner, kept up to date with the ring of its actor.
+"""The copy of an actor's ring on the node of its learner.
 
-The learner reads the ring on its node. The bridge there is its only writer, and writes in the
-actor's order. An actor that may wait reads the learner's words, which the bridge of the actor's
-node writes. A bridge that dies leaves an odd sequence or uncommitted steps, as an actor does; its
-successor requests the missing data again (`RingIn.holds`).
+The learner reads the copy on its node. The bridge of that node is the copy's only writer, and
+writes in the same order as the actor. An actor that may wait reads the learner's counters, which
+the bridge of the actor's node writes. A bridge that dies leaves an odd sequence number or
+uncommitted steps, as an actor does. Its successor requests the missing data (`RingIn.holds`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RingUpdate(NamedTuple):
 
 
 class RingOut:
-    """The sender of a ring from its actor's node to its learner's; belongs to one link."""
+    """The sender of a ring from its actor's node to its learner's node, over one link."""
 
     def __init__(self, ring: ExperienceRing) -> None:
         self._ring, self._parts, segments = ring, _parts_of(ring), ring.num_segments
@@ -50,13 +50,13 @@ class RingOut:
         self.largest = int(layout[:, 0] @ layout[:, 2]) + self._parts.recurrent_states.shape[1]
 
     def holds(self, sequence: Integers, committed: Integers) -> None:
-        """Record the segments that the peer has, [segments] each, so they are not sent again."""
+        """Record the sequence numbers and committed steps that the peer has, [segments] each."""
         self._sent.sequence[:], self._sent.committed[:] = sequence, committed
 
     def news(self, payload: Array, at: int) -> tuple[RingUpdate, int] | None:
         """Return the data added since the last call, and its end in `payload`; None if no data.
 
-        It is valid until the next call.
+        The result is valid until the next call.
         """
         words = self._words
         if not (kernels.has_changed(self._parts, self._sent, words) or self._is_pending):
@@ -84,19 +84,19 @@ class RingIn:
 
     @property
     def holds(self) -> tuple[Integers, Integers]:
-        """The sequence and the committed steps of its segments, [segments] each."""
+        """The sequence numbers and committed steps of the ring's segments, [segments] each."""
         return self._parts.sequence.copy(), self._parts.committed.copy()
 
     def write(self, news: RingUpdate) -> None:
         found = kernels.follow(*self._bytes, self._parts, *news, self._watched)
         if found == NOT_THE_SAME:
-            raise RemudaError("steps arrived that do not continue those that are here")
+            raise RemudaError("the received steps do not continue the stored ones")
         if found or (news.words.size and self._ring.tight):
             self._experience.learner.ring()
 
 
 def mend(ring: ExperienceRing) -> None:
-    """Repair the counts of a ring after its bridge died; from now on an actor writes it."""
+    """Repair the counters of a ring that a bridge wrote, before an actor here writes the ring."""
     kernels.mend(_parts_of(ring))
 
 

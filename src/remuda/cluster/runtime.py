@@ -101,7 +101,7 @@ class ClusterRuntime:
     def save(self, number: int) -> set[str]:
         """Let every role write its parts of a checkpoint; return the names of the written parts.
 
-        In lockstep the request reaches the actor's node last, when all others know the number.
+        In lockstep the request reaches the actor's node last, after all other nodes have it.
         """
         acts = self.placement.actors[0] if self._node.assembly.config.exact else HEAD
         begun = self._call_all("begin_save", number, without=acts)

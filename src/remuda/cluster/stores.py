@@ -1,4 +1,8 @@
-"""The shared memory of a run that a node's bridge reads and writes."""
+"""The shared memory of a run that a node's bridge reads and writes.
+
+A word is a 64-bit number in this memory. In a population the first actor is the lead, and the other
+actors are followers.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ ALL = slice(None)
 
 
 class Stamps:
-    """A counter per node, written only there; a node that sees it sees all earlier writes."""
+    """A counter per node, written only there; its readers see all that the node wrote before."""
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"stamps": ((nodes,), np.int64)})
@@ -76,7 +80,7 @@ class Stores:
         return next(i for i, group in enumerate(self.groups) if policy in group)
 
     def rings(self, placement: Placement, actors_at: int, learners_at: int) -> list[int]:
-        """Return the rings that actors on one node write and learners on another read."""
+        """Return the rings that actors on one node write and learners on another node read."""
         found = []
         for policy in range(len(self.policies)):
             if placement.learners[self.learner_of(policy)] != learners_at:
@@ -99,8 +103,8 @@ class Stores:
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
         """Return the words that one node sends another in every round; both ends use this order.
 
-        They are written in this order and read in reverse, so the last ones prove that all others
-        have arrived.
+        The words are written in this order and read in reverse order, so the last words prove that
+        all others have arrived.
         """
         parts: Parts = []
         roles = len(placement.actors)
@@ -129,7 +133,7 @@ class Stores:
         return Words([(array, where) for array, where in parts if where != []])
 
     def _population_words(self, placement: Placement, home: int, to: int) -> Parts:
-        """Return words that followers write, and words by which learners confirm births."""
+        """Return followers' words, and words by which learners confirm that a policy is new."""
         if self.table is None:
             return []
         parts: Parts = []
@@ -204,7 +208,7 @@ class Stores:
         at: int | None = None,
         without: int | None = None,
     ) -> tuple[Array, list[int]]:
-        """Return words of a policy's rings: of actors `at` a node, or of all not at `without`."""
+        """Return words of a policy's rings, of the actors on node `at` or not on node `without`."""
         counters = self.experience[policy].counters
         actors = [
             actor

@@ -1,12 +1,13 @@
-"""Synchronisation of a population's table, and of followers' shards, between nodes.
+"""Synchronisation of a population's table and of match results between nodes.
 
-The lead is on the head. On other nodes the bridge writes the parts of the table that learners and
-followers read. The head's bridge reads the table between two changes by the lead. A bridge that
-dies while writing leaves the revision odd, as a lead does; its successor receives everything.
+The first actor, the lead, runs on the head and writes the table. The other actors are followers. On
+other nodes the bridge writes the parts of the table that learners and followers read. The head's
+bridge reads the table between two changes by the lead. A bridge that dies while writing leaves the
+revision odd, as a lead does; its successor receives the whole table.
 
-Followers' results, and the seats in their matches, are copied to the head. The word that marks a
-ring as cleared goes to the node of its learner after the ring itself, and from there to the head.
-So the head starts no new policy there before the old policy's steps are removed.
+Each follower's shard (its match results) and the seats in its matches are copied to the head. The
+word that marks a ring as cleared goes to the learner's node after the ring itself, and from there
+to the head. The head therefore starts no new policy before the old policy's steps are removed.
 """
 
 from __future__ import annotations
@@ -95,14 +96,14 @@ class TableIn:
         self._table, self._words = table, words
 
     def freeze(self, place: int, data: Array) -> None:
-        """Write the weights of a frozen copy; its identity follows with the words."""
+        """Write the weights of a frozen copy; `write` later completes it with its identity."""
         sequence = self._table.arrays["sequence"]
         store(sequence, place, int(sequence[place]) | 1)
         fence_release()
         _fill(self._table.frozen_weights.rows(place), data)
 
     def put_newborn(self, place: int, data: Array) -> None:
-        """Write the initial state of a newborn; its order follows with the words."""
+        """Write the initial state of a new policy; `write` later lets the learner start it."""
         _fill(self._table.births.rows(self._table.policies[place]), data)
 
     def write(self, at: Integers, values: Integers) -> None:
@@ -132,7 +133,7 @@ class ShardOut:
 
 
 def write_results(shard: Shard, begin: int, count: int, data: Array) -> None:
-    """On the head, write the results of a remote follower, from result `begin` on."""
+    """Store `count` results of a remote follower on the head, from result `begin`."""
     rows = np.arange(begin, begin + count) % shard.size
     at = 0
     for name in RESULTS:

@@ -1,7 +1,7 @@
 """Copies of published weights on nodes where their policy does not learn.
 
 On these nodes the bridge process publishes the learner's newest snapshot with its version number.
-It may skip versions. If a bridge dies while writing, its successor continues as a learner's would.
+The bridge may skip versions. If it dies while writing, it is restarted as a learner would be.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.training_state import TrainingState
 from remuda.types import Array, Integers
 
-# numbers of a snapshot: version, learner step, bits of epsilon, size, has a training state
+# numbers of a snapshot: version, learner step, bits of epsilon, size, 1 with a training state
 FIXED = 5
 
 
 class WeightsOut:
-    """A sender, to one other node, of the weights of policies that learn on this node."""
+    """The sender of weights from this node, where their policies learn, to one other node."""
 
     def __init__(self, published: PublishedWeights, policies: Sequence[int]) -> None:
         self._published, self._reader = published, published.reader()
@@ -31,7 +31,7 @@ class WeightsOut:
         self._sent[:] = versions
 
     def newer(self) -> dict[int, int]:
-        """Return the policies with unsent versions, and these versions."""
+        """Return the newest version of each policy whose newest version is not yet sent."""
         versions = self._published.board["versions"][self._policies]
         found = versions > self._sent
         pairs = zip(self._policies[found].tolist(), versions[found].tolist(), strict=True)
@@ -40,8 +40,8 @@ class WeightsOut:
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
         """Return a policy's newest snapshot as numbers and arrays, and mark it as sent.
 
-        Return None if the learner has published a newer version. It may have trained on steps that
-        the shared counters, read earlier, do not include; its successor would train on them again.
+        Return None if the learner has published a newer version. That version may include steps
+        that the shared counters, read earlier, do not; a successor would train on them again.
         """
         name = self._published.policies[policy]
         found = self._reader.newest(name, training=True)
@@ -75,7 +75,7 @@ class WeightsIn:
         }
         reader = published.reader()
         for i, publisher in self._publishers.items():
-            if publisher.version:  # a bridge may have died writing a newer one; it is sent again
+            if publisher.version:  # a newer, half-written version is sent again
                 publisher.version = reader.newest(names[i]).version
 
     @property

@@ -1,8 +1,8 @@
 """Words of shared memory that a bridge synchronises between two nodes.
 
-A word is an aligned 64-bit number with one writer, on the node of its role. Intermediate values may
-be skipped, but a word is never seen half written. The sender reads words before all other data, and
-the receiver writes them after it. If a bridge dies, its successor receives all words.
+A word is an aligned 64-bit number that only one role writes. A reader may miss intermediate values,
+but never sees a half-written word. The sender reads words before it copies other data, and the
+receiver writes words after the other data. A restarted bridge receives all words.
 """
 
 from __future__ import annotations
