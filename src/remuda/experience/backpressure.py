@@ -5,8 +5,9 @@ A learner publishes its progress in counters of each of its rings. All other sta
 actor began to wait, is private to that actor. So an actor misses nothing while it is stopped or
 asleep, and a dead process leaves nothing to repair.
 
-A learner's first update may take long, so actors wait as long as its process uses CPU time.
-Supervision ends a learner that hangs then, or that waits for a child process such as a compiler.
+A learner's first update may take long, so actors wait as long as the learner's process uses CPU
+time. Supervision ends the process if it hangs, or waits too long for a child process such as a
+compiler.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Backpressure:
         self.wakeup = experience.actors[actor]  # rung when the actor may continue
         self.config, self.learner = experience.config, experience.learner
         self.process = LearnerProcess([self])
-        # when the actor had to wait, or the learner's last progress since; None: it may write
+        # start of the wait, or of the learner's last progress since; None: the actor may write
         self.late_since: float | None = None
         self.left_behind = False  # whether the actor no longer waits for this learner
         self._rollout = experience.ahead * experience.rollout
@@ -62,9 +63,9 @@ class Backpressure:
         self._queue, self._numbers = ring.shared["queue"], ring.shared["numbers"]
         self._likely = ring.likely
         self._progress = self._process_progress = 0
-        # Whether steps written before this actor started, or without a learner, do not make it
-        # wait. False if the order of turns and updates is fixed: there a restarted actor must wait
-        # exactly where its predecessor would have waited.
+        # Whether to ignore steps that were written before this actor started, or without a learner.
+        # False if the order of turns and updates is fixed, so that a restarted actor waits exactly
+        # where its predecessor would have waited.
         self.excuses = True
         # steps written before this actor first checked; None: it has not checked yet
         self._excused: int | None = None
@@ -100,7 +101,7 @@ class Backpressure:
     def limit(self) -> float:
         """Return the seconds to wait for a learner that makes no progress."""
         usual = load(self._counters, UPDATE_TIME) / 1e6
-        if usual <= 0:  # it has not made an update yet
+        if usual <= 0:  # the learner has not finished an update yet
             return self.config.wait_limit
         return min(max(UPDATES * usual, LEAST), self.config.wait_limit)
 
@@ -123,13 +124,16 @@ class Backpressure:
         self._progress, self.late_since = self.progress(), None
 
     def _needed(self) -> int:
-        """Return the progress at which the actor may write (1: any, on-policy); 0: it may now."""
+        """Return 0 if the actor may write, else the learner's progress that allows it to write.
+
+        On-policy, any progress may be enough, so the value is 1.
+        """
         if self._rollout:
             has_room = _has_room_for_rollout(
                 self._all, self._counters, self._queue, self._numbers, self._likely, self._rollout
             )
             return 0 if has_room else 1
-        consumed = self.progress()  # load it before `EXCUSED`, because it is stored after it
+        consumed = self.progress()  # load `CONSUMED` first: the learner stores `EXCUSED` first
         ahead = int(total(self._all, WRITTEN)) - self.config.capacity - consumed
         if self._excused is None:
             self._excused = max(ahead, 0)
@@ -147,11 +151,11 @@ class LearnerProcess:
         self.rooms = rooms
         # whether the actor no longer waits for this process, which made no progress in any policy
         self.stands_still = False
-        self.computed_at = -math.inf  # when it last used CPU time during a first update
+        self.computed_at = -math.inf  # when the process last used CPU time during a first update
         self._computed: dict[ProcessId, float] = {}  # CPU seconds at the last check, by process
 
     def look(self, look: Look) -> bool:
-        """Record if the process is active; return whether a policy is in its first update.
+        """Record whether the process uses CPU time; return whether a policy is in its first update.
 
         Several process ids may be published: the id of a process that died during a first update
         stays until its successor updates that policy. Because the system may reuse ids, each is
@@ -163,7 +167,7 @@ class LearnerProcess:
         before = self._computed
         self._computed = {process: before.get(process, 0.0) for process in processes}
         for process in processes:
-            activity = look(*process) if process[1] else None  # no start time: it has ended
+            activity = look(*process) if process[1] else None  # no start time if it has ended
             if activity and (activity.runnable or activity.cpu > self._computed[process]):
                 self.computed_at = time.monotonic()
                 self._computed[process] = activity.cpu
@@ -207,7 +211,7 @@ class ActorBackpressure:
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> int | None:
         """Sleep until the actor may write to all rings, for `timeout` seconds at most.
 
-        Return for how many policies it stopped waiting; None if it did not have to wait.
+        Return the number of policies for which the actor stopped waiting; None if it did not wait.
         """
         late = self._late()  # checks all rings, so the wait for each starts now
         if not late:
@@ -215,7 +219,7 @@ class ActorBackpressure:
         until = time.monotonic() + timeout
         while True:
             processes = {room.process for room, _ in late}
-            looks = sum(process.look(self._look) for process in processes) > 0  # look at every one
+            looks = sum(process.look(self._look) for process in processes) > 0  # check all of them
             now = time.monotonic()
             ends = [until, *(_end(room, since) for room, since in late)]
             if looks:
@@ -239,7 +243,7 @@ class ActorBackpressure:
 
 
 def _end(room: Backpressure, since: float) -> float:
-    """Return when to stop waiting for a learner without progress from the time `since` on."""
+    """Return when to stop waiting for a learner that has made no progress since `since`."""
     return max(since, room.process.computed_at) + room.limit
 
 

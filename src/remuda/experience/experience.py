@@ -1,8 +1,8 @@
-"""One policy's experience: a ring for each actor, and counters by which processes wait.
+"""One policy's experience: a ring for each actor, and the counters that processes wait for.
 
-Each ring has one writer. The counters of all rings are in one shared array, because the learner
-waits for the sum of their steps, and so do actors with `on_full: wait`. If an actor dies, the
-other actors still raise that sum.
+Each ring has one writer. A stream is one seat in one environment copy. The counters of all rings
+are in one shared array, because learner and actors wait for sums over all rings. If an actor dies,
+the other actors still raise these sums. `word.NAME` is the index of a counter.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Experience:
         self,
         shape: StreamShape,
         config: ExperienceConfig,
-        num_streams: Sequence[int],  # streams (seats of copies) that the policy may play, by actor
+        num_streams: Sequence[int],  # number of streams that the policy may play, by actor
         learner: Wakeup,  # to wake the learner's process
         actors: Sequence[Wakeup],  # to wake each actor's process
-        rollout: int = 0,  # steps that a learner takes at once; 0: it samples
-        block: Block | None = None,  # None: allocate one for this policy's rings
-        index: int = 0,  # row of its rings in the block
-        likely: Sequence[int] | None = None,  # typical open segments by actor; None: all streams
+        rollout: int = 0,  # steps in a rollout; 0 if the learner samples steps instead
+        block: Block | None = None,  # memory of the rings; None: allocate it for this policy only
+        index: int = 0,  # the policy's row in the block
+        likely: Sequence[int] | None = None,  # typical open segments by actor; None: num_streams
         ahead: int = 1,  # rollouts that actors may write before they wait
         keeps: bool = False,  # hold `capacity` steps for replay in addition to the rollouts
         arena: Arena | None = None,
@@ -102,7 +102,7 @@ class Experience:
 
     @property
     def held(self) -> HeldSteps | None:
-        """Return how many steps fit; None until enough segments are closed to estimate it.
+        """Estimate how many steps the rings can hold; None until enough segments are closed.
 
         Short segments close first and bias the mean, so several per stream must be closed.
         """
@@ -120,7 +120,7 @@ class Experience:
         found = []
         if self._keeps:
             found.append(fits(segments, self.config.capacity, False))
-        if self.rollout:  # the learner takes a rollout before a turn overwrites it (`is_tight`)
+        if self.rollout:  # the learner takes a rollout while a turn still fits (`is_tight`)
             segments -= 3 * sum(ring.likely for ring in self.rings)
             found.append(fits(segments, self.rollout, True))
         return min(found, key=lambda held: held.share)
@@ -164,7 +164,7 @@ class Experience:
         """Return whether a rollout can be taken; if not, the learner is woken when it can.
 
         An actor that has to wait wakes the learner too. With `early` and `on_full: overwrite`, a
-        smaller rollout is enough if actors would overwrite segments of a whole one (`_reachable`).
+        smaller rollout is enough if actors would overwrite part of a complete one (`_reachable`).
         """
         self._end_update()
         wanted = total(self.counters, word.TAKEN_STEPS) + (
@@ -181,16 +181,16 @@ class Experience:
         moved = self._excuse(steps)
         for ring in self.rings:
             store(ring.counters, word.CONSUMED, steps)
-        # Wake all actors if the excused steps changed: the thresholds of the actors changed too.
+        # If the excused steps changed, wake all actors, because their thresholds changed too.
         self._let_in(NEVER if moved else steps)
 
     def _excuse(self, steps: int) -> bool:
-        """Publish how many steps actors wrote without waiting, before `CONSUMED` becomes `steps`.
+        """Publish how many steps actors wrote without waiting; return whether the number changed.
 
-        Actors that wait exceed the capacity by at most their last turn. If they exceed it by more,
-        an actor did not wait, because there was no learner or it made no progress. Actors ignore
-        this excess until the learner has caught up. The learner publishes it, because an actor may
-        have been asleep or stopped when it arose. Return whether it changed.
+        Call this before `CONSUMED` is set to `steps`. Actors that wait exceed the capacity by at
+        most their last turn. If they exceed it by more, an actor did not wait, because the learner
+        was dead or made no progress. Actors ignore this excess until it has caught up. The
+        learner publishes the excess, because an actor may have been asleep when it arose.
         """
         ahead = self.written - self.config.capacity - steps
         before, slack = self._excused, STEPS_PER_TURN * self.num_streams
@@ -222,10 +222,11 @@ class Experience:
             self._pass(ring.actor, *ring.ends_at(segments))
 
     def take_up(self) -> None:
-        """Correct, as a new learner, counters that a dead predecessor may have left inconsistent.
+        """Correct counters that the learner's dead predecessor may have left inconsistent.
 
-        It may have died between storing two related counters, or after `release`. Otherwise actors
-        would wait forever for segments whose steps it did not add to `TAKEN_STEPS`.
+        The predecessor may have died between storing two related counters, or after `release`.
+        Without the correction, actors would wait forever for the learner to take segments that
+        `TAKEN` includes but `TAKEN_STEPS` does not.
         """
         if any(load(ring.counters, word.TAKEN) == NEVER for ring in self.rings):
             self.skip()  # start with segments that close from now on
@@ -237,7 +238,7 @@ class Experience:
             if segments == taken:
                 store(ring.counters, word.TAKEN_STEPS, steps)
             elif load(ring.counters, word.TAKEN_STEPS) > steps:
-                self._pass(ring.actor, segments, steps)  # it died in `skip` after `release`
+                self._pass(ring.actor, segments, steps)  # a death in `skip` after `release`
 
     def _begin_update(self) -> None:
         self._began = time.monotonic()
@@ -264,7 +265,7 @@ class Experience:
         self._let_in(NEVER)
 
     def _let_in(self, steps: int) -> None:
-        """Wake every actor that waits until at most `steps` steps are consumed."""
+        """Wake every actor that waits for at most `steps` consumed steps."""
         fence_full()
         for ring, wakeup in zip(self.rings, self.actors, strict=True):
             wanted = load(ring.counters, word.ROOM_WANTED)
@@ -293,7 +294,7 @@ class Experience:
         closed = total(self.counters, word.CLOSED_STEPS)
         closed += sum(ring.open_steps for ring in self.rings)
         self._unclosed = max(self.written - closed, 0)
-        # A preliminary value: the learner publishes its progress, and actors excuse the difference.
+        # A preliminary value, until the learner publishes its progress and excuses the difference.
         for ring in self.rings:
             store(ring.counters, word.CONSUMED, self.written)
 
@@ -303,8 +304,9 @@ def ring_segments(
 ) -> list[int]:
     """Return each ring's number of segments if seats are fixed; arguments as in `Experience`.
 
-    Each stream has one open segment. A ring has room for at least as many closed segments, plus
-    the actor's share of rollouts. So the total size depends on the streams, not on the actors.
+    Each stream has one open segment. A ring has space for at least as many closed segments, plus
+    the actor's share of rollouts. So the total size depends on the number of streams, not of
+    actors.
     """
     found, total = [], sum(num_streams)
     for streams in num_streams:
@@ -316,7 +318,7 @@ def ring_segments(
 
 
 def segments_for(steps: int, length: int, most_open: int, likely: int, rollout: int) -> int:
-    """Return the segments of a ring that keeps `steps` steps and holds rollouts of `rollout`."""
+    """Return the size of a ring, in segments, that keeps `steps` steps and holds rollouts."""
     kept = -(-steps // length)
     if rollout:
         return kept + most_open + 3 * likely + 3 * -(-rollout // length)

@@ -29,9 +29,9 @@ LEAST = 1e-6  # added to each absolute error, so every step can be drawn again (
 class Drawn:
     """The items drawn for a batch, [B] each."""
 
-    leaves: Integers  # leaf of the item's priority
-    sequences: Integers  # sequence of the item's segment
-    shares: np.ndarray  # N P(i), 1 if all are equally likely
+    leaves: Integers  # index of the leaf that holds the item's priority
+    sequences: Integers  # `sequence` of the item's segment
+    shares: np.ndarray  # N P(i), which is 1 if all items are equally likely
 
     @staticmethod
     def empty(size: int) -> Drawn:
@@ -48,8 +48,8 @@ class Priorities:
     """The priorities of all items that a policy replays, in a sum tree.
 
     The leaves are p^alpha, `length` for each segment: one for each step, or one for a whole
-    segment. Each node is the sum of its two children. The tree is private to the learner. If the
-    `sequence` of a segment changed, it was overwritten, and its old priorities are removed.
+    segment. Each node is the sum of its two children. The tree is private to the learner. When a
+    segment is overwritten, its `sequence` changes, and its old priorities are removed.
     """
 
     def __init__(self, alpha: float, segments: int, length: int) -> None:
@@ -69,7 +69,7 @@ class Priorities:
         return self._sums[self._half :][: math.prod(shape)].reshape(shape)
 
     def follow(self, sequences: Integers, ends: Integers) -> None:
-        """Update the tree for new and overwritten items; `ends` [S]: cumulative item numbers."""
+        """Update the tree for new and overwritten items; `ends` [S] are cumulative item counts."""
         _follow(*self._arrays, sequences, ends, self._length, self._greatest)
 
     def draw(self, uniforms: np.ndarray, ends: Integers, todo: Bools, out: Drawn) -> Integers:
@@ -84,7 +84,7 @@ class Priorities:
         return picks
 
     def learn(self, drawn: Drawn, errors: Floats) -> None:
-        """Set the priorities of drawn items from their TD errors [B], unless overwritten since."""
+        """Set the priorities of drawn items from their TD errors [B]; skip overwritten items."""
         last = (drawn.leaves, drawn.sequences, errors)
         self._greatest = _learn(*self._arrays, *last, self._alpha, self._length, self._greatest)
 
@@ -281,7 +281,7 @@ class Prioritised(Replay[B]):
         super().restore(state)
         known = state.get("priorities")
         if known is None or not np.array_equal(known["lost"], self._lost()):
-            self.forget()  # the segments have the same numbers but other steps
+            self.forget()  # the rings may hold other steps with the same sequence numbers
         else:
             self._priorities.restore(known)
 

@@ -31,7 +31,7 @@ B = TypeVar("B", bound=Weighed)
 
 @dataclass(frozen=True)
 class SurveyedRing:
-    """A ring, and its content at the last survey."""
+    """A ring, and the segments that `Replay` last found in it."""
 
     ring: ExperienceRing
     own: bool  # whether the policy itself played these steps
@@ -40,12 +40,13 @@ class SurveyedRing:
 
 
 class Replay(ABC, Generic[B]):
-    """Uniform replay of steps or segments from a policy's own experience and its group's.
+    """Uniform replay of steps or segments from the experience of a policy and of its group.
 
-    Sampling never waits; if a writer overwrites an item during the copy, another is drawn.
+    An item is a step, or a segment if `draws_segments`. Sampling never waits; if a writer
+    overwrites an item during the copy, another item is drawn.
     """
 
-    draws_segments: ClassVar[bool] = False  # items are whole segments, not steps
+    draws_segments: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -111,7 +112,10 @@ class Replay(ABC, Generic[B]):
     def _copy(
         self, held: SurveyedRing, picks: Integers, todo: Bools, out: B, policy: int, base: int
     ) -> int:
-        """Copy this ring's picks, which start at `base`; return how many were overwritten."""
+        """Copy the picks from this ring, whose first item has number `base`.
+
+        Return how many were overwritten during the copy.
+        """
 
     def _survey(self) -> int:
         total = 0
@@ -121,7 +125,7 @@ class Replay(ABC, Generic[B]):
         return total
 
     def _draw(self, picks: Integers, todo: Bools, out: B, policy: int) -> int:
-        """Copy the picks in `todo`; return how many were overwritten, which stay True there."""
+        """Copy the picks in `todo`; return how many were overwritten and stay True in `todo`."""
         left = base = 0
         for held in self._held:
             left += self._copy(held, picks, todo, out, policy, base)
@@ -152,18 +156,18 @@ class Batch:
     """
 
     s_tm1: Floats  # [K, B, n_frames * size] stacked observation
-    # [K, B] action; for several choices, the index of their combination (the last choice varies
-    # fastest), or 0 if branching
+    # [K, B] action; a MultiDiscrete action is the index of its combination (the last component
+    # varies fastest), or 0 if branching (one value per option of each component)
     a_tm1: Integers
-    choices_tm1: Integers  # [K, B, C] choices if branching, else [K, B, 0]
+    choices_tm1: Integers  # [K, B, C] components of the action if branching, else [K, B, 0]
     r_t: Floats  # [K, B] discounted sum of the following rewards
     # [K, B] factor of the value of s_t: discount ** n, or 0 if the episode terminated
     discount_t: Floats
     s_t: Floats  # [K, B, n_frames * size] stacked observation n steps later
     versions: Integers  # [K, B] version of the weights that chose a_tm1, or `OTHERS`
     allowed_tm1: Bools  # [K, B, A] actions allowed in s_tm1; A = 0: no masks
-    # [K, B, A] actions allowed in s_t; all if the episode terminated. A choice without an allowed
-    # option counts as unmasked, because the agent does not act in s_t.
+    # [K, B, A] actions allowed in s_t; all if the episode terminated. If no option of a component
+    # is allowed, the agent does not act in s_t, and the component counts as unmasked.
     allowed_t: Bools
     weights: Floats  # [K, B] importance weights, or [K, 0]
 
@@ -190,9 +194,9 @@ class Batch:
 def allow(
     masks: Bools, slot: int, t: int, sizes: Integers, branching: bool, allowed: Bools, b: int
 ) -> None:
-    """Write the combinations that a mask allows, or each choice's options if `branching`.
+    """Write the combinations that a mask allows, or each component's options if `branching`.
 
-    A choice without an allowed option counts as unmasked.
+    A component of a MultiDiscrete action without an allowed option counts as unmasked.
     """
     for j in range(allowed.shape[1]):
         allowed[b, j] = True
@@ -228,7 +232,7 @@ def n_step_return(
 def write_action(
     actions: Array, slot: int, t: int, sizes: Integers, b: int, numbers: Integers, choices: Integers
 ) -> None:
-    """Write the index of the combination of choices, or the choices themselves if branching."""
+    """Write the index of the action's combination, or its components if branching."""
     if choices.shape[1]:
         choices[b] = actions[slot, t]
         return
@@ -309,7 +313,7 @@ MASKS = ("allowed_tm1", "allowed_t")
 
 
 class TransitionReplay(Replay[Batch]):
-    """Uniform replay of steps from a policy's own experience and its group's."""
+    """Uniform replay of steps from the experience of a policy and of its group."""
 
     def empty(self, num_policies: int, size: int, weighed: bool = False) -> Batch:
         return Batch.empty(self.experience, num_policies, size, weighed)

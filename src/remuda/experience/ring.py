@@ -6,12 +6,13 @@ its T observations, and the observation after its last step. At an episode's sta
 the first step are zeros; if a long episode continues in another segment, they are copied from the
 previous segment. For value-based learners, masks have a row for the final observation, too.
 
-A segment that is full, or whose episode has ended, is *closed*, and its slot is added to a queue.
+A segment that is full, or whose episode has ended, is *closed*, and its slot (its index in the
+ring) is added to a queue.
 An off-policy learner samples committed steps of any segment; an on-policy learner takes each closed
 segment whole and at most once, in the order of the queue.
 
-The writer (the actor) owns everything here, except the counters `WANTED`, `CONSUMED`, `EXCUSED`,
-`TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
+The writer (the actor) owns all arrays and counters, except the counters `WANTED`, `CONSUMED`,
+`EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
 `remuda.experience.experience` and `backpressure` define how learner and actors use these counters.
 
 - A segment's `sequence` is odd while the writer prepares it for new steps, and even otherwise.
@@ -24,14 +25,14 @@ The writer (the actor) owns everything here, except the counters `WANTED`, `CONS
 - A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
   (`BlockWriter`) empties that segment, makes its sequence even again, recounts the ring, and
   continues with the next segment. It also closes open segments of its predecessor.
-- A segment gets its `closed_as`, and its queue entry is complete, before `CLOSED` counts it. The
-  next writer takes back a number that was not counted. It does not read which segment an entry
-  names, because that may be another one that is still held.
+- A segment's `closed_as` and queue entry are complete before `CLOSED` counts the segment. The next
+  writer resets a `closed_as` that was not counted. It does not use the queue entry for this,
+  because an incomplete entry may still refer to another segment.
 - A learner publishes that it took segments before it trains on them, so they are lost if it dies.
-  Until its successor starts, its runtime writes `CONSUMED`, `TAKEN` and `TAKEN_STEPS`
-  (`Role.on_process_death`), so that actors do not wait, unless the schedule is exact. The successor
-  first makes these words consistent (`Experience.take_up`). A `WANTED` of a dead learner causes one
-  needless wake-up.
+  Until its successor starts, the runtime of the dead process writes `CONSUMED`, `TAKEN` and
+  `TAKEN_STEPS` (`Role.on_process_death`), so that actors do not wait; in `lockstep` they do wait.
+  The successor first makes these counters consistent (`Experience.take_up`). A `WANTED` of a dead
+  learner causes one needless wake-up.
 
 Tests kill the writer and the learner at every line, and then their successors:
 `tests/experience/test_writer_deaths.py` and `test_learner_deaths.py`.
@@ -58,18 +59,19 @@ STRIDE = 8
 WRITTEN = 0 * STRIDE  # steps committed since the run started
 OVERWRITTEN = 1 * STRIDE  # committed steps that newer ones replaced
 # slots used or skipped since the run started; the next segment uses slot HEAD modulo S, or the
-# first later one whose segment is not open
+# first slot after it whose segment is not open
 HEAD = 2 * STRIDE
-WANTED = 3 * STRIDE  # the ring's steps at which the learner wants to be woken; 0: it is awake
+WANTED = 3 * STRIDE  # number of steps in the ring at which to wake the learner; 0: it is awake
 CONSUMED = 4 * STRIDE  # steps for which the learner has done all training due by the replay ratio
 ROOM_WANTED = 5 * STRIDE  # value of CONSUMED at which to wake the actor; 0: it is awake
 # committed steps that a resumed run did not restore, or that the ring's previous policy played
 LOST = 6 * STRIDE
 CLOSED = 7 * STRIDE  # segments closed since the run started
-CLOSED_STEPS = 8 * STRIDE  # steps in them
+CLOSED_STEPS = 8 * STRIDE  # steps in the closed segments
 TAKEN = 9 * STRIDE  # closed segments that an on-policy learner has taken or skipped
-TAKEN_STEPS = 10 * STRIDE  # steps in them
-# mean microseconds of a learner's update; 0: none yet; during the first: minus its process id
+TAKEN_STEPS = 10 * STRIDE  # steps in the segments that `TAKEN` counts
+# mean duration of an update in microseconds; 0 before the learner's first update, and minus the id
+# of the learner's process during it
 UPDATE_TIME = 11 * STRIDE
 # steps beyond the capacity that do not make actors wait for an off-policy learner, because actors
 # wrote them without waiting
@@ -107,9 +109,9 @@ class StreamShape:
     memory: int = 0  # size of the recurrent state
     # whether the mask after a segment's last step is kept too, for value-based learners
     keeps_last_mask: bool = False
-    # number of options of each choice in an action; empty: one choice, or continuous
+    # number of options of each component of a MultiDiscrete action; empty for other actions
     choices: tuple[int, ...] = ()
-    branching: bool = False  # one action value per option of each choice, not per combination
+    branching: bool = False  # one action value per option of each component, not per combination
 
     @property
     def size(self) -> int:
@@ -122,7 +124,7 @@ class StreamShape:
         return math.prod(self.choices) if combined else self.mask_size
 
     def empty_choices(self, samples: tuple[int, ...]) -> Integers:
-        """Allocate the choices of samples, [*samples, C]; [*samples, 0] unless `branching`."""
+        """Allocate the action components of samples: [*samples, C], or 0 unless `branching`."""
         return np.zeros((*samples, len(self.choices) if self.branching else 0), np.int64)
 
 
@@ -168,8 +170,8 @@ class ExperienceRing:
         shape: StreamShape,
         config: ExperienceConfig,
         num_streams: int,
-        shared: NamedArrays,  # its part of a block
-        actor: int,  # row of its counters
+        shared: NamedArrays,  # the ring's arrays in a block
+        actor: int,  # row of the ring's counters
         likely: int,  # typical number of open segments
         sparse: bool = False,  # do not fill fresh memory with `POISON`
     ) -> None:
@@ -208,9 +210,9 @@ class ExperienceRing:
         return int(max(places, 1) * max(int(ends[last] - ends[first]), 0) / known)
 
     def ends_at(self, segments: int) -> tuple[int, int]:
-        """Return a number of closed segments, and the total steps of these.
+        """Return `segments`, and the total steps in the first `segments` closed segments.
 
-        It is `segments`, or the oldest number whose entry is still in the queue.
+        If the last of these is no longer in the queue, return numbers for the oldest that is.
         """
         ends = self.shared["queue_steps"]
         while True:
@@ -331,7 +333,7 @@ def _settle_queue(saved: State, counters: dict[str, int], overwritten: int) -> N
     """Make a copied queue and its counters consistent.
 
     In `counters`, `closed` was read before the copy, `taken` and `taken_steps` before `closed`.
-    `overwritten` is the last entry that may have changed during the copy.
+    `overwritten` is the number of the last entry that may have changed during the copy.
     """
     queue, sequence, steps = (saved[name] for name in QUEUE)
     segments, closed, taken = len(queue), counters["closed"], counters["taken"]

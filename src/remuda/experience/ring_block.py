@@ -1,4 +1,7 @@
-"""Adjacent rings of several policies, and the tuples of their arrays for the write kernels."""
+"""Adjacent rings of several policies, and the tuples of their arrays for the write kernels.
+
+A stream is one seat in one environment copy; a slot is the index of a segment in its ring.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from remuda.types import Array, Bools, Floats, Integers
 class Block:
     """Adjacent rings of several policies whose steps have the same shape.
 
-    An actor writes the streams of all these policies in one call. Each actor has its own arrays,
-    and each ring is one row of them. The counters of a policy's rings are adjacent, actor by actor,
-    as `Experience` reads them.
+    An actor writes the streams of all these policies in one call. Each actor has its own arrays;
+    their row k is the ring of policy k. All counters are in one array, ordered by policy and then
+    by actor, because `Experience` reads those of a policy together.
     """
 
     def __init__(
@@ -28,10 +31,10 @@ class Block:
         segments: int | Sequence[int],
         arena: Arena | None = None,
     ) -> None:
-        """Allocate `rings` rings for each actor; `segments` is the size of a ring, by actor."""
+        """Allocate `rings` rings for each actor; `segments` is the size of each ring, by actor."""
         counts = (segments,) if isinstance(segments, int) else tuple(segments)
         self.num_actors, self._rings = len(counts), rings
-        # Padded at the end, so the slice of `words_of` fits for every actor.
+        # Padded at the end, so that the slice in `words_of` is complete for every actor.
         words = (rings * len(counts) + len(counts) - 1) * COUNTERS
         self._shared = []
         for actor, count in enumerate(counts):
@@ -54,14 +57,14 @@ class Block:
         return found.reshape(self.num_actors, COUNTERS)
 
     def words_of(self, actor: int) -> Integers:
-        """Return the counters, each row starting at this actor's: [rings, COUNTERS * actors]."""
+        """Return counters [rings, COUNTERS * actors]; each row starts with those of this actor."""
         size, begin = self.num_actors * COUNTERS, actor * COUNTERS
         found: Integers = self._shared[0]["counters"][begin : begin + self._rings * size]
         return found.reshape(self._rings, size)
 
 
 class BlockRow:
-    """The arrays of a ring in a block by key; `counters` are those of all actors."""
+    """The arrays of one ring in a block, by name; `counters` includes the policy's other rings."""
 
     def __init__(self, block: Block, ring: int, actor: int = 0) -> None:
         self.block, self.ring, self.actor = block, ring, actor
@@ -129,7 +132,7 @@ class OpenSegments(NamedTuple):
 
 
 class StreamPlan(NamedTuple):
-    """The streams of row k: `streams[begins[k] : begins[k + 1]]`."""
+    """The streams by row of the stack of networks: `streams[begins[k] : begins[k + 1]]`."""
 
     begins: Integers
     streams: Integers

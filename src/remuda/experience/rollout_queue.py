@@ -1,4 +1,4 @@
-"""The learner's side of rollouts, which hold each closed segment at most once, in order."""
+"""The learner's side of rollouts: `RolloutQueue` takes each closed segment at most once."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _take(
     check: bool,
     leave: int,
 ) -> tuple[int, int, int, int, int, int]:
-    """Copy segments until `wanted` steps are copied, or none is left.
+    """Copy segments until `wanted` steps are copied, or no segment is left.
 
-    It skips segments before the newest `leave` steps, overwritten segments, and segments started by
+    Skip segments before the newest `leave` steps, overwritten segments, and segments started by
     versions before `oldest`. Return rows, steps and segments copied, the new `TAKEN` and
     `TAKEN_STEPS`, and the steps skipped.
     """
@@ -48,7 +48,7 @@ def _take(
     reached = load(closed.counters, TAKEN_STEPS)
     i = max(taken, count - num_segments)
     first = i
-    # If the writer overwrites entries during this loop, only the start changes.
+    # If the writer overwrites entries during this loop, the loop only finds another `first`.
     for later in range(count - 1, first, -1):
         newest = closed.queue_steps[(count - 1) % num_segments]
         if newest - closed.queue_steps[(later - 1) % num_segments] >= leave:
@@ -103,7 +103,7 @@ def _there(closed: Segments) -> int:
 
 
 class RolloutQueue:
-    """The rollouts of one policy: each closed segment at most once, plus replayed segments if set.
+    """The rollouts of one policy: each closed segment at most once, plus segments from `past`.
 
     A segment is skipped, and its steps are added to `lost`, if it was overwritten before it was
     taken, or if the weights of its first step are too old.
@@ -125,7 +125,7 @@ class RolloutQueue:
         experience.warm_up()
         one = Rollout.empty(experience, 1)
         for ring in experience.rings:
-            _there(closed_of(ring))  # compile it now, not when the learner is first late
+            _there(closed_of(ring))  # compile it now, not when the learner first falls behind
             self._take(ring, one, 0, 0, 0, NEVER)  # takes nothing: compiles the kernel
 
     def ready(self) -> bool:
@@ -137,7 +137,7 @@ class RolloutQueue:
         oldest = 0 if self._max_staleness is None else version - self._max_staleness
         out.num_rows[policy] = out.num_steps[policy] = out.num_segments[policy] = 0
         rings, leaves = self.experience.rings, self._leaves()
-        # The last rings' steps may have to wait for the next rollout, so rotate the first ring.
+        # Steps of the last rings may be left for the next rollout, so rotate the rings' order.
         for i in range(len(rings)):
             ring = rings[(self._taken + i) % len(rings)]
             wanted = self.experience.rollout - int(out.num_steps[policy])
@@ -169,10 +169,10 @@ class RolloutQueue:
         return found
 
     def _leaves(self) -> list[int]:
-        """Return how many of its newest steps each ring keeps in the queue; `NEVER`: all."""
+        """Return, by ring, how many of the newest steps not to skip; `NEVER` to skip none."""
         experience = self.experience
         most = (experience.ahead + 1) * experience.rollout
-        if experience.may_wait:  # actors check before a turn, which may close every open segment
+        if experience.may_wait:  # one more turn may be played, and close every open segment
             closing = experience.num_streams * experience.config.segment_length
             most = max(most, experience.ahead * experience.rollout + closing)
         if not self._newest or experience.untaken < most:

@@ -1,4 +1,7 @@
-"""Whole segments of experience, in a ring and in a rollout, and replay of them."""
+"""Rollouts, which consist of whole segments copied from rings, and replay of segments.
+
+A stream is one seat in one environment copy; a slot is the index of a segment in its ring.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ AFTER = -1  # in `streams`: the row holds only a segment's final observation
 
 @dataclass(frozen=True)
 class Rollout:
-    """Segments of K policies in up to R rows: one per step, then one for the final observation.
+    """Segments of K policies, up to G segments in R rows each.
 
-    There are at most G segments for each policy. Rows beyond `num_rows` hold old data.
+    A segment has one row per step, then one for its final observation. Rows beyond `num_rows` hold
+    old data.
     """
 
     observations: Array  # [K, R, n_frames * size] stacked, in the environment's dtype
@@ -33,8 +37,8 @@ class Rollout:
     masks: Bools  # [K, R, mask_size] allowed actions
     rewards: Floats  # [K, R]
     discounts: Floats  # [K, R] 0 if the episode terminated, else 1
-    versions: Integers  # [K, R] of the acting weights, or `OTHERS`
-    streams: Integers  # [K, R] copy and seat of the step, or `AFTER`
+    versions: Integers  # [K, R] of the acting weights, or `OTHERS` if another policy acted
+    streams: Integers  # [K, R] number of the step's stream, or `AFTER`
     recurrent_states: Floats  # [K, G, memory] before the first step of each segment
     starts: Integers  # [K, G] first row of each segment
     num_rows: Integers  # [K]
@@ -148,10 +152,10 @@ def _draw(
     own: bool,
     check: bool,
 ) -> tuple[int, int, int]:
-    """Copy the segments at these `places` of a ring's queue; return rows, steps and segments.
+    """Copy the segments at the indices `places` of a ring's queue.
 
     `count` is the value of `CLOSED` when the places were drawn. Segments that were overwritten, or
-    started by versions before `oldest`, are left out.
+    started by versions before `oldest`, are left out. Return the rows, steps and segments copied.
     """
     num_segments = closed.sequence.size
     rows, steps, copied = 0, 0, 0
@@ -188,9 +192,9 @@ def _held(ring: ExperienceRing) -> tuple[int, Integers]:
 
 
 def _newest(ring: ExperienceRing) -> int:
-    """Return the version that started the newest closed segment; 0: there is none.
+    """Return the version that started the newest closed segment; 0 if no segment is closed.
 
-    If the writer replaces the segment meanwhile, the version is the replacement's.
+    If the writer replaces the segment during the read, return the version of the replacement.
     """
     count, shared = load(ring.counters, CLOSED), ring.shared
     if count == 0:
@@ -199,10 +203,10 @@ def _newest(ring: ExperienceRing) -> int:
 
 
 class SegmentReplay:
-    """Replay of closed segments from a policy's own experience and its group's.
+    """Replay of closed segments from the experience of a policy and of its group.
 
     All closed segments in the rings are equally likely. Replay never waits; if a writer overwrites
-    a segment during the copy, another is drawn.
+    a segment during the copy, another segment is drawn.
     """
 
     def __init__(
@@ -227,10 +231,10 @@ class SegmentReplay:
     def join(
         self, out: Rollout, policy: int, version: int, max_staleness: int | None = None
     ) -> None:
-        """Add drawn segments to the taken ones in row `policy`.
+        """Add drawn segments to row `policy`, or replace its taken segments if `alone`.
 
-        Own segments may be up to `max_staleness` versions older than `version`, the policy's
-        newest. Another policy's segments may be that much older than its newest segment.
+        Own segments may be up to `max_staleness` versions older than `version`, the policy's newest
+        version. For another policy, the limit counts from the version of its newest segment.
         """
         wanted = math.ceil(int(out.num_taken[policy]) * self._replays)
         if self._alone:
@@ -241,7 +245,7 @@ class SegmentReplay:
             entries = sum(len(places) for _, places in held)
             if not entries:
                 return
-            # Draw as if all segments were full, so that at most a part of one exceeds `wanted`.
+            # Draw as if all segments were full, so that less than a segment exceeds `wanted`.
             picks = self._rng.integers(0, entries, max(wanted // self._length, 1))
             steps = self._draw(picks, held, out, policy, self._oldest(version, max_staleness))
             wanted -= steps
@@ -254,7 +258,7 @@ class SegmentReplay:
         restore_rng(self._rng, state)
 
     def _oldest(self, version: int, max_staleness: int | None) -> list[int]:
-        """Return, by ring, the oldest acceptable version of the policy that fills it."""
+        """Return, by ring, the oldest acceptable version of the policy that writes the ring."""
         if max_staleness is None:
             return [0] * len(self._rings)
         newest = [version, *(max(map(_newest, found.rings)) for found in self._sources[1:])]

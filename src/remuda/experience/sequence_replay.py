@@ -15,7 +15,7 @@ from remuda.types import Array, Bools, Floats, Integers
 
 
 class SequenceBatch(NamedTuple):
-    """Segments of K policies, G each, of up to T steps; see `Batch` for single steps.
+    """G segments of up to T steps for each of K policies; see `Batch` for single steps.
 
     Training uses the steps that `valid` selects: all but the burn-in. Entries beyond `lengths` are
     padding.
@@ -23,16 +23,13 @@ class SequenceBatch(NamedTuple):
 
     inputs: Floats  # [K, G, T + 1, n_frames * size] stacked observations, including the final one
     states: Floats  # [K, G, memory] the actor's state before the first step
-    # [K, G, T] flat action index; a MultiDiscrete action is flattened, or is 0 here and stored in
-    # `choices_tm1` if values are per choice (branching)
-    a_tm1: Integers
-    choices_tm1: Integers  # [K, G, T, C] choices if branching, else [K, G, T, 0]
+    a_tm1: Integers  # [K, G, T] action, as in `Batch`
+    choices_tm1: Integers  # [K, G, T, C] components of the action if branching, else [K, G, T, 0]
     r_t: Floats  # [K, G, T] discounted sum of the following rewards
     discount_t: Floats  # [K, G, T] factor of the value of s_t
-    after: Integers  # [K, G, T] index in `inputs` of s_t: n steps later, or the final one
-    versions: Integers  # [K, G, T] of the acting weights, or `OTHERS`
-    # [K, G, T + 1, A] actions that each input allows, all if the episode terminated; A = 0: no
-    # masks
+    after: Integers  # [K, G, T] index in `inputs` of s_t: n steps later, or the final observation
+    versions: Integers  # [K, G, T] of the acting weights, or `OTHERS` if another policy acted
+    # [K, G, T + 1, A] actions allowed at each input (all, after a termination); A = 0: no masks
     allowed: Bools
     lengths: Integers  # [K, G] steps of each sequence
     burn_in: Integers  # [K, G] steps that only update the recurrent state
@@ -86,7 +83,7 @@ class _Ring(NamedTuple):
 class _Kind(NamedTuple):
     """The options for copying sequences."""
 
-    sizes: Integers  # number of options of each choice
+    sizes: Integers  # number of options of each component of an action
     n_frames: int
     n_steps: int
     discount: float

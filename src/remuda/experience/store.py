@@ -16,11 +16,11 @@ from remuda.types import State
 
 @dataclass(frozen=True)
 class HeldSteps:
-    """The steps that fit into a policy's segments, estimated from closed segments' mean length."""
+    """The steps that a policy's rings can hold, estimated from the mean length of a segment."""
 
     steps: int
     wanted: int  # the capacity, or the steps of a rollout
-    is_rollout: bool  # whether `wanted` is a rollout; short segments then end it early
+    is_rollout: bool  # whether `wanted` is a rollout; if `share` < 1, it ends early
     mean_length: float  # mean steps in a segment
     segment_length: int  # maximum steps in a segment
     advised: int  # a `segment_length` with which more steps fit
@@ -33,14 +33,14 @@ class HeldSteps:
 class ExperienceStore(Protocol):
     """One policy's experience: written by one or more actors, read by one learner.
 
-    1. A learner that waits for steps or a rollout is woken when they are there, from any writer.
+    1. A learner that waits for steps or a rollout is woken once the writers together complete them.
     2. An actor waits only with `on_full: wait`, and only for a learner that makes progress.
     3. An on-policy learner receives a segment at most once, and every step is counted.
     """
 
     config: ExperienceConfig
-    rollout: int  # steps that the learner takes at once; 0: it samples
-    ahead: int  # rollouts that actors with `wait` may write before the learner takes them
+    rollout: int  # steps in a rollout; 0 if the learner samples steps instead
+    ahead: int  # rollouts that actors may write before they wait (with `on_full: wait`)
 
     @property
     def written(self) -> int:
@@ -56,7 +56,7 @@ class ExperienceStore(Protocol):
 
     @property
     def held(self) -> HeldSteps | None:
-        """Return how many steps fit; None until enough segments are closed to estimate it."""
+        """Estimate how many steps the rings can hold; None until enough segments are closed."""
 
     @property
     def untaken(self) -> int:
@@ -64,31 +64,31 @@ class ExperienceStore(Protocol):
 
     @property
     def passed(self) -> int | None:
-        """Return the steps that the learner has trained on or skipped; None after `release`."""
+        """Return the steps that the learner has taken or skipped; None after `release`."""
 
     @property
     def closed(self) -> list[int]:
-        """Return, by actor, the segments closed since the run started."""
+        """Return, by actor, the number of segments closed since the run started."""
 
     @property
     def is_urgent(self) -> bool:
-        """Return whether actors with `wait` must wait until the learner takes a rollout."""
+        """Return whether actors with `on_full: wait` wait until the learner takes a rollout."""
 
     @property
     def may_wait(self) -> bool:
         """Return whether actors may wait for the learner."""
 
     def has(self, steps: int, begins: bool = True) -> bool:
-        """Return whether `steps` steps are committed; if not, wake the learner when they are.
+        """Return whether `steps` steps are committed; if not, the learner is woken when they are.
 
-        With `begins`, the learner begins an update if they are.
+        If they are and `begins` is set, the learner's update counts as begun.
         """
 
     def consume(self, steps: int) -> None:
         """Publish to waiting actors that the learner has used the first `steps` steps."""
 
     def skip(self, closed: Sequence[int] | None = None) -> None:
-        """Skip all closed segments, or the first `closed` of each actor."""
+        """Skip all closed segments, or the first `closed[i]` segments of actor i."""
 
     def release(self) -> None:
         """Stop using experience, so no actor ever waits for this learner."""

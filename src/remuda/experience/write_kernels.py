@@ -1,12 +1,13 @@
 """The compiled kernels that write decisions and outcomes into rings.
 
 In every turn, `decide` and `outcome` process all streams of all rings of a block in one call each.
-Numba receives separate array arguments much faster than a tuple of them, so these two build the
-tuples of `remuda.experience.ring_block` inside. Each array of a block is [rings, ...].
+A stream is one seat in one environment copy. Numba receives separate array arguments much faster
+than a tuple of arrays, so both functions build the tuples of `remuda.experience.ring_block`
+themselves. Each array of a block is [rings, ...].
 
-`_nrt=False` turns reference counting off: at each access of a tuple's field Numba would change a
-count atomically, which took half of the playing time. So no function here may create an array, or
-assign a slice of one.
+`_nrt=False` turns Numba's reference counting off. It updated a count atomically at each access of a
+tuple's field, which took half of the playing time. Without it, no function in this file may create
+an array or assign a slice of an array.
 """
 
 from __future__ import annotations
@@ -82,11 +83,11 @@ def _begin_segment(segments: Segments, beginnings: Beginnings, slots: Integers, 
 def _close_segment(segments: Segments, slot: int) -> None:
     """Add a segment, whose steps are all committed, to the queue.
 
-    The entry and the segment's `closed_as` are complete before `CLOSED` counts them. If a writer
-    dies before that, the segment is open: its successor resets `closed_as` in `repair`, and closes
-    the segment. If it dies after that, the segment is closed, and `repair` reads `CLOSED_STEPS`
-    from the entry. A successor relies on `closed_as`, because with short episodes the entry may
-    already belong to another segment.
+    The queue entry and `closed_as` are complete before `CLOSED` counts the segment. If a writer
+    dies before that, the segment is still open: the next writer resets `closed_as` in `repair`, and
+    closes the segment. If the writer dies after that, the segment is closed, and `repair` reads
+    `CLOSED_STEPS` from the entry. `repair` tests `closed_as`, because with short episodes the entry
+    may already belong to another segment.
 
     A reader of the previous entry loads `CLOSED` again to detect that the entry was replaced. So a
     reader that sees any part of the new entry must also see the last stored `CLOSED`. Without the
@@ -146,7 +147,7 @@ def _decide_stream(
         store(segments.sequence, slot, segments.sequence[slot] + 1)
         t = 0
     else:
-        # The previous step needs this observation and mask too: write them before committing it.
+        # The previous step needs this observation and mask too, so write them before its commit.
         _copy(choices.observations, stream, steps.observations, slot, n_frames - 1 + t)
         if t < steps.masks.shape[1]:
             _copy(choices.masks, stream, steps.masks, slot, t)
@@ -281,9 +282,10 @@ def decide(
 ) -> int:
     """Write the observation and action of each active stream; return how many learners to wake.
 
-    Arguments in order: `Decisions`, `Segments`, `Beginnings`, `OpenSegments` of a block; each
-    ring's row in the plan and first stream, the counter that learners wait for, and the output
-    `due`, which marks the learners to wake; `StreamPlan`; `Choices`.
+    Arguments in order: the fields of `Decisions`, `Segments`, `Beginnings` and `OpenSegments` for a
+    block; by ring, the row in the plan (`rows`) and the first stream (`firsts`); the counter that
+    learners wait for; the output `due`, which marks the learners to wake; the fields of
+    `StreamPlan` and `Choices`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     plan = StreamPlan(begins, streams)
@@ -341,8 +343,8 @@ def outcome(
 ) -> int:
     """Write the outcome of each stream's last decision; return how many learners to wake.
 
-    Arguments in order: `Outcomes`, `Segments`, `OpenSegments` of a block; `rows` to `due` as in
-    `decide`; `StreamPlan`; `TurnOutcomes`.
+    Arguments in order: the fields of `Outcomes`, `Segments` and `OpenSegments` for a block; `rows`
+    to `due` as in `decide`; the fields of `StreamPlan` and `TurnOutcomes`.
     """
     block = Segments(sequence, committed, closed_as, queue, queue_sequence, queue_steps, counters)
     results = TurnOutcomes(
@@ -363,12 +365,12 @@ def outcome(
 
 @njit(cache=True, _nrt=False)
 def repair(segments: Segments) -> None:
-    """Empty the segment that a dead writer had not finished starting, and correct the counters.
+    """Empty a segment that a dead writer was still preparing, and correct the counters.
 
-    The writer may also have died between a change and the update of its counter. Every committed
-    step is either in a segment or overwritten, so `WRITTEN` is corrected by counting the steps in
-    segments. A closed segment that `CLOSED` does not include is marked open again, before another
-    one gets the same `closed_as`.
+    The writer may also have died between a change and the update of the matching counter. Every
+    committed step is either in a segment or overwritten, so `WRITTEN` is corrected by counting the
+    steps in segments. A closed segment that `CLOSED` does not include is marked open again, before
+    another segment gets the same `closed_as`.
     """
     sequence, committed, counters = segments.sequence, segments.committed, segments.counters
     closed_as, queue_steps = segments.closed_as, segments.queue_steps

@@ -1,7 +1,8 @@
-"""The actor's side of rings: writers of decisions and outcomes of many streams at once.
+"""The actor's side of experience: `BlockWriter` writes decisions and outcomes into rings.
 
-A stream is an agent in one environment copy. One call of a compiled kernel writes the streams of
-all policies whose rings are in a block. A single ring is a block of one.
+A stream is one seat in one environment copy. A block holds the rings of one or more policies, and
+one call of a compiled kernel writes the streams of all of them. A row is the index of a policy in
+a stack of networks, and a slot is the index of a segment in its ring.
 """
 
 from __future__ import annotations
@@ -31,15 +32,14 @@ from remuda.types import Array, Bools, Floats, Integers, State
 
 
 class BlockWriter:
-    """The writer of the streams of several policies into the rings of a block.
+    """A writer of the streams of several policies into the rings of a block.
 
     Call `decide` and then `outcome` in each turn. A step is committed when the observation after
     it is written. Its reward sums the agent's rewards until then; rewards before the first decision
     of an episode belong to no step.
 
-    A `StreamPlan` lists, for every row of a stack of networks, the streams that its policy plays.
-    A matchmaker changes a stream's policy only at an episode's start, so no segment holds steps of
-    two policies.
+    A `StreamPlan` lists, for every row, the streams that the policy of that row plays. A matchmaker
+    changes a stream's policy only at an episode's start, so no segment holds steps of two policies.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class BlockWriter:
     ) -> None:
         """Write for policies whose rings are adjacent in one block.
 
-        `policies` pairs their experience with their row in the stack. If each policy has fixed
-        seats, it has `own_streams` streams, and the first of row k is `k * own_streams`. 0: any
-        policy may play any stream.
+        `policies` pairs the experience of each policy with its row. If seats are fixed, each policy
+        has `own_streams` streams, and the first stream of row k is `k * own_streams`. If
+        `own_streams` is 0, any policy may play any stream.
         """
         experiences, rows = zip(*sorted(policies, key=lambda pair: pair[0].index), strict=True)
         arrays = _arrays_of(experiences, actor)
@@ -61,7 +61,7 @@ class BlockWriter:
         # whether the mask after the last step of an episode is written too
         self.keeps_last_mask = ring.shape.keeps_last_mask
         self._learners = [experience.learner for experience in experiences]
-        # by row of the stack of networks
+        # by row
         self.rings = dict(zip(rows, (e.rings[actor] for e in experiences), strict=True))
         self._rows: Integers = np.array(rows, np.int64)
         self._due: Bools = np.zeros(len(rows), np.bool_)
@@ -86,7 +86,7 @@ class BlockWriter:
         self._compile()
 
     def close_orphans(self) -> None:
-        """Close the open segments of a dead predecessor; do not call it before `restore`."""
+        """Close a dead predecessor's open segments; only if `restore` does not continue them."""
         for segments in self._segments:
             kernels.close_orphans(segments)
 
