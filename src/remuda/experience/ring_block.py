@@ -64,7 +64,7 @@ class Block:
 
 
 class BlockRow:
-    """The arrays of one ring in a block, by name; `counters` includes the policy's other rings."""
+    """The arrays of one ring in a block; `counters` includes those of the policy's other rings."""
 
     def __init__(self, block: Block, ring: int, actor: int = 0) -> None:
         self.block, self.ring, self.actor = block, ring, actor

@@ -34,14 +34,14 @@ class LearnerGroup:
         """Set up learners; stacks wait up to `patience` seconds until all policies are ready."""
         self.learners = tuple(learners)
         policies = [policy for learner in self.learners for policy in learner.policies]
-        # names by checkpoint part
+        # policy names by checkpoint part
         self._policies = {file_name(policy): policy for policy in policies}
         self._births = births or LearnerBirths(None, policies)
         self._changes, self._revision = changes, 0
         self._wakeup, self._patience = wakeup, patience
         # by learner: updates, each counted as 1 / priority
         self._served = [0.0] * len(self.learners)
-        self._now = 0.0  # the largest entry that a learner had when it was served
+        self._now = 0.0  # largest `_served` entry of a learner at the time it was served
 
     @property
     def done(self) -> bool:
@@ -108,7 +108,7 @@ class LearnerGroup:
         return self._learner(policy).state(policy) | {"generation": generation}
 
     def restore(self, part: str, state: State) -> None:
-        """Restore one policy's learner, unless the state is of another policy that had its slot."""
+        """Restore one policy's learner, unless the state belongs to a policy that it replaced."""
         policy = self._policies[part]
         if whole(state, "generation") == self._births.generations[policy]:
             self._learner(policy).restore(policy, state)

@@ -27,13 +27,13 @@ COUNTED = [Learn.SAMPLES, Learn.TRAINED]  # counters that are restored when an u
 
 
 class Learner(ABC):
-    """A trainer of one policy, or of a stack of policies with one specification.
+    """A trainer of one policy, or of a stack of policies with equal specifications.
 
     1. A policy's updates do not depend on other policies, except on the experience of its
        `experience.group`.
-    2. It publishes copies of weights, buffers, exploration rate and version as one snapshot.
+    2. Weights, buffers, exploration rate and version are published as one snapshot.
     3. An update with a loss or weights that are not finite is undone and never published. After
-       `max_nonfinite` of them in a row the policy stops learning.
+       `max_nonfinite` such updates in a row the policy stops learning.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Learner(ABC):
         self._plays = plays  # whether a policy is alive
 
     def ready(self) -> bool:
-        """Return whether any policy can be trained; the others request a wake-up."""
+        """Return whether any policy is ready for an update; the others request a wake-up."""
         return bool(self._ready().any())
 
     def all_ready(self) -> bool:
-        """Return whether all policies that still learn can be trained; others request a wake-up."""
+        """Return whether all policies that still learn are ready; the others request a wake-up."""
         return self.unfinished or not (~self._away() & ~self._ready()).any()
 
     def _away(self) -> np.ndarray:
@@ -63,16 +63,16 @@ class Learner(ABC):
         return np.array([s.halted or not self._plays(s.name) for s in self.trainers])
 
     def _ready(self) -> np.ndarray:
-        """Return which policies can be trained, [K]; the others request a wake-up."""
+        """Return which policies are ready, [K]; the others request a wake-up."""
         return np.array([self._is_ready(k) for k in range(len(self.trainers))])
 
     @abstractmethod
     def _is_ready(self, k: int) -> bool:
-        """Return whether an update of one policy is due; if not, request a wake-up."""
+        """Return whether an update of policy k is due; if not, request a wake-up."""
 
     @abstractmethod
     def update(self) -> None:
-        """Train each ready policy once and publish due ones; a long update takes several calls."""
+        """Train each ready policy once and publish it if due; a long update takes several calls."""
 
     @property
     def unfinished(self) -> bool:
@@ -81,11 +81,11 @@ class Learner(ABC):
 
     @abstractmethod
     def publish(self) -> None:
-        """Publish every policy as its next version."""
+        """Publish a new version of every policy."""
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Start a newborn in a policy's slot, on new steps only; return its first version."""
+        """Replace a policy with a newborn, which trains on new steps only; return its version."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         self.trainers[self.policies.index(policy)].change(values)
@@ -100,7 +100,7 @@ class Learner(ABC):
 
 
 class PolicyTrainer:
-    """One policy in training; publishes its weights and undoes non-finite updates."""
+    """The bookkeeping for one policy: publications, counters, and undoing non-finite updates."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class PolicyTrainer:
         )
 
     def state(self) -> State:
-        # Undoing updates restores `good`; right after a publication that is the current state.
+        # Undoing updates restores `good`, which equals the current state right after a publication.
         just_published = self._published_at == self.updates
         good = None if just_published else {"learned": self._good, "counts": self._good_counts}
         return {

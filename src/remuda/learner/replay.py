@@ -27,7 +27,7 @@ FIRST_BETA = 0.4  # exponent of importance weights when training starts (Schaul 
 
 
 class ReplayLearner(Learner):
-    """A trainer of K policies of one specification as one batched computation.
+    """A trainer of K policies of equal specifications as one batched computation.
 
     A policy's updates never exceed its replay ratio. Due policies that are neighbours in the stack
     are trained together.
@@ -42,7 +42,7 @@ class ReplayLearner(Learner):
         saves_experience: bool = False,
         plays: Callable[[str], bool] = lambda _: True,
         begun: Sequence[int] | None = None,
-        width: int | None = None,  # maximum policies per computation; None: the algorithm's
+        width: int | None = None,  # maximum policies per computation, at most the algorithm's limit
     ) -> None:
         self._width = len(trainers) if width is None else width
         super().__init__(trainers, timeline, saves_experience, plays)
@@ -55,12 +55,12 @@ class ReplayLearner(Learner):
         self._batches = batches_for(replays, config.batch_size, self._weighed)
         # by policy, the number of steps written when its exploration started to decay
         self._begun = list(begun or [0] * len(trainers))
-        # by policy, whether actors wait for its learner; they read it before the first `_is_ready`
+        # by policy, whether it is alive, as last published to actors
         self._there = [plays(trainer.name) for trainer in trainers]
         self._last = [0] * len(trainers)  # by policy, the samples of its last update
         self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)
         for k in range(len(trainers)):
-            # A previous learner may have died after an update, before actors could see it.
+            # A previous learner may have died after an update, before it published the progress.
             self._consume(k, self._batches.largest)
 
     def steps_needed(self, policy: int) -> int:
@@ -165,7 +165,7 @@ class ReplayLearner(Learner):
         trainer.begin(newborn)
         replay.forget()
         self._configure(k)
-        # A newborn that inherits its parent's training state continues its schedule too.
+        # A newborn that inherits its parent's training state continues the parent's schedule too.
         explored = newborn.training.numbers[EXPLORED] if newborn.training is not None else 0.0
         self._begun[k] = replay.experience.lost - int(explored)
         # The newborn does not make up for updates that its predecessor missed.

@@ -1,4 +1,7 @@
-"""The role of a learner process."""
+"""The role of a learner process.
+
+A newborn is a new policy that takes the place (slot) of a retired one during a run.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class LearnerRole:
     seed: int
     specs: tuple[PolicySpec, ...]
     devices: tuple[str, ...]  # by policy, in the order of `specs`
-    experience: Mapping[str, Experience]  # by policy, including the others in `shares`
+    experience: Mapping[str, Experience]  # by policy, including the policies in `shares`
     published: WeightStore
     scoreboard: Scoreboard
     wakeup: Wakeup
@@ -45,7 +48,7 @@ class LearnerRole:
     # seconds that a stack with a ready policy waits for its other policies
     patience: float = 0.0
     exact: bool = False  # whether the schedule is reproducible, so that no step may be skipped
-    table: Table | None = None  # the population, if policies may be born during the run
+    table: Table | None = None  # the population, if it may get newborns
     # by policy, the other policies whose experience it also learns from
     shares: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     initial: InitialWeights | None = None  # initial optimizer states
@@ -117,7 +120,7 @@ class LearnerRole:
     def _begun(self, spec: PolicySpec, snapshot: Snapshot, births: LearnerBirths) -> int:
         if snapshot.training is not None:  # the policy may continue its parent's schedule
             return int(snapshot.training.numbers[BEGUN])
-        # Earlier policies of a newborn's slot played the steps before its birth.
+        # Earlier policies of the slot played the steps that were lost before the newborn started.
         return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
@@ -149,8 +152,8 @@ class LearnerRole:
     def _width(self) -> int | None:
         """Return the maximum number of policies per computation; None: no limit.
 
-        Matrix products of a stack differ in the last bits from those of single policies. So exact
-        schedules train each policy separately.
+        Matrix products of a stack differ in the last bits from those of single policies. So
+        reproducible schedules (`exact`) train each policy separately.
         """
         return 1 if self.exact else None
 
@@ -168,8 +171,8 @@ class LearnerRole:
     ) -> list[PolicyTrainer]:
         """Return the trainers of a stack, each with its published weights.
 
-        An optimizer continues from its published state. If there is none, it starts from
-        `init_optimizer`, unless its policy is a newborn. A checkpoint replaces both.
+        An optimizer continues from its published state. If no state was published, it starts from
+        `init_optimizer`, unless its policy is a newborn. A checkpoint overrides both.
         """
         import torch
 

@@ -36,22 +36,22 @@ SUMS = {
 # maximum agent-steps in a piece of an update, summed over its policies: between pieces, the process
 # answers requests, such as for a checkpoint
 AT_ONCE = 65_536
-FIRST = 512  # the same for the first piece, before updates are timed
+FIRST = 512  # the same limit for the first piece, before any is timed
 PIECE_SECONDS = 0.7  # target duration of a piece
 
 
 class RolloutLearner(Learner):
-    """A trainer of K policies of one specification as one batched computation.
+    """A trainer of K policies of equal specifications as one batched computation.
 
-    Policies with a ready rollout are trained together. Depending on `learning_mode`, replayed
+    Policies with a complete rollout are trained together. Depending on `learning_mode`, replayed
     segments are added to the rollout or replace it. Each policy has its own minibatches, however
     much data the others have. An update of many policies is split into pieces (`unfinished`),
     between which the process writes checkpoints.
 
     Every step in the queue is trained on, pending, or counted as lost. `Learn.TRAINED` counts the
     steps that the current weights contain: a step is lost if its update is undone, or came after
-    the checkpoint that a restarted learner returns to. Without a checkpoint it returns to its last
-    publication, and the counts do not change.
+    the checkpoint that a restarted learner returns to. Without a checkpoint the learner returns to
+    its last publication, and the counts do not change.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class RolloutLearner(Learner):
 
         If actors may play ahead, the learner waits for the whole stack, unless an actor has to wait
         for a policy. Policies that are trained separately do not wait for each other, so that
-        results do not depend on the machine.
+        results do not depend on timing.
         """
         if self.unfinished:
             return True
@@ -144,7 +144,7 @@ class RolloutLearner(Learner):
         return members
 
     def _is_above_ratio(self, k: int) -> bool:
-        """Return whether training on the drawn rollout would exceed a policy's replay ratio."""
+        """Return whether training on the drawn rollout would exceed the policy's replay ratio."""
         config, passed = self.trainers[k].config, self.rollouts[k].experience.passed
         ratio = config.experience.replay_ratio
         if ratio is None or passed is None or config.learning_mode != "off_policy":

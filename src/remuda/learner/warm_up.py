@@ -111,7 +111,8 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
             "group": "",
         }
     )
-    # Minibatches of two policies are not contiguous. Use few: `_live` writes steps one by one.
+    # Several minibatches, because those of two policies are not contiguous; but few, because
+    # `_live` writes steps one by one.
     parts = min(config.ppo.parts(0), MOST_PARTS)
     steps = 2 * max(length, parts)
     ppo = config.ppo.model_copy(update={"rollout_length": steps, "epochs": 1, "minibatches": parts})
