@@ -40,7 +40,7 @@ def _tally(
     over: Bools,
     row: Row,
 ) -> tuple[bool, bool]:
-    """Count a turn, mark finished copies; return whether any finished and if a check failed."""
+    """Count a turn and mark finished copies; return whether any finished, and if a check failed."""
     num_envs, num_agents = rewards.shape
     steps = 0
     any_over = invalid = False
@@ -66,33 +66,33 @@ def _tally(
 
 
 class Actor:
-    """A loop that plays `env` with the policies on its seats.
+    """A loop that plays all copies of `env` with the policies that `seats` assigns to agents.
 
     1. It waits for no other role, except with `on_full: wait`, and then only for a learner that
        makes progress (`remuda.experience.backpressure`).
     2. Agents act in the order of `turn_groups`, each with the newest weights published before the
        turn began, and each action takes effect before the next group observes.
-    3. A seat's observations, actions and rewards go only to the ring of its policy.
-    4. Segments that a previous actor had open, and that this one does not continue, are closed
-       before its first turn, so that learners can take them.
+    3. An agent's observations, actions and rewards go only to the ring of its policy.
+    4. The actor continues the open segments of a previous actor, or closes them before its first
+       turn, so that learners can take them.
     5. A return is the undiscounted sum of one agent's rewards over one episode, in the units of the
-       environment, including rewards before the agent's first decision. An agent without a decision
-       in an episode has no return there: it is NaN in arrays of returns. An episode in which no
-       agent made a decision, because it ended at its reset, is not counted.
+       environment, including rewards before the agent's first decision. If the agent makes no
+       decision in the episode, its return is NaN. An episode that ends at its reset, before any
+       decision, is ignored.
     """
 
     def __init__(
         self,
         env: VectorEnv,
         seats: Seats,
-        play: Row,  # its row of the scoreboard
+        play: Row,  # this actor's row of the scoreboard
         rng: np.random.Generator,  # draws the episodes' seeds
         reader: WeightReader | None = None,
         max_turns: int | None = None,  # over all copies and actors
         turns: Callable[[], float] | None = None,  # returns the turns played by all actors
-        parts: tuple[str, ...] = (),  # names of its parts of a checkpoint
+        parts: tuple[str, ...] = (),  # names of this actor's parts of a checkpoint
         timeline: Timeline | None = None,
-        episode_totals: Row | None = None,  # its row of totals on the scoreboard
+        episode_totals: Row | None = None,  # this actor's totals on the scoreboard
         exact: bool = True,  # a restarted actor continues its predecessor's episodes
         check: bool = True,  # raise if the environment breaks its contract
         on_note: Callable[[str, str], None] | None = None,  # receives the environment's notes
@@ -102,7 +102,7 @@ class Actor:
         self._max_turns = max_turns
         self._turns = turns if turns is not None else lambda: float(play[Play.TURNS])
         self._episode_totals, self._exact = episode_totals, exact
-        self.timer = TurnTimer(play, timeline)  # times the sections of its turns
+        self.timer = TurnTimer(play, timeline)  # times the sections of a turn
         self.parts = parts
         self._over: Bools = np.ones(env.num_envs, np.bool_)
         self._returns = np.zeros((env.num_envs, env.num_agents), np.float64)
@@ -116,8 +116,8 @@ class Actor:
         seats.checks = self._checks
         self._rooms = ActorBackpressure(seats.backpressure, exact)
         self._overtaken = 0
-        self._goes_on = False  # whether it continues the open segments of its predecessor
-        # called at an episode's end with its copy, returns (NaN for agents without a decision) and
+        self._goes_on = False  # whether open segments were restored or closed
+        # called with a finished episode's copy, returns (NaN for agents without a decision) and
         # metrics
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
         self._begin()
@@ -134,7 +134,7 @@ class Actor:
     def work(self) -> bool:
         """Play one turn in every copy; return False if no turn is left or a ring is full."""
         if not self._goes_on:
-            # No episodes were restored, so this actor continues none of its predecessor's.
+            # No episodes were restored, so the previous actor's open segments cannot continue.
             self.seats.close_orphans()
             self._goes_on = True
         if self._played_out or not self.has_room():
@@ -143,11 +143,11 @@ class Actor:
         return True
 
     def has_room(self) -> bool:
-        """Return whether every ring with `on_full: wait` has room for a turn."""
+        """Return whether the actor may write another turn to every ring with `on_full: wait`."""
         return self._rooms.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
-        """Sleep until rings have room; overwrite old steps if a learner is stuck."""
+        """Sleep until all rings have room; stop waiting for a learner that makes no progress."""
         if self._played_out:
             if not self.done:
                 time.sleep(min(SETTLING, timeout))
@@ -164,7 +164,10 @@ class Actor:
         self.env.close()
 
     def state(self, part: str) -> State:  # noqa: ARG002
-        """Return the seats' state; if exact, also the environment's (None if unsupported)."""
+        """Return the state of the seats and, if the run is exact, of the current episodes.
+
+        `world` is the environment's state, or None if the environment cannot be saved.
+        """
         if not self._exact:
             return {"world": None, "lasting": self.seats.lasting()}
         try:
@@ -185,8 +188,8 @@ class Actor:
     def restore(self, part: str, state: State) -> None:  # noqa: ARG002
         """Restore what `state` returned, in the middle of the episodes if possible.
 
-        It is impossible if this actor is not exact, its environment cannot be restored (for example
-        with worker processes), or the episodes' experience was not saved or loaded.
+        New episodes start if the run is not exact, if the environment cannot be restored (for
+        example with worker processes), or if the rings lost the episodes' open segments.
         """
         exact = self._exact and "seats" in state and self.seats.holds(branch(state, "seats"))
         if not (exact and self._restore_world(state["world"] and branch(state, "world"))):
@@ -269,12 +272,12 @@ class Actor:
         self.env.warm_up()
         self._reset()
         seats, blank = self.seats, BlankEnv(self.env)
-        seats.env = blank  # the environment, which may be the user's, is not stepped
+        seats.env = blank  # so that the dummy turn does not step the environment
         for number in range(len(seats.groups)):
             seats.observe(number)
             # A separate generator, so that the seats' generators do not advance.
             seats.choose(number, np.random.default_rng(0))
-        # No `act`: scripted policies read the environment itself.
+        # `act` is not called, because scripted policies read the environment itself.
         seats.env = self.env
         self._add_up(blank.end_turn(), np.zeros_like(self._play))
         self._over[:] = True
@@ -315,7 +318,7 @@ class Actor:
                 self.on_episode(int(env), returns, metrics[:, env].copy())
 
     def _count_empty(self, counted: Bools) -> None:
-        """Count consecutive episodes without a decision; `counted` [num_envs] ended with one."""
+        """Count consecutive episodes without a decision; `counted` [num_envs] marks the others."""
         if counted.any():
             self._empty_episodes = 0
             return

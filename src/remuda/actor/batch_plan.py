@@ -1,8 +1,9 @@
-"""Plans that gather a group's streams into forward passes, however the seats are dealt.
+"""Plans of the forward passes for the streams of policies with equal network layouts.
 
-Small perceptrons on the CPU process exactly the gathered streams, without passes. In other stacks,
-a pass pads every network (row) to the same number of streams. Rows are split into several passes if
-that is cheaper than padding.
+A *stream* is one agent of one environment copy. A *row* is one network of a stack of networks.
+Small perceptrons on the CPU process all streams in one call. Other networks run in passes, in which
+each row is padded to the same number of streams. If padding costs more than another pass, the rows
+are split into several passes.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from remuda.types import Integers
 
 PASS = 100  # overhead of a pass, in multiples of the cost of a stream
 ROW = 4  # overhead of a row in a pass, in the same unit
-STEP = 4  # widths are multiples of this, so that few shapes occur
+STEP = 4  # padded streams per row are multiples of this, so that few shapes occur
 LONGEST = 128  # most rows in a pass
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Streams by row of a stack, and the passes they are gathered into."""
+    """The streams of each row of a stack, and the passes that process them."""
 
     rows: StreamPlan  # the streams of each row
     # (first row, one past the last row, padded streams per row); empty if no passes are needed
@@ -66,8 +67,8 @@ def _order(rows: Integers, streams: Integers, begins: Integers, ordered: Integer
 def _cut(begins: Integers, passes: Integers) -> int:
     """Split the rows into passes at minimal cost; return the number of passes."""
     num_rows, counts = begins.size - 1, np.diff(begins)
-    # `cost[k]`: minimal cost of the first k rows; `begin[k]`: the first row of their last pass, or
-    # -1 if the last of them has no streams, and so needs no pass.
+    # `cost[k]`: minimal cost of the first k rows; `begin[k]`: the first row of the pass that ends
+    # with row k - 1, or -1 if row k - 1 has no streams and needs no pass.
     cost = np.zeros(num_rows + 1, np.int64)
     begin = np.zeros(num_rows + 1, np.int64)
     for end in range(1, num_rows + 1):

@@ -34,12 +34,12 @@ class Seat:
 
     policy: str
     stack: ActingStack
-    index: int  # its row in the stack
+    index: int  # the policy's row in the stack
     selector: ActionSelector
     rng: np.random.Generator  # for exploration
-    row: Row  # its row of the scoreboard
+    row: Row  # the policy's row of the scoreboard
     masked: bool = False  # whether the environment provides action masks
-    experience: Experience | None = None  # None: no learner uses it
+    experience: Experience | None = None  # None: no steps are stored
     actor: int = 0  # index of the actor
     version: int = 0
     epsilon: float = 0.0
@@ -82,7 +82,7 @@ class _SeatBatch:
         self._choose = first.selector.choose_for_all
 
     def push_observations(self) -> int:
-        """Stack active agents' observations; return a stream with a non-finite one, or NONE."""
+        """Stack active agents' observations; return a stream with NaN or infinity, or -1."""
         kind = self.kind
         active = self._env.active.T[self.columns] if self._active is None else self._active
         np.copyto(kind.acted, active)
@@ -116,7 +116,7 @@ class _SeatBatch:
 
 
 class FixedSeats(Seats):
-    """A seat for each agent, with separate exploration and experience."""
+    """Seats whose policies never change, with a random generator for each seat."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class FixedSeats(Seats):
         self._all = [batch for batches in self._batches_of for batch in batches]
         self._places = {
             agent: (batch, row) for batch in self._all for row, agent in enumerate(batch.agents)
-        }  # by agent, its batch and its row there
+        }  # by agent, its batch and its row in the batch
         batches = [self._places[agent][0] for agent in range(len(seats))]
         self._kind_of = {agent: batch.kind for agent, batch in enumerate(batches)}
         self._keeps_last_mask = [
@@ -190,7 +190,7 @@ class FixedSeats(Seats):
             batch.decide()
 
     def act(self, agent: int) -> None:
-        """Apply an agent's actions to the environment; scripted policies choose theirs now."""
+        """Let a scripted policy, if any, choose; apply the agent's actions to the environment."""
         actions = self._kind_of[agent].chosen(agent)
         if self._scripted is not None:
             actions = self._scripted.chosen(agent, self._observations[agent], actions)
@@ -288,7 +288,7 @@ class FixedSeats(Seats):
         ]
 
     def _are_neighbours(self, agent: int, other: int) -> bool:
-        """Return whether the other's policy is in the stack's next row, with equal spaces."""
+        """Return whether `other` can follow `agent` in a batch: next row, equal spaces."""
         first, second = self.seats[agent], self.seats[other]
         sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
         return (
@@ -298,7 +298,7 @@ class FixedSeats(Seats):
             and sees[0].observation_space == sees[1].observation_space
             and acts[0].action_space == acts[1].action_space
             and type(first.selector) is type(second.selector)
-            # `repr` compares more than equality of spaces does.
+            # `repr` compares more than `==` does.
             and repr(first.selector.actions) == repr(second.selector.actions)
             and _rings_are_neighbours(first.experience, second.experience)
         )
@@ -309,7 +309,7 @@ class FixedSeats(Seats):
 
 
 def _rings_are_neighbours(one: Experience | None, two: Experience | None) -> bool:
-    """Return whether neither has a ring, or the second's ring follows the first's in a block."""
+    """Return whether both are None, or the second's ring follows the first's in a block."""
     if one is None or two is None:
         return one is two
     return one.block is two.block and one.index + 1 == two.index

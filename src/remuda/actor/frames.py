@@ -1,4 +1,7 @@
-"""Frame stacking while acting: the last observations of every stream, as one input."""
+"""Frame stacking: the last observations of a stream are one network input.
+
+A *stream* is one agent of one environment copy.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from remuda.types import Array, Bools, Floats, State
 def _push(
     stacked: Floats, observations: Array, acts: Bools, starts: Bools, size: int, checks: bool
 ) -> int:
-    """Stack the newest observations; return a stream with a non-finite one, or NONE."""
+    """Stack the newest observations; return a stream with NaN or infinity, or -1."""
     last = stacked.shape[1] - size
     zero = stacked.dtype.type(0.0)
     found = NONE
@@ -46,8 +49,8 @@ class FrameStack:
     def __init__(self, stacked: Floats, size: int, starts: Bools | None = None) -> None:
         """Write network inputs into `stacked`, [num_streams, n_frames * size].
 
-        `starts` [num_streams], which it updates, marks streams whose next observation starts an
-        episode.
+        `starts` [num_streams] marks streams whose next observation starts an episode. The stack
+        updates it.
         """
         self._size = size
         self._stacked = stacked
@@ -66,7 +69,7 @@ class FrameStack:
     def push(self, observations: Array, acts: Bools) -> int:
         """Add the newest observations [num_streams, size] of acting streams.
 
-        Returns a stream whose observation is not finite, or NONE.
+        Returns a stream whose observation is not finite, or -1.
         """
         floats = observations.dtype.kind == "f"
         found: int = _push(self._stacked, observations, acts, self._starts, self._size, floats)

@@ -29,12 +29,12 @@ def make_policy_groups(
     experience: Mapping[str, Experience],  # by policy; empty: no policy learns
     *,
     seed: int,
-    purpose: str,  # names random generators
+    purpose: str,  # part of the random seeds
     device: str = "cpu",
-    noisy: bool = True,  # False: noisy layers act on their means
+    noisy: bool = True,  # False: noisy layers use their mean weights
     actor: int = 0,
 ) -> list[PolicyGroup]:
-    """Group policies with equal networks and equal seats; each group acts as one stack."""
+    """Group policies with equal networks and equal spaces; each group acts as one stack."""
     table = league.table
     policy_groups = []
     for kind, numbers in _grouped(env, specs, league):
@@ -74,7 +74,7 @@ def _grouped(
 
 
 def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamArrays]:
-    """Return the arrays of the agents that no policy of the population can play."""
+    """Return the arrays of the agents that no policy with a network can play."""
     known = {agent for kind in kinds for agent in kind.agents}
     others: dict[int, list[int]] = {}
     for agent, kind in enumerate(kinds_of(env.agents)):
@@ -91,7 +91,7 @@ def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamAr
 def _owners(
     table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
 ) -> list[tuple[int, PolicySpec]]:
-    """Return the slots whose members have these policies' networks, in order, with the specs."""
+    """Return the population slots of these networks in order, each with its policy's spec."""
     live_specs = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [
@@ -108,7 +108,7 @@ def _owners(
 def _writers(
     experience: Mapping[str, Experience], rows: Mapping[str, int], actor: int
 ) -> list[BlockWriter]:
-    """Return a writer for each block that holds rings of these policies."""
+    """Return a writer for each block (adjacent rings) that these policies write to."""
     blocks: dict[int, list[tuple[Experience, int]]] = {}
     for name, row in rows.items():
         if name in experience:
@@ -124,9 +124,9 @@ def make_seats(
     actor: int = 0,
     *,
     seed: int,
-    purpose: str,  # names random generators
+    purpose: str,  # part of the random seeds
     device: str = "cpu",
-    noisy: bool = True,  # False: noisy layers act on their means
+    noisy: bool = True,  # False: noisy layers use their mean weights
 ) -> list[Seat]:
     """Make a seat for each agent; policies with equal networks share a stack."""
     layouts = [network_layout(spec) for spec in specs]

@@ -1,7 +1,7 @@
-"""Seats dealt for each match: an agent's policy changes with every episode.
+"""Seats whose policies are dealt for each match, which is one episode of an environment copy.
 
-All streams of one policy, live or frozen, are gathered into one forward pass, across matches.
-Experience goes to the policy that acted, if it learns from that match.
+All streams (an agent of a copy) of one policy, live or frozen, are gathered into one forward pass
+across matches. Experience goes to the policy that acted, if it learns from that match.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from remuda.types import Bools, Floats, Integers, State, TurnResult
 
 
 class MatchSeats(StreamSeats):
-    """Seats that a league deals for each match."""
+    """Seats that a dealer, `league`, assigns to members of a population for each match."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class MatchSeats(StreamSeats):
         policy_groups: Sequence[PolicyGroup],
         league: Dealer,
         rows: Row,  # [policies, len(Policy)] counters of live policies
-        seed: int = 0,  # draws newborns' weights
+        seed: int = 0,  # for the weights of new policies
         mark: Row | None = None,
         initial: InitialWeights | None = None,
         scripted: ScriptedSeats | None = None,  # chooses for members without a network
-        parents: WeightReader | None = None,  # reads the weights that newborns inherit
+        parents: WeightReader | None = None,  # reads the weights that new policies inherit
     ) -> None:
         self._seed, self._initial = seed, initial
         self._parents = parents
@@ -71,7 +71,7 @@ class MatchSeats(StreamSeats):
         self._stepped = False  # whether the league took a step since the last turn
         for member in league.population.frozen:
             if member.ref.is_scripted:
-                self._versions[member.place] = -1  # there are no weights
+                self._versions[member.place] = -1  # no weights
             else:
                 self._load(member.place, league.table.snapshot(member.place))
         # Each seat has a policy from the start, so that the warm-up can run everything once.
@@ -108,7 +108,7 @@ class MatchSeats(StreamSeats):
         for policy_group in self.policy_groups:
             policy_group.outcome()
         if self.league.is_shared:
-            # Also between episodes' ends, because other actors wait for this one.
+            # Step although no episode ended, because other actors wait for this actor.
             if not self._stepped and self.league.has_news():
                 self._step()
             self._stepped = False
@@ -116,7 +116,7 @@ class MatchSeats(StreamSeats):
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats
     ) -> None:
-        """Count finished episodes and their match results; let the director act."""
+        """Count finished episodes and match results; let the director change the population."""
         over = over & ~np.isnan(returns).all(axis=1)
         seated, finished_returns = self.league.seated[over], returns[over]
         live = seated < len(self._rows)
@@ -190,14 +190,14 @@ class MatchSeats(StreamSeats):
         )
 
     def lasting(self) -> State:
-        """Return the state that stays valid for another actor with other matches."""
+        """Return the state that a later actor can use with new matches."""
         return {"league": self.league.state()}
 
     def restore_lasting(self, state: State) -> None:
         self.league.restore(branch(state, "league"), matches=False)
 
     def sitting(self, env: int) -> dict[int, str]:
-        """Return the policy on each agent's seat in a copy, without reserved seats."""
+        """Return each agent's policy in a copy, without agents that `env.scripted` reserves."""
         table = self.league.table
         reserved = self._scripted.reserved if self._scripted is not None else ()
         return {
@@ -241,7 +241,7 @@ class MatchSeats(StreamSeats):
         return self._random(policy_group, policy, generation)
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """Add noise to weights [size], in standard deviations of each layer's weights."""
+        """Add noise to weights [size]; `strength` is in standard deviations of each layer."""
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "mutation", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
@@ -257,14 +257,14 @@ class MatchSeats(StreamSeats):
         return cross_layers(weights, second, layout, rng, share=share).weights
 
     def fits(self, policy: str, other: str) -> bool:
-        """Return whether a policy could start with the other's weights, converted if needed."""
+        """Return whether `policy` could start with `other`'s weights, converted if needed."""
         first, second = self._groups_of(policy, other)
         if first is second or first.kind is not second.kind:
             return first is second
         return network_family(first.specs[0]) == network_family(second.specs[0])
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this network, adding random ones; None: not needed."""
+        """Convert `other`'s weights, adding random ones; return None if the networks are equal."""
         target, source = self._groups_of(policy, other)
         if target is source:
             return None
@@ -292,7 +292,7 @@ class MatchSeats(StreamSeats):
             writer.wake(row)
 
     def _group_of(self, policy: str) -> tuple[PolicyGroup, int]:
-        """Return the group of a live policy, and its row there."""
+        """Return the group of a live policy, and the policy's row in the group's stack."""
         return self._policy_group(self.league.table.policies.index(policy))
 
     def _policy_group(self, place: int) -> tuple[PolicyGroup, int]:
@@ -302,7 +302,7 @@ class MatchSeats(StreamSeats):
         return policy_group, int(policy_group.row_of[place])
 
     def _fitting_place(self, agent: int) -> int:
-        """Return the slot of a policy that fits this seat, or of its scripted policy."""
+        """Return the slot of a network that can play this agent, or of its scripted policy."""
         kind = self._kind_of[agent]
         for policy_group in self.policy_groups:
             if policy_group.kind is kind:

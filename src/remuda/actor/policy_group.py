@@ -32,7 +32,7 @@ class PolicyGroup:
         stack: ActingStack,
         writers: Sequence[BlockWriter],
         rng: np.random.Generator,  # draws their actions
-        num_places: int,  # slots in the population
+        num_places: int,  # number of slots in the population
     ) -> None:
         self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
         self.places, self.rng = tuple(places), rng
@@ -55,11 +55,11 @@ class PolicyGroup:
         self._choices = kind.choices(self.states_before, self.versions)
         self._results = [writer.results(kind.results) for writer in self.writers]
         self._plans: list[BatchPlan] = []
-        self._written: list[BatchPlan] = []  # by group, the streams whose experience is written
-        self._everyone: BatchPlan | None = None  # the written streams of all groups
+        self._written: list[BatchPlan] = []  # by turn group, the streams whose steps are written
+        self._everyone: BatchPlan | None = None  # the written streams of all agents
         self._agents: Integers = np.array(kind.agents, np.int64)
         self._streams: dict[tuple[int, ...], Integers] = {}
-        # by group, the exploration rate of each stream in its plan, computed when first used
+        # by turn group, the exploration rate of each stream in the plan, computed when first used
         self._rates: dict[int, np.ndarray] = {}
 
     def deal(
@@ -68,7 +68,7 @@ class PolicyGroup:
         groups: Sequence[tuple[int, ...]],
         learns: Bools | None = None,  # [num_envs, num_agents] seats whose steps are written
     ) -> None:
-        """Plan the passes of each group for newly dealt seats."""
+        """Plan the passes of each turn group for newly dealt seats."""
         self._rates.clear()
         rows: Integers = np.empty(len(self.inputs), np.int64)
         _find_rows(seated, self._agents, self.row_of, rows)
@@ -119,7 +119,7 @@ class PolicyGroup:
         _scatter(self._actions, self._log_probs, plan.rows.streams, kind.actions, kind.log_probs)
 
     def push(self, streams: slice) -> int:
-        """Stack these streams' observations; return a stream with a non-finite one, or NONE."""
+        """Stack these streams' observations; return a stream with NaN or infinity, or -1."""
         kind = self.kind
         if streams == slice(0, len(self.inputs)):
             return self.frames.push(kind.observations_flat, kind.acted.reshape(-1))
@@ -139,7 +139,7 @@ class PolicyGroup:
 
     @property
     def keeps_last_mask(self) -> bool:
-        """Return whether any of its policies learns from the mask after an episode's last step."""
+        """Return whether any of these policies learns from masks after an episode's last step."""
         return any(writer.keeps_last_mask for writer in self.writers)
 
     def load(self, place: int, snapshot: Snapshot) -> None:
@@ -189,7 +189,7 @@ class PolicyGroup:
         return make_plan(rows, numbers, len(self.places), in_passes)
 
     def _forward(self, plan: BatchPlan) -> Floats:
-        """Return network outputs; the first M rows are the plan's M streams, in its order."""
+        """Return network outputs; the first M rows are the plan's M streams, in the plan's order."""
         if self.stack.gathered_pass is not None:
             return self.stack.gathered_pass(self.inputs, *plan.rows)
         for first, end, width in plan.passes:
@@ -241,7 +241,7 @@ def _spread(values: np.ndarray, begins: Integers, spread: np.ndarray) -> None:
 def _gather(
     source: Floats, rows: StreamPlan, first: int, end: int, width: int, out: Floats
 ) -> None:
-    """Copy the streams of rows `first` to `end - 1` together, with `width` slots for each row."""
+    """Copy the streams of rows `first` to `end - 1` to `out`, which has `width` streams a row."""
     for k in range(first, end):
         at = (k - first) * width
         for i in range(rows.begins[k], rows.begins[k + 1]):

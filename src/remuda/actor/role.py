@@ -44,10 +44,10 @@ class ActorRole:
     timeline: Timeline | None = None
     # shows the supervisor the worker processes that step the copies
     workers: WorkerStatus | None = None
-    changes: LiveHyperparameters | None = None  # hyperparameter changes, with fixed seats
+    changes: LiveHyperparameters | None = None  # hyperparameter changes; used by fixed seats
     # initial weights of policies born without a parent, if not random
     initial: InitialWeights | None = None
-    game: Game = field(init=False)  # includes its pickled code if it cannot be imported
+    game: Game = field(init=False)  # with the environment's pickled code if it cannot be imported
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "game", find_game(self.spec.env.game))
@@ -64,7 +64,7 @@ class ActorRole:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return its parts of a checkpoint; none if seats are fixed and the run is not exact.
+        """Return the actor's checkpoint parts; none if seats are fixed and the run is not exact.
 
         The first actor's part is always `actor`, so that a run may resume with another number of
         actors.
@@ -186,7 +186,7 @@ class ActorRole:
         )
 
     def _league(self, env: VectorEnv, begins: str) -> Dealer:
-        """Return the dealer of seats: the first actor's league leads, the others follow it."""
+        """Return this actor's dealer of seats; the first actor's also rates the results of all."""
         from remuda.population.dealing.follower import FollowingLeague
         from remuda.population.dealing.lead import League
         from remuda.population.setup import make_director, make_matchmaker, sits_once
@@ -218,7 +218,7 @@ class ActorRole:
         return League(table, matchmaker, director, matches, *league_options)
 
     def make_env(self) -> VectorEnv:
-        """Make this actor's copies of the environment, in this process or in its workers."""
+        """Make this actor's copies of the environment, in this process or in worker processes."""
         env = self.config.env
         game: VectorEnv
         copies, first = self.copies[self.index], sum(self.copies[: self.index])

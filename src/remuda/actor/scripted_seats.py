@@ -22,7 +22,7 @@ class ScriptedMember:
 
     title: str  # for messages
     plays: Mapping[int, tuple[ScriptedPolicy, np.random.Generator]]  # by agent
-    place: int | None = None  # its slot in the population; None: it always plays its agents
+    place: int | None = None  # population slot; None if `env.scripted` assigns its agents
 
     @property
     def rng(self) -> np.random.Generator:
@@ -35,21 +35,22 @@ class ScriptedSeats:
 
     1. A policy is called for an agent only if it plays that agent in some copy. Its actions are
        used only in those copies.
-    2. It is called right before its action takes effect, so it may read earlier agents' effects.
-    3. Each member has a separate random generator, so its draws depend only on its seats. Policies
-       of `env.scripted` share one.
+    2. A policy is called right before its action takes effect, so it may read what earlier agents
+       changed.
+    3. Each member of a population has a separate random generator, so its draws depend only on its
+       seats. All policies of `env.scripted` share one generator.
     """
 
     def __init__(self, env: VectorEnv, members: Sequence[ScriptedMember]) -> None:
         self._env, self._members = env, members
-        # by agent, the policies that play it, each with a mask of its copies
+        # by agent, the policies that play it, each with a mask of the copies that they play
         self._seated: list[list[tuple[ScriptedMember, Bools]]] = []
         self.reserved = {agent for each in members if each.place is None for agent in each.plays}
         self._bounds = [bounds_of(spec.action_space) for spec in env.agents]
         self.deal(np.full((env.num_envs, env.num_agents), -1))
 
     def deal(self, seated: Integers) -> None:
-        """Find each member's seats; `seated` [num_envs, num_agents] are slots."""
+        """Find each member's seats; `seated` [num_envs, num_agents] contains population slots."""
         self._seated = [[] for _ in self._env.agents]
         for member in self._members:
             if member.place is None:
@@ -61,7 +62,7 @@ class ScriptedSeats:
                 self._seated[agent].append((member, dealt[:, agent]))
 
     def chosen(self, agent: int, observations: Array, actions: Array) -> Array:
-        """Return `actions` with those of scripted policies put in; refuse invalid ones."""
+        """Return `actions` with scripted policies' choices; raise ConfigError for invalid ones."""
         if not self._seated[agent]:
             return actions
         actions = actions.copy()

@@ -38,7 +38,7 @@ class EpisodeCounter:
         self.count(nothing, np.zeros(0), nothing)
 
     def count(self, policies: Integers, returns: np.ndarray, turns: Integers) -> None:
-        """Count N episodes; `policies` [N] are rows. Episodes with a NaN return are skipped."""
+        """Count N episodes; `policies` [N] are rows of the counters. Skip NaN returns."""
         _count(self._rows, policies, returns, turns, self._mark[0])
 
 
@@ -85,7 +85,7 @@ class Seats:
 
     env: VectorEnv
     checks: TurnChecks | None = None  # None: results are not checked
-    # by agent: the arrays of its streams, and whether learners use masks after an episode's end
+    # by agent: the arrays of its streams (one for each copy), and whether learners use final masks
     _kind_of: Mapping[int, StreamArrays]
     _keeps_last_mask: Sequence[bool]
 
@@ -103,7 +103,7 @@ class Seats:
         """Choose a group's actions; with `rng`, a warm-up that draws from no other generator."""
 
     def decide(self, group: int) -> None:
-        """Write the group's observations and choices to the rings."""
+        """Write the group's observations and actions to the rings."""
 
     def act(self, agent: int) -> None:
         """Apply an agent's actions to the environment."""
@@ -136,11 +136,11 @@ class Seats:
         """Start new episodes in these copies."""
 
     def settled(self) -> bool:
-        """Return whether this actor may end after the last turn: no results of others are left."""
+        """Return whether this actor has processed all results of other actors, and may end."""
         return True
 
     def take(self, news: Mapping[str, Snapshot]) -> None:
-        """Act with newer weights."""
+        """Load newer weights."""
 
     def state(self) -> State:
         """Return the state that a restarted actor needs to continue exactly."""
@@ -158,7 +158,7 @@ class Seats:
         return False
 
     def lasting(self) -> State:
-        """Return the state that stays valid when other episodes are played."""
+        """Return the state that does not depend on the current episodes."""
         return {}
 
     def restore_lasting(self, state: State) -> None:

@@ -1,4 +1,4 @@
-"""The arrays of the streams of agents with equal spaces."""
+"""Arrays of observations, actions and results by stream (one agent of one environment copy)."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class StreamArrays:
         # rewards of this turn before the observation; zeros if the environment reports none
         self.rewards_before: Floats = np.zeros(at, np.float32)
         self.rewards_before_flat = self.rewards_before.reshape(num_streams)
-        self.rewards: Floats = np.zeros(num_streams, np.float32)  # of the turn, for each stream
+        self.rewards: Floats = np.zeros(num_streams, np.float32)  # of the turn
         # whether the stream's episode terminated
         self.terminated: Bools = np.zeros(num_streams, np.bool_)
-        self.truncated: Bools = self.terminated.copy()  # whether it was truncated
+        self.truncated: Bools = self.terminated.copy()  # whether the episode was truncated
         self._agents: Integers = np.array(agents, np.int64)
         nothing = np.zeros((env.num_envs, len(env.agents)), np.bool_)
-        self.take_result(nothing.astype(np.float32), nothing, nothing)  # compiles the function
+        self.take_result(nothing.astype(np.float32), nothing, nothing)  # compiles `_take_result`
         self.actions: Array = np.zeros((num_streams, actions.size), actions.dtype)
         self.log_probs: Floats = np.zeros(num_streams, np.float32)
         mask_size = actions.mask_size if masked else 0
         self.masks: Bools = np.ones((num_streams, mask_size), np.bool_)
-        self.final_masks = self.masks.copy()  # allowed actions after truncation
+        self.final_masks = self.masks.copy()  # allowed actions at truncated episodes' ends
         self._action_shape = (env.num_envs, *(first.action_space.shape or ()))
         self._actions = actions
         self._columns = columns_of(agents)

@@ -1,7 +1,7 @@
-"""The common part of seats whose policies change from match to match.
+"""The base class of seats whose policies change from match to match.
 
 A *stream* is one agent of one copy. In the arrays of agents with equal spaces (a *kind* of seat),
-its row is `i * num_envs + copy`, where `i` is the agent's position among them.
+a stream's row is `i * num_envs + copy`, where `i` is the agent's position among these agents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.types import Bools
 
 
 class _Stretch:
-    """Consecutive agents in the arrays of streams."""
+    """Agents of a turn group that are adjacent in the arrays of a kind."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class StreamSeats(Seats):
                 found = policy_group.push(part.streams)
                 if found != NONE and self.checks is not None:
                     self._tell_of(kind, part.streams.start + found)
-            if not part.policy_groups and self.checks is not None:  # no policy group checks them
+            if not part.policy_groups and self.checks is not None:  # no network plays them
                 observations = kind.observations_flat[part.streams]
                 if observations.dtype.kind == "f":
                     found = first_strange(observations, acts.reshape(-1))
@@ -134,5 +134,5 @@ class StreamSeats(Seats):
                     policy_group.forget(streams)
 
     def _forget_copies(self, over: Bools) -> None:
-        """Reset frames and recurrent states of all agents in these copies: [num_envs]."""
+        """Reset frames and recurrent states of all agents in the copies `over` [num_envs]."""
         self._forget(np.repeat(over[None], self.env.num_agents, 0))

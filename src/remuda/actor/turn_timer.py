@@ -42,7 +42,7 @@ class TurnTimer:
         seconds[ENV] += took
 
     def trace(self, span: Span | None, start: float, end: float) -> None:
-        """Trace `span`, and the gap before it as the environment's; None: only note `end`."""
+        """Trace `span`, and the gap before it as environment time; for None only store `end`."""
         if self.timeline is not None and span is not None:
             if self._last is not None and start - self._last > BRIEF:
                 self.timeline.add(Span.PLAY, self._last, start)
