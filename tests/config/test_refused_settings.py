@@ -55,7 +55,7 @@ def test_training_that_would_hardly_pause_is_refused_where_the_game_waits_for_it
         ("population.evolution.factors", [], "at least 1 item"),
         ("population.evolution.factors", [INF], "finite number"),
         ("population.evolution.mutation", INF, "finite number"),
-        ("population.evolution.fitness", [], "name at least one"),
+        ("population.evolution.fitness", [], "list at least one"),
     ],
 )
 def test_values_of_evolution_are_looked_at_before_the_first_birth(key, value, said):
@@ -182,10 +182,10 @@ def test_a_key_over_one_that_is_merged_stands_once(tmp_path):
         ({"policies": {"agent_0": None}}, "policies.agent_0 is None: "),
         ({"env": {"scripted": {"agent_0": None}}}, "env.scripted.agent_0 is None: "),
         ({"env": {"episode_metrics": {"speed": 3}}}, "env.episode_metrics.speed is 3: "),
-        ({1: 2}, "the configuration has the key 1, which is no text"),
-        ({"policies": {"a": {1: 2}}}, "policies.a has the key 1, which is no text"),
-        ({"policies": {1: {}}}, "policies has the key 1, which is no text"),
-        ({"env": {"scripted": {1: "random"}}}, "env.scripted has the key 1, which is no text"),
+        ({1: 2}, "the configuration has the key 1, which is not text"),
+        ({"policies": {"a": {1: 2}}}, "policies.a has the key 1, which is not text"),
+        ({"policies": {1: {}}}, "policies has the key 1, which is not text"),
+        ({"env": {"scripted": {1: "random"}}}, "env.scripted has the key 1, which is not text"),
         ({"seed": -(10**5000)}, "seed is a number of thousands of digits: "),
         ({"policy": {"learning_rate": INF}}, "policy.learning_rate is inf: input should be a fini"),
         ({"policy": {"adam_epsilon": INF}}, "policy.adam_epsilon is inf: "),
@@ -280,5 +280,5 @@ def test_devices_that_no_policy_is_dealt_are_told():
     own = {name: {"device": "cpu"} for name in ("agent_0", "agent_1")}
     config = load_config({"learners": {"devices": ["cpu"]}, "policies": own})
     lines = unused_settings(config, (), False, ["agent_0", "agent_1"])
-    assert lines == ["learners.devices has no effect: every policy names its own device"]
+    assert lines == ["learners.devices has no effect: every policy has its own device"]
     assert not unused_settings(config, (), False, ["agent_0", "agent_1", "agent_2"])

@@ -378,19 +378,19 @@ def test_what_another_setting_leaves_nothing_to_say_is_told(key, tree, more):
     [
         (
             {"population": {"policies": 1}, "policy": {"experience": {"group": "all"}}},
-            "policy.experience.group has no effect: policy_0 is the only one of the group 'all'",
+            "policy.experience.group has no effect: policy_0 is the only policy in the group 'all'",
         ),
         (
             {
                 "policy": {"experience": {"group": "all"}},
                 "policies": {"agent_1": {"experience": {"group": ""}}},
             },
-            "policy.experience.group has no effect: agent_0 is the only one of the group 'all'",
+            "policy.experience.group has no effect: agent_0 is the only policy in the group 'all'",
         ),
         (
             {"policies": {"agent_1": {"experience": {"group": "mine"}}}},
-            "policies.agent_1.experience.group has no effect: agent_1 is the only one of the group "
-            "'mine'",
+            "policies.agent_1.experience.group has no effect: agent_1 is the only policy in the "
+            "group 'mine'",
         ),
         ({"policy": {"experience": {"group": "all"}}}, None),
         (

@@ -241,7 +241,7 @@ class MatchSeats(StreamSeats):
         return self._random(policy_group, policy, generation)
 
     def mutate(self, policy: str, weights: Floats, strength: float, generation: int) -> Floats:
-        """Add noise to weights [size]; `strength` is in standard deviations of each layer."""
+        """Add noise to weights [size]; `strength` is in standard deviations of each tensor."""
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "mutation", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)

@@ -189,7 +189,7 @@ class PolicyGroup:
         return make_plan(rows, numbers, len(self.places), in_passes)
 
     def _forward(self, plan: BatchPlan) -> Floats:
-        """Return network outputs; the first M rows are the plan's M streams, in the plan's order."""
+        """Return network outputs; the first M rows are the plan's M streams, in plan order."""
         if self.stack.gathered_pass is not None:
             return self.stack.gathered_pass(self.inputs, *plan.rows)
         for first, end, width in plan.passes:

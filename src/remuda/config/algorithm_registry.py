@@ -1,7 +1,8 @@
 """The registry of algorithms, with the properties that other modules use.
 
-An entry only names the class that trains, which is imported where it trains. A custom algorithm is
-a class named `module:Class` with the same attributes (`remuda.policies.algorithms`).
+An entry contains only the name of the class that trains; `AlgorithmEntry.load` imports it. A custom
+algorithm is named `module:Class`, and its entry is made from the attributes of that class (see
+`remuda.policies.algorithms`).
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class AlgorithmEntry:
     """Settings that may change during training, in addition to those that every policy has."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Names and defaults of `policy.settings`, for users' algorithms."""
-    unused: tuple[str, ...] = ()  # settings that it ignores, though similar algorithms use them
+    unused: tuple[str, ...] = ()  # settings that only similar algorithms use
     samples: bool = False
-    """True if it samples actions from its network's distribution; false: epsilon-greedy."""
-    masks: bool = True  # it can learn with action masks
-    own: bool = False  # it is a user's algorithm
+    """Whether actions are sampled from the network's distribution, instead of epsilon-greedily."""
+    masks: bool = True  # whether it supports action masks
+    own: bool = False  # whether it is a user's algorithm
 
     def load(self) -> Any:
         """Import the class that trains: a subclass of `remuda.policies.algorithms.Algorithm`."""
@@ -84,7 +85,6 @@ BUILT_IN = {
         ),
     )
 }
-"""The algorithms of Remuda."""
 
 
 @cache
@@ -125,5 +125,5 @@ def find_algorithm(name: str) -> AlgorithmEntry:
 
 
 def _numbers(settings: Mapping[str, Any]) -> list[str]:
-    """Return the settings that may change during training: floats; integers may be shapes."""
+    """Return the settings that may change during training: floats, since integers may be shapes."""
     return [name for name, default in settings.items() if isinstance(default, float)]

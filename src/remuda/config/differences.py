@@ -4,7 +4,7 @@ The settings of a policy X come from four sources, of which later ones override 
 
 1. the defaults of the fields;
 2. the presets of its algorithm, and the defaults of a recurrent network;
-3. `policy`, including its default values;
+3. the keys that `policy` sets explicitly, even to their default values;
 4. `policies.X`.
 """
 
@@ -26,12 +26,11 @@ def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """Write into `policies` each policy's defaults that differ from those of `policy`.
 
     For keys that `policy` does not set explicitly, a policy has the defaults of its algorithm
-    and network. Only the unvalidated tree shows which keys are explicit, so the defaults are
-    written into it here and saved with it. Defaults that would otherwise be lost after saving are
-    written too, so that a policy reads back unchanged.
+    and network. Only the unvalidated tree shows which keys are explicit, so this function writes
+    the defaults into that tree, and they are saved with it. It also writes explicit values of
+    `policy` that would no longer count as explicit after saving.
 
-    In a tree in which every key of `policy` has a value, as in a saved one, default values count as
-    not set.
+    If every key of `policy` has a value, as in a saved tree, default values count as not set.
     """
     policies, policy = data.get("policies"), data.get("policy", {})
     is_section = isinstance(policy, Section)
@@ -66,7 +65,7 @@ def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
     if shared_entry is None or own_entry is None:
         return own
     own_defaults, shared_defaults = _defaults(own_entry, merged), _defaults(shared_entry, explicit)
-    # Explicit values that equal the default of `policy` will count as not set once saved.
+    # After saving, explicit values that equal the default of `policy` count as not set.
     lost = _shared(beyond(shared_defaults, own_defaults), explicit)
     return reduce(overlay, (lost, own), beyond(own_defaults, shared_defaults, explicit))
 

@@ -27,30 +27,30 @@ class NumberConfig(Section):
     high: float
     """The upper bound."""
     log: bool = False
-    """Draw and perturb it on a logarithmic scale."""
+    """Draw and perturb the hyperparameter on a logarithmic scale."""
 
 
 OBJECTIVES = ("return", "rating", "win_rate", "team_return")
 """Objectives that exist in every environment."""
 OF_GAME = re.compile(r"game/(.+?)(:max|:min)?")
-"""An episode metric of the environment, and whether to maximise or minimise it."""
+"""The pattern of an episode metric, with `:max` (as without a suffix) or `:min`."""
 
 
 def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
     """Check objectives: each is one of `OBJECTIVES`, or matches `OF_GAME`."""
     for name in (names,) if isinstance(names, str) else names or ("",):
         if name not in OBJECTIVES and OF_GAME.fullmatch(name) is None:
-            fault = f"{name} is no objective" if names else "name at least one"
+            fault = f"{name} is not an objective" if names else "list at least one"
             raise PydanticCustomError(
                 "objective",
-                f"{fault}; allowed are {', '.join(OBJECTIVES)}, and game/NAME, or game/NAME:min "
-                "where less is better, for an episode metric",
+                f"{fault}; allowed are {', '.join(OBJECTIVES)}, and game/NAME for an episode "
+                "metric (game/NAME:min to minimise it)",
             )
     return names
 
 
 def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
-    """Return the episode metrics among objectives, in order, by the environment's names."""
+    """Return the names of the episode metrics among objectives, in order."""
     found = [OF_GAME.fullmatch(objective) for objective in objectives]
     return tuple(match.group(1) for match in found if match is not None)
 
@@ -58,7 +58,8 @@ def episode_metrics_of(objectives: Sequence[str]) -> tuple[str, ...]:
 class EvolutionConfig(Section):
     """Population based training (PBT): weak policies are replaced by copies of better ones.
 
-    A newborn takes the slot of a weak policy, with new hyperparameters, while the run continues.
+    The copy, a newborn, takes the slot of the weak policy, with new hyperparameters, while the run
+    continues.
     """
 
     every: Count | None = None
@@ -71,13 +72,13 @@ class EvolutionConfig(Section):
     """The objective: a policy's mean `return`, its `rating`, its `win_rate`, `team_return` (the
     mean return of its team, or of all players if there are no teams), or `game/NAME`, the mean of
     an episode metric of the environment (`game/NAME:min` to minimise it). With `select
-    non_dominated` you may name several; the lineage shows the first."""
+    non_dominated` you may list several; the lineage shows the first."""
     select: Annotated[Literal["truncation", "tournament", "t_test", "non_dominated"], EVOLUTION] = (
         "truncation"
     )
     """Selection of parents. `truncation`: the best `share` of policies replaces the worst `share`.
     `tournament`: policies are paired at random, and the better of a pair replaces the worse.
-    `t_test`: each policy is compared with a random rival, which replaces it if it is better.
+    `t_test`: each policy is compared with a random rival; the rival replaces it if it is better.
     `non_dominated`: truncation by several objectives at once; a parent must not be worse in any of
     them (NSGA-II: Deb et al. 2002)."""
     share: Annotated[
@@ -98,9 +99,9 @@ class EvolutionConfig(Section):
     may take the same `seats`, which gives each agent a separate population."""
     networks: Annotated[Literal["alike", "any"], EVOLUTION] = "alike"
     """`alike`: only policies with equal networks can be parents. `any`: also those that differ in
-    the widths or the number of layers. A newborn has the network of its slot. If that is wider or
-    deeper than its parent's, it first computes the same outputs; if narrower, it keeps the part
-    that fits."""
+    the widths or the number of layers. A newborn has the network of its slot. If that network is
+    wider or deeper than the parent's, it first computes the same outputs as the parent's; if it is
+    narrower, it keeps the weights that fit."""
     numbers: Annotated[dict[str, NumberConfig], EVOLUTION] = {}
     """Bounds of each hyperparameter that evolves, such as `learning_rate` or `ppo.entropy_cost`.
     Empty: newborn policies inherit hyperparameters unchanged."""
@@ -113,10 +114,10 @@ class EvolutionConfig(Section):
     """Draw the hyperparameters in `numbers` within their bounds for each initial policy, instead of
     using the configured values."""
     explore: Annotated[Literal["perturb", "resample", "pb2"], NUMBERS] = "perturb"
-    """Change of an inherited hyperparameter. `perturb`: multiplied by one of `factors`, or without
-    `log` moved by the factor's logarithm times the distance of the bounds. `resample`: drawn again
-    within its bounds. `pb2`: the value that a model of past results rates highest (Parker-Holder et
-    al. 2020)."""
+    """Change of an inherited hyperparameter. `perturb`: multiplied by one of `factors`, or if its
+    `log` is false, moved by the factor's logarithm times the distance between its bounds.
+    `resample`: drawn again within its bounds. `pb2`: the value that a model of past results rates
+    highest (Parker-Holder et al. 2020)."""
     factors: Annotated[
         tuple[Annotated[PositiveFloat, Field(allow_inf_nan=False)], ...],
         Field(min_length=1),
@@ -130,7 +131,7 @@ class EvolutionConfig(Section):
 
     crossover_numbers: Annotated[Share, PERTURB] = 0.0
     """Probability that a hyperparameter comes from a second parent, the better of two others drawn
-    at random; it is then perturbed."""
+    at random. The hyperparameter is then perturbed."""
     crossover_layers: Annotated[Share, EVOLUTION] = 0.0
     """Probability that a layer comes from the second parent."""
 
@@ -140,7 +141,7 @@ class EvolutionConfig(Section):
 
     @property
     def episode_metrics(self) -> tuple[str, ...]:
-        """The episode metrics among the objectives, in order, by the environment's names."""
+        """The names of the episode metrics among the objectives, in order."""
         return episode_metrics_of(self.objectives)
 
     @property

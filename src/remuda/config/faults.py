@@ -57,7 +57,7 @@ NAMES_ELSEWHERE = {
     "population.policies": "population.size population_size pop_size num_policies",
     "population.snapshots.every": "snapshot_interval",
 }
-"""Names of settings in the literature and in other libraries, by our key."""
+"""Names of settings in the literature and in other libraries, by Remuda's key."""
 COMMON_NAMES = {name: key for key, names in NAMES_ELSEWHERE.items() for name in names.split()}
 
 
@@ -92,7 +92,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
 
 
 def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
-    """Return our key for a name that other libraries use, if it is in `keys`."""
+    """Return Remuda's key for a name that other libraries use, if that key is in `keys`."""
     key = COMMON_NAMES.get(name.lower())
     while key:
         if key in keys:
@@ -155,7 +155,7 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
     if is_key:
         return (
             f"{prefix}{key or 'the configuration'} has the key {_shown(fault['input'])}, which is "
-            "no text: keys are names"
+            "not text; keys must be text"
         )
     if fault["type"] == "extra_forbidden":
         whole = prefix + key

@@ -49,7 +49,7 @@ def values_of(config: PolicyConfig) -> dict[str, float]:
 def with_values(config: PolicyConfig, values: Mapping[str, float]) -> PolicyConfig:
     """Return the policy with other hyperparameters, skipping settings its algorithm lacks.
 
-    A newborn inherits them from a parent that may have another algorithm.
+    A newborn inherits hyperparameters from a parent that may have another algorithm.
     """
     changed: dict[str, Any] = {name: values[name] for name in OF_POLICY if name in values}
     own: dict[str, dict[str, float]] = {}
@@ -104,14 +104,14 @@ def checked_numbers(
 class LiveHyperparameters:
     """Changes of hyperparameters during a run, in shared memory.
 
-    The coordinator writes them; learners read them between updates. Children end with the
-    coordinator, so no process reads a change that it left half written.
+    The coordinator writes them; learners read them between updates. If the coordinator dies, all
+    other processes end, so no process reads a change that is only half written.
 
     1. A change is seen completely or not at all: `revision` is odd while it is written.
     2. No process waits for a change. An idle learner applies it before its next update.
     3. Changes outlive learners: a successor applies all of them before its first update.
-    4. Changes are part of a checkpoint. A resumed run drops the change of a value that its
-       configuration sets explicitly, or differently than before.
+    4. Changes are part of a checkpoint. A resumed run drops the change of a value if its
+       configuration sets this value explicitly, or if the configured value has changed.
     """
 
     def __init__(self, configs: Mapping[str, PolicyConfig], arena: Arena | None = None) -> None:
@@ -151,7 +151,7 @@ class LiveHyperparameters:
         return self._named(self._shared["values"][self.policies.index(policy)])
 
     def read(self, since: int) -> tuple[int, dict[str, dict[str, float]]] | None:
-        """Return the revision and all changes by policy, for learners; None if unchanged."""
+        """Return the revision and all changes by policy; None if unchanged or being written."""
         revision = self.revision
         if revision == since or revision % 2 == 1:
             return None
@@ -172,7 +172,7 @@ class LiveHyperparameters:
     def restore(
         self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
     ) -> None:
-        """Continue from what `state` returned, except for values configured differently now."""
+        """Restore what `state` returned, except values in `anew` or configured differently."""
         for policy, configured in self._configured.items():
             saved = branch(state, policy)
             kept = {

@@ -22,7 +22,7 @@ HALF_CHARACTER = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """A lone surrogate, which UTF-8 cannot encode; not those that Python uses for undecodable paths."""
 
 WHOLES = re.compile(r"^[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
-"""Integers of YAML 1.1 without base 60. `08` is no integer there, and stays text."""
+"""Integers of YAML 1.1 without base 60. In YAML 1.1, `08` is text."""
 REALS = re.compile(
     r"^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
@@ -33,8 +33,8 @@ REALS = re.compile(
 def plain_data(value: Any, key: str = "") -> Any:
     """Convert a value to its form in a saved configuration; idempotent.
 
-    Tuples become lists, paths and dates text; NumPy scalars and members of `IntEnum` and `StrEnum`
-    become plain numbers and text.
+    Tuples become lists; paths and dates become text. NumPy scalars and members of `IntEnum` and
+    `StrEnum` become plain numbers and text.
     """
     if isinstance(value, BaseModel):
         value = value.model_dump()
@@ -82,11 +82,11 @@ Options = Annotated[dict[str, Any], AfterValidator(plain_data)]
 
 
 class RefusedYAMLError(ValueError):
-    """YAML with an ambiguous or unbounded meaning; the message names the line."""
+    """YAML with an ambiguous or unbounded meaning; the message contains the line number."""
 
 
 MOST_REPEATED = 10_000
-"""Values that the aliases of a file may expand to; nested aliases grow without bound."""
+"""Maximum values that aliases may add to a file; nested aliases could expand without bound."""
 
 
 def read_yaml(text: str) -> Any:
@@ -152,7 +152,8 @@ def _whole(loader: Any, node: Any) -> Any:
 def _check(node: Any, sizes: dict[int, int], around: frozenset[int] = frozenset()) -> int:
     """Refuse nodes that PyYAML would drop or never finish; return their number, aliases expanded.
 
-    `sizes` holds that number of every node seen so far, `around` the nodes that contain this one.
+    `sizes` contains this number for every node seen so far, and `around` the nodes that enclose
+    `node`.
     """
     if id(node) in around:
         raise RefusedYAMLError(

@@ -40,7 +40,7 @@ from remuda.errors import ConfigError
 
 
 def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the hidden layers of a policy with a custom network, unless it names some."""
+    """Remove the default hidden layers of a policy with a custom network."""
     network = policy.get("network")
     if isinstance(network, Mapping) and network.get("module") and "hidden" not in network:
         return {**policy, "network": {**network, "hidden": ()}}
@@ -50,9 +50,9 @@ def with_module(policy: Mapping[str, Any]) -> dict[str, Any]:
 OF_RECURRENT_VALUES: dict[str, Any] = {"batch_size": 256, "experience": {"segment_length": 32}}
 """Defaults of algorithms that take transitions, for recurrent networks."""
 OF_OTHER_VALUES: dict[str, Any] = {"batch_size": 64, "experience": {"segment_length": 100}}
-"""The same for other networks."""
+"""Defaults of these algorithms for other networks."""
 OF_OWN_VALUES: dict[str, Any] = {"batch_size": None, "experience": {"segment_length": None}}
-"""The same for a user's module, until it is made and known to be recurrent or not."""
+"""Defaults of these algorithms for a user's module, until Remuda knows if it is recurrent."""
 
 
 def defaults_of(
@@ -128,8 +128,8 @@ class PolicyConfig(Section):
     exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
     """Exploration."""
     init_from: Reference | None = None
-    """Initial weights from a policy of another run, as `RUN:policy`; `RUN` alone: the policy of the
-    same name there, or the only one. Append `@VERSION`, `@best` or `@checkpoint-N` for weights
+    """Initial weights from a policy of another run, as `RUN:policy`; `RUN` alone: that run's policy
+    of the same name, or its only policy. Append `@VERSION`, `@best` or `@checkpoint-N` for weights
     other than the newest. The networks must be equal. None: random weights."""
     init_optimizer: Annotated[bool, Only(needs="{}init_from")] = False
     """`init_from`: load Adam's moments too, and the weights that belong to them, from the newest
@@ -167,7 +167,7 @@ class PolicyConfig(Section):
     def resolved(self, usual: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return plain data for comparing policies.
 
-        Settings without effect have their values in `usual`; None: the algorithm's defaults.
+        Settings without effect get their values from `usual`, or else the algorithm's defaults.
         """
         usual = usual or usual_policy(self.algorithm).model_dump(mode="json")
         tree = without_idle(self, usual, self.entry.unused)
@@ -176,7 +176,7 @@ class PolicyConfig(Section):
 
     @property
     def shares_network(self) -> bool | None:
-        """Return whether policy and value share a network; None if there are not both."""
+        """Return whether policy and value share a network; None if there is only one of them."""
         return self.network.serves_both if self.entry.takes == "rollouts" else None
 
     @property
@@ -357,8 +357,8 @@ class PolicyConfig(Section):
             )
         if self.replays and self.ppo.normalise_rewards:
             raise ValueError(
-                "ppo.normalise_rewards needs the learning_mode on_policy: it follows each stream's "
-                "rewards in the order in which they came"
+                "ppo.normalise_rewards needs the learning_mode on_policy: it needs each agent's "
+                "rewards in the order in which they were collected"
             )
         if self.network.noisy:
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by sampling actions")

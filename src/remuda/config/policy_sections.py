@@ -59,9 +59,9 @@ class NetworkConfig(Section):
     options: Annotated[Options, Only(needs="{}network.module")] = {}
     """Arguments of `module`."""
     hidden: tuple[Width, ...] = (250, 250)
-    """Units of each hidden layer. With `module`: layers between it and the head, none by default.
-    IQN multiplies its quantile embedding with the output of the first hidden layer, or of the
-    convolutions or module if there are any."""
+    """Units of each hidden layer. With `module`: layers between the module and the head, none by
+    default. IQN multiplies its quantile embedding with the output of the first hidden layer, or of
+    the convolutions or module if there are any."""
     activation: Annotated[
         Literal["relu", "tanh"],
         Only(
@@ -94,9 +94,9 @@ class NetworkConfig(Section):
     def serves_both(self) -> bool:
         """Return whether policy and value share the network.
 
-        Hidden layers are cheap and not shared by default: sharing failed in worlds with short
-        truncated episodes (docs/worlds.md). A recurrent state exists once; convolutions and custom
-        modules dominate the cost of an update, and are commonly shared (Raffin et al. 2021).
+        Hidden layers are cheap and not shared by default: sharing failed in environments with short
+        truncated episodes (docs/worlds.md). There is only one recurrent state; convolutions and
+        custom modules dominate the cost of an update, and are commonly shared (Raffin et al. 2021).
         """
         if self.shared is not None:
             return self.shared
@@ -159,7 +159,7 @@ class ExperienceConfig(Section):
     wait_limit: Annotated[PositiveFloat, Only(needs="{}experience.on_full wait")] = 2.0
     """`wait`: maximum seconds that the actor waits for a learner that takes no steps. It waits for
     the mean duration of two of that learner's updates, at least 0.2 seconds and at most this value.
-    Then it overwrites the oldest steps until the learner takes some again."""
+    Then the actor overwrites the oldest steps until the learner takes some again."""
     prioritised: Annotated[Share, for_values()] = 0.0
     """Exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger TD
     errors are drawn more often. Importance weights correct for this increasingly over
@@ -184,16 +184,17 @@ class PublishConfig(Section):
 MOST_PARTS = at_most(10**6, "since each needs a gradient step")
 FEWEST, MOST = 4, 32  # the default range of minibatches per epoch; larger updates have more
 LARGEST = 1_300
-"""Maximum steps of a default minibatch, while there are fewer than `MOST`. Updates vary by up to a
-segment, so a round number or a power of 2 would give updates different numbers of minibatches."""
+"""Maximum steps of a default minibatch, if there are fewer than 32 minibatches. The steps of an
+update vary by up to a segment around numbers that are usually round or powers of 2. This maximum is
+neither, so that updates of a run have the same number of minibatches."""
 
 
 class QLearningConfig(Section):
     """Settings that both DQN and IQN have, each in its own section."""
 
     double: Annotated[bool, Only(instead="dqn.double iqn.double")] = True
-    """Choose the next action by the online network and value it by the target network (van Hasselt
-    et al. 2016)."""
+    """Choose the next action with the online network and value it with the target network (van
+    Hasselt et al. 2016)."""
     huber: Annotated[
         PositiveFloat,
         Field(allow_inf_nan=False),
@@ -248,9 +249,9 @@ class PPOConfig(Section):
     """Updates between two copies of the policy into the anchor; for `average`, the time constant in
     updates."""
     anchor: Annotated[Literal["copy", "average"], Only(needs="{}ppo.anchor_cost")] = "copy"
-    """`copy`: the anchor is an earlier copy of the policy. `average`: it is a moving average of its
-    weights, which moves 1 / `anchor_every` of the way with each update. Averaging removes the
-    noise of single updates and comes closer to an equilibrium."""
+    """`copy`: the anchor is an earlier copy of the policy. `average`: it is a moving average of the
+    policy's weights, which moves 1 / `anchor_every` of the way to them with each update. Averaging
+    removes the noise of single updates and comes closer to an equilibrium."""
     target_kl: PositiveFloat | None = None
     """End an update early once the policy has moved by 1.5 times this KL divergence, in nats. None:
     never."""
@@ -267,8 +268,8 @@ class PPOConfig(Section):
     correction: Literal["decoupled", "vtrace", "none"] | None = None
     """Off-policy correction for steps of older weights. `decoupled`: weight each step by its
     probability ratio to the newest weights, at most 2 (Hilton et al. 2022). `vtrace`: also weight
-    later errors in its segment, at most 1 (Espeholt et al. 2018). `none`: no correction. None:
-    `decoupled` with `learning_mode on_policy`, else `vtrace`."""
+    later errors in the step's segment, at most 1 (Espeholt et al. 2018). `none`: no correction.
+    None: `decoupled` with `learning_mode on_policy`, else `vtrace`."""
     correction_limit: Annotated[
         PositiveFloat | None,
         Only(
@@ -276,20 +277,20 @@ class PPOConfig(Section):
             needs="{}ppo.correction decoupled or vtrace",
         ),
     ] = None
-    """The largest weight of a step in that correction. None: 2 with `decoupled`, 1 with `vtrace`.
+    """The largest weight of a step in `correction`. None: 2 with `decoupled`, 1 with `vtrace`.
     """
     max_staleness: Annotated[CountOrNone | None, Only(instead="experience.capacity")] = None
     """Do not train on segments played by weights that are more than this many versions old. If
-    another policy of the group played them, that policy's newest version counts. None: no limit;
-    with `on_full wait` the actor is at most one rollout ahead, in a population two."""
+    another policy of `experience.group` played them, that policy's newest version counts. None: no
+    limit; with `on_full wait` the actor is at most one rollout ahead, in a population two."""
     anneal_steps: Count | None = None
     """Trained steps over which the learning rate falls linearly to 0. None: it is constant."""
 
     def parts(self, steps: float) -> int:
         """Return the minibatches per epoch for an update of `steps` steps.
 
-        Their default size is bounded: with 4 minibatches for three seats of 64 copies, PPO made too
-        few gradient steps (docs/worlds.md, "What PPO's defaults come to").
+        The default size of minibatches is bounded: with 4 minibatches for three seats of 64 copies,
+        PPO made too few gradient steps (docs/worlds.md, "What PPO's defaults come to").
         """
         if self.minibatches is not None:
             return self.minibatches

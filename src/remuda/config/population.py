@@ -44,10 +44,10 @@ class TeamConfig(Section):
     """A team of a population."""
 
     policies: tuple[str, ...]
-    """The policies that play for it."""
+    """The policies that play for the team."""
     agents: tuple[str, ...] = ()
-    """The agents whose seats belong to it. Empty: those that the environment assigns to the team of
-    this name."""
+    """The agents whose seats belong to the team. Empty: the agents that the environment assigns to
+    a team of this name."""
 
 
 class SnapshotsConfig(Section):
@@ -71,7 +71,7 @@ class SnapshotsConfig(Section):
             needs="population.snapshots.win_rate",
         ),
     ] = 100
-    """Matches against its copies before `win_rate` applies."""
+    """Matches of a policy against its copies before `win_rate` applies."""
     keep: Annotated[Size, SNAPSHOTS] = 10
     """Maximum frozen copies of a policy that play at a time."""
     share: Annotated[
@@ -90,7 +90,8 @@ class SnapshotsConfig(Section):
     policy always takes. None: 0.5, or with `self_play` 1 - `population.newest`."""
     drop: Annotated[Literal["oldest", "weakest", "crowded"], SNAPSHOTS] = "oldest"
     """The copy that is dropped for a new one: the `oldest`, the `weakest` by rating, or the most
-    `crowded`, whose neighbours in time are closest, so that the rest spans the whole past."""
+    `crowded`, whose neighbours in time are closest, so that the other copies span the whole past.
+    """
 
     @property
     def on(self) -> bool:
@@ -106,8 +107,8 @@ class BirthsConfig(Section):
     the slot is empty, and memory for experience. A retired policy also leaves its slot empty."""
     every: Annotated[Count | None, Only(needs="population.births.places")] = None
     """Matches between two births: a copy of the highest-rated policy starts in an empty slot, and
-    the lowest-rated one retires once the newborn plays. Only policies that may take every seat are
-    considered. None: only your own director orders births."""
+    the lowest-rated policy retires once the newborn plays. Only policies that may take every seat
+    are considered. None: only your own director orders births."""
     games: Annotated[CountOrNone, BIRTHS] = 200
     """Games that a policy must have played to be considered."""
     confidence: Annotated[float, Field(ge=0.0, lt=1.0), BIRTHS] = 0.95
@@ -193,8 +194,8 @@ class PopulationConfig(Section):
     own, as `module:Class`."""
     policies: Annotated[PositiveInt, FEW] | tuple[str, ...] | None = None
     """The number of policies, or their names. None: one for each agent, named after it; with
-    `self_play` or `mixed`: one; `league` has its own. With `fixed`, they are assigned to the agents
-    in turn; with 1 policy, all agents share it (parameter sharing)."""
+    `self_play` or `mixed`: one; `league` defines its own. With `fixed`, they are assigned to the
+    agents in turn; with 1 policy, all agents share it (parameter sharing)."""
     seats: Annotated[
         dict[str, tuple[str, ...]],
         Only(
@@ -202,8 +203,8 @@ class PopulationConfig(Section):
             needs="population.policies or another population.matchmaker",
         ),
     ] = {}
-    """For a policy, the agents whose seats it may take, if not all. A matchmaker that seats it
-    elsewhere, such as `fixed`, is refused."""
+    """For a policy, the agents whose seats it may take, if not all. A matchmaker that assigns the
+    policy to other seats, such as `fixed`, is refused."""
     teams: dict[str, TeamConfig] = {}
     """Teams: their `policies`, and the `agents` whose seats belong to them."""
     shares: Annotated[dict[str, Share], MIXED] = {}
@@ -262,8 +263,8 @@ class PopulationConfig(Section):
     members_from: tuple[Reference, ...] = ()
     """Policies of other runs that play as fixed opponents, each as `RUN:policy` with an optional
     version, as in `policy.init_from`. They explore as at the end of their run; append `+greedy` for
-    greedy actions. They take seats like frozen copies, in their share
-    (`population.snapshots.share`), and need the network of a policy that may sit there."""
+    greedy actions. They take seats like frozen copies (see `population.snapshots.share`), and need the
+    same network as a policy that may take these seats."""
     births: BirthsConfig = BirthsConfig()
     """Births and retirements."""
     evolution: EvolutionConfig = EvolutionConfig()
@@ -272,10 +273,10 @@ class PopulationConfig(Section):
     """Your own director, as `module:Class`, which orders copies, births and retirements in addition
     to `snapshots` and `births`."""
     scripted: dict[str, str] = {}
-    """Hand-written members that never learn: `random`, one of the environment's (`remuda games
-    GAME`), or your own as `module:callable`, or as `module:Class`, called without arguments. They
-    take seats like frozen copies, in their share (`population.snapshots.share`): all seats, or
-    those of `population.seats`."""
+    """Hand-written members that never learn: `random`, one that `remuda games GAME` lists, or your
+    own as `module:callable`, or as `module:Class`, called without arguments. They take seats like
+    frozen copies (see `population.snapshots.share`), on all seats or those in `population.seats`.
+    """
 
     @property
     def keeps_copies(self) -> bool:

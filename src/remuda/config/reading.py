@@ -1,4 +1,4 @@
-"""Read and write configurations; errors name the key."""
+"""Read and write configurations; error messages contain the key."""
 
 from __future__ import annotations
 

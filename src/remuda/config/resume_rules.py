@@ -23,8 +23,8 @@ ANYTHING = (
     *("schedule", "actor", "learners", "checkpoint", "supervision", "cluster", "run", "trace"),
     *("analysis", "env.workers", "env.check", "population.evolution.inherit"),
 )
-"""Sections and keys that may change freely: they control how long, where and how fast a run goes;
-the last one applies to later births."""
+"""Sections and keys that may change freely: they control how long, where and how fast a run trains;
+`population.evolution.inherit` applies to later births."""
 UNTOLD = ("run.directory", "run.live")  # differences that are not reported
 
 
@@ -52,8 +52,8 @@ def allowed_words() -> str:
 def changes(before: Config, after: Config) -> list[Change]:
     """Return the differences between two configurations.
 
-    Policies are compared by their resolved settings: `policies.NAME` differs only if `policy` does
-    not differ in the same way.
+    Policies are compared by their resolved settings. A difference of `policies.NAME` is left out if
+    `policy` has the same difference.
     """
     found = []
     for key, old, new in _differences(_tree(before), _tree(after)):
@@ -85,7 +85,7 @@ def _differences(
 
 
 def lasting(config: Config) -> dict[str, Any]:
-    """Return the settings that a resumed run must share with its run.
+    """Return the settings that a resumed run must share with the run that it resumes.
 
     Environment workers and checks are excluded, since they change no result.
     """

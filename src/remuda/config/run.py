@@ -47,8 +47,8 @@ class EnvConfig(Section):
     """Processes that step an actor's copies, for slow Python environments; 1: the actor steps them
     itself. With more, a resumed run starts new episodes."""
     check: bool = True
-    """Check every value from the environment for presence, shape and finiteness; an error names the
-    agent, the copy and the turn. It costs 0.4 to 3.4% of a turn."""
+    """Check every value from the environment for presence, shape and finiteness; an error states
+    the agent, the copy and the turn. It costs 0.4 to 3.4% of a turn."""
     options: Options = {}
     """Parameters of the environment; `remuda games` lists them."""
     wrappers: tuple[str, ...] = ()
@@ -242,8 +242,8 @@ class RunConfig(Section):
 def _address(text: str) -> str:
     if text.startswith("ray://"):
         raise ValueError(
-            f"{text!r} is for Ray's client, which Remuda does not use: run it on a node of the "
-            "cluster, with auto"
+            f"{text!r} is for Ray's client, which Remuda does not use: run Remuda on a node of "
+            "the cluster, with the address auto"
         )
     _, separator, port = text.rpartition(":")
     if text in ("", "auto") or (separator and port.isdigit() and int(port) <= HIGHEST_PORT):
@@ -279,16 +279,16 @@ class ClusterConfig(Section):
     """Start this many nodes on this machine, including the head, to try out a cluster; they end
     with the run. 0: none."""
     nodes: Annotated[SizeOrNone, SEVERAL_MACHINES] = 0
-    """Nodes that the run waits for at its start and uses, this machine first. 0: all nodes,
-    including those that join later."""
+    """Number of nodes, including this machine, that the run waits for at its start and uses. 0: all
+    nodes, including those that join later."""
     ports: Annotated[str, AfterValidator(_ports), IN_CLUSTER] = ""
     """Ports on which nodes receive weights and experience: the first and the last, such as
     `20000-20099`, which a firewall must let through. Empty: any free ports."""
     start_limit: Annotated[PositiveFloat, IN_CLUSTER] = 60.0
     """Seconds that nodes have to join and report ready."""
     silence: Annotated[PositiveFloat, IN_CLUSTER] = 10.0
-    """Seconds without an answer after which a node counts as lost: its processes are killed where
-    reachable, and its work restarts on other nodes."""
+    """Seconds without an answer after which a node counts as lost: its processes are killed if
+    they can be reached, and its work restarts on other nodes."""
     shared_directory: Annotated[bool, SEVERAL_MACHINES] = False
     """The run directory has the same path on all nodes, as on a network drive, and nodes write
     their parts of checkpoints there. False: parts are sent to this machine."""

@@ -48,17 +48,17 @@ MOST = at_most(10**15, "so that sums stay exact")
 Count = Annotated[PositiveInt, MOST]
 """A count whose sums fit 64 bits."""
 CountOrNone = Annotated[NonNegativeInt, MOST]
-"""The same, or 0."""
+"""A `Count`, or 0."""
 LARGEST = at_most(2**31 - 1, "since sizes have 32 bits")
 Size = Annotated[PositiveInt, LARGEST]
 """The size of an array or network, or a number of processes."""
 SizeOrNone = Annotated[NonNegativeInt, LARGEST]
-"""The same, or 0."""
+"""A `Size`, or 0."""
 WIDEST = at_most(10**8, "since more would not fit in memory in practice")
 Width = Annotated[PositiveInt, WIDEST]
 """A number of units, channels, frames or quantiles; a kernel size or a stride."""
 WidthOrNone = Annotated[NonNegativeInt, WIDEST]
-"""The same, or 0."""
+"""A `Width`, or 0."""
 
 
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class Section(BaseModel):
         return data
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Return the state with the pickled user code that it names."""
+        """Return the state with the pickled user code that it refers to."""
         return super().__getstate__() | {"pickles": pickles_in(self.__dict__)}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
@@ -228,7 +228,7 @@ class Only:
 
 
 def _has(section: Any, needs: str) -> bool:
-    """Return whether a section has the settings that `Only.needs` names."""
+    """Return whether a section has the settings that `Only.needs` lists."""
     for clause in re.split(", and |, ", needs.partition(";")[0].format("")) if needs else ():
         key, *others = clause.replace(" or ", " ").split()
         if others and "." not in others[0]:  # values
@@ -249,7 +249,7 @@ def conditions(
         only = own.within(outer) if own is not None else outer
         section = info.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):
-            if name != "policy":  # its conditions are about one policy
+            if name != "policy":  # the conditions there are about one policy
                 yield from conditions(section, f"{prefix}{name}.", only)
         elif only is not None:
             yield f"{prefix}{name}", only
@@ -278,10 +278,10 @@ class Each:
 
 
 def for_values(instead: str = "") -> Only:
-    """Mark fields for algorithms that learn from transitions; `instead` names PPO's keys."""
+    """Mark fields for algorithms that learn from transitions; `instead` lists PPO's keys."""
     return Only("transitions", instead=instead)
 
 
 def for_ppo(instead: str = "") -> Only:
-    """Mark fields for algorithms that learn from rollouts; `instead` names the others' keys."""
+    """Mark fields for algorithms that learn from rollouts; `instead` lists the others' keys."""
     return Only("rollouts", instead=instead)

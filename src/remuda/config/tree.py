@@ -35,7 +35,7 @@ class Config(Section):
     """The configuration of a run."""
 
     game: str = "treasure_hunt"
-    """The environment; `remuda games` lists them."""
+    """The environment; `remuda games` lists all environments."""
     seed: NonNegativeInt = 0
     """The seed of all random numbers of the run."""
     schedule: Literal["async", "sequential", "lockstep"] = "async"
@@ -159,8 +159,8 @@ class Config(Section):
             algorithm = own.get("algorithm", base["algorithm"])
             if not isinstance(algorithm, str):
                 raise ValueError(
-                    f"policies.{name}.algorithm is {algorithm!r}: give the name of one, such as "
-                    f"{', '.join(BUILT_IN)}, or your own as module:Class"
+                    f"policies.{name}.algorithm is {algorithm!r}: give the name of an algorithm, "
+                    f"such as {', '.join(BUILT_IN)}, or your own as module:Class"
                 )
             find_algorithm(algorithm)
             return PolicyConfig.model_validate(overlay(base, with_module(own)))

@@ -1,6 +1,6 @@
-"""Settings without effect in a run, since its algorithm, schedule or matchmaker ignores them.
+"""Settings that have no effect in a run, since its algorithm, schedule or matchmaker ignores them.
 
-The conditions are next to each field, as `Only` in `remuda.config`.
+The condition of each field is next to the field, as `Only` in `remuda.config`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def unused_settings(
 ) -> list[str]:
     """Return a sentence for each setting without effect, with the setting to use instead.
 
-    A setting counts as set if it differs from its default, in `policies` too, or is among the
+    A setting counts as set if it differs from its default (also in `policies`), or is among the
     user's explicit keys.
     """
 
@@ -51,14 +51,14 @@ def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str
     learning = [name for name in policies if name not in seated]
     devices = [config.policy_of(name).device for name in learning]
     if config.learners.devices and not config.policy.device and devices and all(devices):
-        yield "learners.devices", "every policy names its own device"
+        yield "learners.devices", "every policy has its own device"
     yield from _priorities(config, learning)
     groups = {name: config.policy_of(name).experience.group for name in learning}
     for name, group in groups.items():
         if group and list(groups.values()).count(group) == 1:
             own = at_key(config.policies, f"{name}.experience.group", MISSING) is not MISSING
             key = f"policies.{name}" if own else "policy"
-            yield f"{key}.experience.group", f"{name} is the only one of the group {group!r}"
+            yield f"{key}.experience.group", f"{name} is the only policy in the group {group!r}"
 
 
 def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -91,7 +91,7 @@ def _unread_by_policies(
         for name, policy in zip(config.policies, policies[1:], strict=True):
             prefix = f"policies.{name}."
             usual = at_key(usual_policy(policy.algorithm), key)
-            # Its own values include those of `policy` that differ from its preset.
+            # `with_own_defaults` also writes values there; they equal `usual` or `common`.
             own = at_key(config.policies[name], key, MISSING)
             named = not resumed and own not in (MISSING, usual, common)
             if (named or wrote(prefix + key)) and not only.reads(policy):

@@ -194,7 +194,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "fitness": "height"}},
-            "height is no objective; allowed are return, rating, win_rate, team_return, and game/",
+            "height is not an objective; allowed are return, rating, win_rate, team_return, and",
         ),
         (
             {"evolution": {"every": 9, "fitness": "game/height"}},
