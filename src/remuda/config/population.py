@@ -263,8 +263,8 @@ class PopulationConfig(Section):
     members_from: tuple[Reference, ...] = ()
     """Policies of other runs that play as fixed opponents, each as `RUN:policy` with an optional
     version, as in `policy.init_from`. They explore as at the end of their run; append `+greedy` for
-    greedy actions. They take seats like frozen copies (see `population.snapshots.share`), and need the
-    same network as a policy that may take these seats."""
+    greedy actions. They take seats like frozen copies (see `population.snapshots.share`), and need
+    the same network as a policy that may take these seats."""
     births: BirthsConfig = BirthsConfig()
     """Births and retirements."""
     evolution: EvolutionConfig = EvolutionConfig()
