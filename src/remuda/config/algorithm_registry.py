@@ -41,7 +41,7 @@ class AlgorithmEntry:
     """Names and defaults of `policy.settings`, for users' algorithms."""
     unused: tuple[str, ...] = ()  # settings that only similar algorithms use
     samples: bool = False
-    """Whether actions are sampled from the network's distribution, instead of epsilon-greedily."""
+    """True if actions are sampled from the network's distribution; else they are epsilon-greedy."""
     masks: bool = True  # whether it supports action masks
     own: bool = False  # whether it is a user's algorithm
 
