@@ -19,17 +19,17 @@ def as_json(values: npt.ArrayLike) -> Any:
 
 
 def figures(value: float, digits: int = 3) -> str:
-    """Format a number with `digits` significant digits, and larger ones in full: `12,346`."""
+    """Format a number with `digits` significant digits; larger numbers as integers: `12,346`."""
     if 10.0**digits - 0.5 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
 
 
 class Summary:
-    """A base class of dataclasses, which converts their fields to JSON values."""
+    """A base class for dataclasses that converts their fields to JSON values."""
 
     def as_summary(self) -> dict[str, Any]:
-        """Return the fields as JSON values; None: unknown."""
+        """Return the fields as JSON values; None replaces NaN and inf."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return {name: tree_as_json(getattr(self, name)) for name in names}
 

@@ -32,7 +32,7 @@ class Analysis:
 
     payoffs: Payoffs  # of a symmetric game
     ranking: RankIntervals  # by mean payoff against all other policies
-    equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or not found in time
+    equilibrium: UncertainEquilibrium | None  # None: self-play is missing, or none found in time
     structure: SplitIntervals  # the shares of skill and of cycles in the payoffs
     cycles: Cycles  # formed by significant wins
     diversity: Estimate | None  # expected cardinality; None: self-play is missing

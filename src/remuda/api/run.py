@@ -56,7 +56,7 @@ def train(
 ) -> Result:
     """Train the policies of a game, and evaluate them.
 
-    Unlike the command `remuda train`, it makes no picture and report (see `Run.report`).
+    Unlike the command `remuda train`, this makes no `play.gif` and no report (see `Run.report`).
 
     Args:
         game: name, `module:Class`, or the class or function itself, also from a notebook: a
@@ -225,20 +225,20 @@ class Run(Mapping[str, Policy]):
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """The numbers of its checkpoints, in ascending order."""
+        """The numbers of the run's checkpoints, in ascending order."""
         return tuple(self._files.checkpoints.numbers())
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The frozen copies in its newest checkpoint, as `policy@version`."""
+        """The frozen copies in the newest checkpoint, as `policy@version`."""
         return self._saved.frozen()
 
     @property
     def initial(self) -> dict[str, dict[str, Any]]:
         """Sources of initial weights (`init_from`) by policy; other policies started at random.
 
-        Each has `run`, `policy`, `version`, `learner_step`, `checkpoint` (None for final or live
-        weights) and `live`.
+        Each source has `run`, `policy`, `version`, `learner_step`, `checkpoint` (None for final or
+        live weights) and `live`.
         """
         return self._files.initial.sources()
 
@@ -257,11 +257,11 @@ class Run(Mapping[str, Policy]):
         return self.policy(name)
 
     def items(self) -> ItemsView[str, Policy]:
-        """Return names and policies, all from the same moment, read once."""
+        """Return names and policies as of one point in time; the files are read once."""
         return self._all().items()
 
     def values(self) -> ValuesView[Policy]:
-        """Return its policies, all from the same moment, read once."""
+        """Return the policies as of one point in time; the files are read once."""
         return self._all().values()
 
     def _all(self) -> dict[str, Policy]:
@@ -276,7 +276,7 @@ class Run(Mapping[str, Policy]):
         return Policy(player.spec, player.snapshot, player.agent, name, self.game, reference)
 
     def policy(self, name: str, checkpoint: Checkpoint = "final") -> Policy:
-        """Return one of its policies, ready to act.
+        """Return one of the run's policies, ready to act.
 
         `name` may be `policy@version` for a frozen copy, whose `checkpoint` is a number or `final`.
 
@@ -325,13 +325,14 @@ class Run(Mapping[str, Policy]):
     def lineage(self) -> Frame:
         """Return the births of policies during the run, a row for each, in order.
 
-        If policies evolve (`population.evolution`) or play in a league, the initial policies come
+        A birth replaces the policy in a slot (a policy name) by a new policy, the newborn. If
+        policies evolve (`population.evolution`) or play in a league, the initial policies come
         first.
 
         Columns: `policy`, the slot of the newborn, and `generation`, the number of policies that
         had the slot before; `matches` finished before the birth; `parent`, `parent_generation` and
         `parent_version` of the inherited weights (empty `parent`: random weights); `second` and
-        `second_generation` of a second parent; `optimizer_steps` of the inherited moments;
+        `second_generation` of a second parent; `optimizer_steps` of the inherited optimizer state;
         `fitness` of the replaced policy and `parent_fitness`, NaN if not estimated; and each
         initial hyperparameter.
 
@@ -345,7 +346,7 @@ class Run(Mapping[str, Policy]):
     ) -> Payoffs:
         """Return the mean returns of policies against each other in the ledger's matches.
 
-        All versions of a live policy are one policy; each of its frozen copies is another.
+        All versions of a live policy count as one policy; each frozen copy is a separate policy.
 
         Args:
             most: maximum number of policies: live ones, then the newest frozen copies; None: all.
@@ -354,7 +355,7 @@ class Run(Mapping[str, Policy]):
                 them.
 
         Returns:
-            `names` [N]; `matrix` [N, N], the mean return of the row against the column, NaN where
+            `names` [N]; `matrix` [N, N], the mean return of the row against the column, NaN if
             they never met; `errors[0]` [N, N], the standard errors; `counts` [N, N] of matches;
             `intervals(0.95)[:, 0]` [2, N, N]. Functions of `remuda.analysis` accept this object;
             `to_pandas()` returns the means with names.
@@ -397,7 +398,7 @@ class Run(Mapping[str, Policy]):
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
 
     def report(self) -> Path:
-        """Make the run's picture and report; return the path of the page.
+        """Write the run's `play.gif` and `report.html`; return the path of the page.
 
         Raises:
             RunDirectoryError: the run has not ended, no turn was played, or writing failed.

@@ -41,8 +41,8 @@ class Tournament:
 
     entrants: tuple[str, ...]
     means: Numbers
-    """[N, N]: the mean return of one agent of the row's entrant among agents of the column's, over
-    all seats equally. On the diagonal all agents are of the same entrant. NaN: no match.
+    """[N, N]: the mean return of one agent of the row's entrant among agents of the column's, with
+    equal weight for all seats. On the diagonal all agents are of the same entrant. NaN: no match.
     """
     errors: Numbers
     """[N, N]: standard errors of these means, over the episodes."""
@@ -55,12 +55,12 @@ class Tournament:
     cut: str = ""
     """The reason for missing matches, such as `interrupted`; empty: none is missing."""
     until: Look | None = None
-    """The last look at the answer, if it was played until a question was answered."""
+    """The last look at the answer; None if the tournament was not played to answer a question."""
     scripted: Mapping[str, str] = field(default_factory=dict)
     """The scripted policy of each reserved seat, by agent."""
 
     def as_summary(self) -> dict[str, object]:
-        """Return plain data; None: unknown."""
+        """Return JSON values; None replaces NaN."""
         summary: dict[str, object] = {
             "entrants": list(self.entrants),
             "means": as_json(self.means),
@@ -106,7 +106,7 @@ def setup_of_entrants(
     """
     env, taken = EnvSpec.of(game, options), dict(taken or {})
     setup = TournamentSetup(env, (), seed, sampled, taken=taken)
-    _ = setup.taken_seats  # raises if they are wrong
+    _ = setup.taken_seats  # raises an error if they are invalid
     for policy in taken.values():
         find_game(game).policy(policy)
     return replace(setup, participants=of_entrants(game, env.agents, entrants, taken))
@@ -161,8 +161,8 @@ def margin(
 ) -> float:
     """Return the mean return of an agent of `one` among agents of `other`, minus the reverse.
 
-    Each seat is played for `episodes` both ways, greedily unless `run.evaluate_sampled` is set. NaN
-    if the limits, which apply to everything together, cut play short.
+    Each seat is played for `episodes` both ways, greedily unless `run.evaluate_sampled` is set. The
+    limits apply to all of these episodes together. NaN: the limits cut play short.
     """
     found, begun, sampled = [], time.monotonic(), spec.config.run.evaluate_sampled
     for way, (row, column) in enumerate(((one, other), (other, one))):

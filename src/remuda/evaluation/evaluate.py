@@ -47,9 +47,9 @@ def evaluate(
     seating: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Evaluation:
-    """Play `episodes` over all copies, and return the returns of each agent.
+    """Play `episodes` in all environment copies together, and return the returns of each agent.
 
-    Each copy plays equally many episodes (within one), so that short ones do not count more. The
+    Each copy plays equally many episodes (within one), so short episodes do not count more. The
     matchmaker of a population assigns seats to live policies. If some copy has not finished an
     episode by half of the time limit, play restarts with one copy, which is faster.
 
@@ -82,12 +82,12 @@ class RecordedPlay:
 
     @property
     def over(self) -> int:
-        """Finished episodes."""
+        """The number of finished episodes."""
         return sum(self.game.episodes_over)
 
     @property
     def counted(self) -> int:
-        """Episodes that `played` returns."""
+        """The number of episodes that `played` returns."""
         return min(self.game.episodes_over) * self.game.num_envs if self.cut else self.over
 
     def played(self) -> PlayedEpisodes:
@@ -137,15 +137,16 @@ def play_recorded(
 def _copies_within(spec: RunSpec, episodes: int, limits: Limits) -> tuple[int, Limits]:
     """Return how many copies to play at once, and the limits for the rest of the time.
 
-    Remuda's own games start fast. Others get at most `env.num_envs` copies, and only as many as can
-    be made in a quarter of the time: each may be a simulator that starts slowly.
+    Remuda's own games start fast. A copy of another game may be a simulator that starts slowly. So
+    other games get at most `env.num_envs` copies, and only as many as start in a quarter of the
+    time.
     """
     if spec.env.game in GAMES:
         return min(COPIES, episodes), limits
     most, begun = min(COPIES, episodes, spec.config.env.num_envs), time.monotonic()
     if limits.seconds is None or most == 1:
         return most, limits
-    for _ in range(2):  # the first one may import its library
+    for _ in range(2):  # the first copy may import the game's library
         start = time.monotonic()
         spec.env.make(1).close()
         each = time.monotonic() - start
@@ -165,7 +166,7 @@ def play_episodes(
 ) -> Evaluation:
     """Play equally many episodes in each copy, and return the returns of each agent.
 
-    `make_actor` makes an actor with that many copies. Returns of `policies` are also reported.
+    `make_actor` makes an actor with a number of copies. Returns of `policies` are also reported.
     """
     begun = time.monotonic()
 
@@ -176,7 +177,7 @@ def play_episodes(
         return _Play(make_actor(copies), episodes)
 
     cut = ""
-    with threads(1):  # like an actor; more would compete on a busy machine
+    with threads(1):  # as in an actor; more threads would compete on a busy machine
         playing = play(copies)
         try:
             while not playing.done:
@@ -199,7 +200,7 @@ def play_episodes(
 class _Episode:
     returns: Floats
     metrics: Floats
-    history: list[int] | None  # its moves
+    history: list[int] | None  # the moves
     earned: tuple[tuple[str, float], ...]  # policy and return of each agent of a population
 
 
@@ -235,7 +236,7 @@ class _Play:
 
     @property
     def rounds(self) -> int:
-        """Episodes that every copy has finished."""
+        """The number of episodes that every copy has finished."""
         return min(map(len, self._played))
 
     def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
@@ -271,7 +272,7 @@ def record(
     seconds: float | None = None,
     sampled: bool | None = None,
 ) -> list[Array]:
-    """Return at most `turns` pictures of one episode, each [height, width, 3] uint8."""
+    """Return at most `turns` rendered frames of one episode, each [height, width, 3] uint8."""
     begun = time.monotonic()
     with threads(1), libraries_kept():
         actor = actor_for_play(spec, snapshots, 1, seed, sampled=_explores(spec.config, sampled))
@@ -309,7 +310,7 @@ def actor_for_play(
     )
     handwritten = ScriptedSeats(env, members) if members else None
     env = wrap(env)
-    if seating is None:  # in a population, those whose slots are not empty
+    if seating is None:  # in a population, the policies whose slots are not empty
         specs = tuple(each for each in specs if each.name in snapshots)
     else:
         by_name = {each.name: each for each in specs}
@@ -360,10 +361,10 @@ def _dealt(
     seed: int,
     scripted: ScriptedSeats | None,
 ) -> MatchSeats:
-    """Return seats assigned to live policies as in training, with a separate table."""
+    """Return seats assigned to live policies as in training, with a separate table of members."""
     names = [each.name for each in specs]
     roster = spec.roster.among(names)
-    taken = tuple(spec.config.seats_taken)  # scripted policies of reserved seats are members
+    taken = tuple(spec.config.seats_taken)  # scripted policies of reserved seats are members too
     table = Table(dict.fromkeys(names, 0), len(env.agents), 0, scripted=taken)
     league = League(
         table,

@@ -39,14 +39,15 @@ from remuda.types import AgentSpec, Array, Bools, Floats
 KEPT_ROOMS = 16
 """Number of batch sizes whose forward passes are cached."""
 COMPUTING = threading.Lock()
-"""Held by the policy that computes; one at a time in this process."""
+"""The lock that lets one policy of this process compute at a time."""
 
 
 @dataclass
 class PolicyState:
     """The memory of a policy for N streams, each of which plays a sequence of episodes.
 
-    Made by `Policy.initial_state`. `Policy.act_from` returns a new one, `Policy.act` changes it.
+    `Policy.initial_state` returns an initial state, `Policy.act_from` a new state. `Policy.act`
+    changes its `state` argument.
     """
 
     frames: Floats
@@ -61,7 +62,7 @@ class PolicyState:
         return PolicyState(self.frames.copy(), self.starts.copy(), self.recurrent_state.copy())
 
     def begin(self, streams: npt.ArrayLike = True) -> None:
-        """Start new episodes, in place, in these `streams`: [N] bool, or one for all.
+        """Start new episodes, in place, in these `streams`: [N] bool, or one bool for all.
 
         Raises:
             UsageError: the shape is wrong.
@@ -85,26 +86,26 @@ class Policy:
     1. `act` chooses exactly the actions of the run's actor for the same weights, observations,
        masks, random numbers and number of streams. Only rounding may differ, if the actor
        evaluates several policies together.
-    2. No method changes its weights.
-    3. A call that raises changes neither its memory nor a `state` argument.
-    4. It can be copied, pickled, and used by several threads, which share its memory.
+    2. No method changes the policy's weights.
+    3. A call that raises changes neither the policy's memory nor a `state` argument.
+    4. A policy can be copied, pickled, and used by several threads, which share its memory.
     """
 
     name: str
-    """Its name in the run; `policy@version` for a frozen copy."""
+    """The policy's name in the run; `policy@version` for a frozen copy."""
     algorithm: str
     game: str
-    """The game of its training."""
+    """The game in which the policy was trained."""
     version: int
-    """Number of times its weights had been published."""
+    """Number of times that the learner had published the weights."""
     learner_step: int
-    """Number of updates of its weights."""
+    """Number of updates of the weights."""
     observation_space: Space[Any]
     """As the environment declares it."""
     action_space: Space[Any]
     """As the environment declares it."""
     reference: str
-    """Its source as `RUN:policy@WHICH`; empty if it is not from a run."""
+    """The policy's source as `RUN:policy@WHICH`; empty if it is not from a run."""
     player: Player
     """For tournaments; not for users."""
 
@@ -117,7 +118,7 @@ class Policy:
         game: str = "",
         reference: str = "",
     ) -> None:
-        """Prepare it to act. `remuda.load` does this for the policies of a run."""
+        """Prepare the policy to act. `remuda.load` does this for the policies of a run."""
         self.reference = reference
         self.name, self.algorithm, self.game = name or spec.name, spec.config.algorithm, game
         self.version, self.learner_step = snapshot.version, snapshot.learner_step
@@ -138,19 +139,19 @@ class Policy:
         return f"<remuda.Policy {self.name}: {self.algorithm}, version {self.version}>"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Support copying and pickling, with its memory and random generator."""
+        """Support copying and pickling, with the policy's memory and random generator."""
         player = self.player
         made = (
             type(self),
             (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference),
         )
-        with self._lock:  # another thread may be using it, and a copy shares no memory
+        with self._lock:  # another thread may use the memory, and a copy must not share it
             own = None if self._own is None else self._own.copy()
             return (*made, {"_rng": copy.deepcopy(self._rng), "_own": own})
 
     @property
     def is_recurrent(self) -> bool:
-        """True if its network is recurrent."""
+        """True if the policy's network is recurrent."""
         return self._network.memory > 0
 
     @property
@@ -180,7 +181,8 @@ class Policy:
     def begin(self, streams: npt.ArrayLike = True) -> None:
         """Start new episodes in these `streams` of the policy's own memory: [N] bool, or one.
 
-        Needed between episodes if it stacks frames or is recurrent; otherwise it does nothing.
+        Policies that stack frames or are recurrent need this between episodes. For other policies
+        it does nothing.
         """
         with self._lock:
             if self._own is not None:
@@ -207,11 +209,11 @@ class Policy:
                 such parts. Parts that are not arrays, such as `Text`, are lists in a batch.
             mask: allowed actions, [mask_size] or [N, mask_size], bool or 0 and 1; or in the form of
                 the environment's `action_mask`, batched like the observations. Needed if the game
-                has masks, unless the observation contains its `action_mask`; refused otherwise.
+                has masks, unless the observation contains its `action_mask`; else not allowed.
             deterministic: choose the best action; otherwise explore as in training.
             state: memory as in `act_from`; changed in place.
             rng: random generator for exploration, or a seed; None: the policy's generator.
-            epsilon: exploration rate of a Q-learner, 0 to 1; None: that at the end of training.
+            epsilon: exploration rate of a Q-learner, 0 to 1; None: the rate at the end of training.
                 Refused with `deterministic`, and for a policy that samples from a distribution.
 
         Returns:
@@ -219,7 +221,7 @@ class Policy:
             `Discrete`. For a batch: [N, *shape], or a `Dict` or `Tuple` of such parts.
 
         Raises:
-            UsageError: a shape or value that does not fit; it is a `ValueError`.
+            UsageError: a shape or value does not fit; this error is also a `ValueError`.
         """
         observation, included = self._spaces.split(observation)
         observations, single = self._observations(observation)
@@ -239,7 +241,7 @@ class Policy:
     def act_from(
         self, state: PolicyState, observation: Any, **options: object
     ) -> tuple[Any, PolicyState]:
-        """Choose an action from a `state`, which is not changed; return it and the next state.
+        """Choose an action from an unchanged `state`; return the action and the next state.
 
         `state` is from `initial_state` or an earlier call; `observation` and `options` are those of
         `act`.
@@ -250,24 +252,24 @@ class Policy:
     def flatten(self, observation: Any) -> Array:
         """Return an observation, or a batch, in the form that `module` and the ONNX file accept.
 
-        It is [*shape] or [N, *shape], without its mask; for a `Box` the same array.
+        The result is [*shape] or [N, *shape], without the mask; for a `Box` it is the same array.
         """
         rows, single = self._observations(self._spaces.split(observation)[0])
         flat = rows.reshape(len(rows), *self._spec.observation)
         return flat[0] if single else flat
 
     def module(self) -> PolicyModule:
-        """Return a copy of its network as a `torch.nn.Module`.
+        """Return a copy of the policy's network as a `torch.nn.Module`.
 
         `module()(torch.as_tensor(observations))` returns [B, O], from which `act` chooses: action
         values of a Q-learner; for PPO logits, or means and log standard deviations. Observations
         are [B, *shape], or [B, n_frames, *shape] if frames are stacked, the oldest first. A
-        recurrent network also takes the state [B, size], and returns both.
+        recurrent network also takes the state [B, size], and also returns the next state.
         """
         return PolicyModule(self._network, self._stack.parameters_of(0))
 
     def to_onnx(self, path: str | os.PathLike[str]) -> Path:
-        """Write the greedy policy as an ONNX file without Remuda or torch; return the path.
+        """Write the greedy policy as an ONNX file, which needs no Remuda or torch; return the path.
 
         Inputs, each [N, ...] for any N: `observation` of the game's dtype, [N, *shape], or [N,
         n_frames, *shape] if frames are stacked, the oldest first, and zeros before an episode's
@@ -303,12 +305,12 @@ class Policy:
         return file
 
     def weights(self) -> dict[str, Floats]:
-        """Return copies of its named parameters, as in the files of a run's `weights/`."""
+        """Return copies of the named parameters, as in the files of a run's `weights/`."""
         tensors = self._stack.parameters_of(0)
         return {name: values[0].cpu().numpy().copy() for name, values in tensors.items()}
 
     def _remembered(self, count: int) -> PolicyState:
-        """Return the policy's memory; a batch of another size starts with an empty one."""
+        """Return the policy's memory; a batch of another size starts with an empty memory."""
         if not count:  # an empty batch: keep the memory
             return self.initial_state(0)
         if self._own is None or len(self._own) != count:
@@ -405,10 +407,10 @@ class Policy:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let torch use one thread, as in actors: with more it rounds differently.
+    """Let torch use one thread, as in actors: with more threads it rounds differently.
 
-    The number of threads belongs to the whole process, so one policy computes at a time: otherwise
-    one could reset it while another computes, or mistake 1 for the number to restore.
+    The number of threads belongs to the whole process, so one policy computes at a time. Otherwise
+    a policy could reset the number while another computes, or mistake 1 for the number to restore.
     """
     with COMPUTING:
         before = torch.get_num_threads()

@@ -14,7 +14,7 @@ from remuda.types import Array, Bools
 
 
 def as_array(values: npt.ArrayLike, name: str, policy: str) -> Array:
-    """Convert an argument to an array, or raise a `UsageError` that names it."""
+    """Convert an argument to an array, or raise a `UsageError` with the argument's name."""
     try:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:

@@ -24,7 +24,7 @@ class Evaluation:
     returns: Returns
     """[episodes, num_agents]: the undiscounted return of each agent in each episode.
 
-    A masked array. An entry is masked, and NaN below the mask, if the agent never acted in
+    A masked array. An entry is masked, and NaN in `filled_returns`, if the agent never acted in
     that episode and so has no return; `returns.mean(0)` is over the episodes in which each agent
     acted. Episodes that ended before any agent acted are left out.
     """
@@ -33,10 +33,9 @@ class Evaluation:
     policies: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     """Returns of each policy of a population, one for each seat that it played: [seats]."""
     asked: int = 0
-    """Episodes that were requested."""
+    """The number of requested episodes."""
     cut: str = ""
-    """Reason for fewer episodes: `the time was up` or `interrupted`; empty if there are not fewer.
-    """
+    """Reason for missing episodes: `the time was up` or `interrupted`; empty: none is missing."""
     histories: tuple[tuple[int, ...], ...] = ()
     """All moves of each episode, chance included, as numbered by the game's library; empty if the
     environment does not record them (OpenSpiel does)."""
@@ -67,7 +66,7 @@ class Evaluation:
 
     @property
     def same_returns(self) -> bool:
-        """True if all episodes had equal returns: a constant sum may then be a shared success."""
+        """True if all episodes had equal returns; then a constant sum may be a shared success."""
         spreads = [known(column).std() for column in self.filled_returns.T if len(known(column))]
         return bool(max(spreads, default=0.0) <= 1e-3 * self.largest_return)
 
@@ -90,7 +89,7 @@ class Evaluation:
         return mean_of(self.filled_returns[:, agent])
 
     def standard_error(self, agent: int) -> float:
-        """Return the standard error of that mean; NaN for fewer than two episodes."""
+        """Return the standard error of `mean`; NaN for fewer than two episodes."""
         return standard_error(self.filled_returns[:, agent])
 
     def metric(self, name: str) -> npt.NDArray[np.float64]:
@@ -126,7 +125,7 @@ def _summary_of(values: npt.NDArray[np.float64]) -> dict[str, float | None]:
 
 
 def way_of(summary: Mapping[str, Any] | None) -> str:
-    """Return `greedy` or `sampled` for an `Evaluation.as_summary`; a missing one was greedy."""
+    """Return `greedy` or `sampled` for an `Evaluation.as_summary`; None: greedy."""
     return WAYS[bool((summary or {}).get("sampled"))]
 
 

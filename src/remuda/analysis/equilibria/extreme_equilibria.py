@@ -26,13 +26,13 @@ STRATEGIES: Final = 60  # most strategies of both roles together: each is a bit 
 
 
 def number_of_bases(rows: int, columns: int) -> int:
-    """Return the number of pairs of supports of equal size: the work of the enumeration."""
+    """Return the number of pairs of supports of equal size, which the enumeration tries."""
     return comb(rows + columns, rows)
 
 
 @njit(cache=True)
 def _next(chosen: Integers, size: int, most: int) -> bool:
-    """Advance to the next subset of `size` numbers below `most`; False: this was the last."""
+    """Advance to the next subset of `size` numbers below `most`; return False after the last."""
     place = size - 1
     while place >= 0 and chosen[place] == most - size + place:
         place -= 1
@@ -46,7 +46,7 @@ def _next(chosen: Integers, size: int, most: int) -> bool:
 
 @njit(cache=True)
 def _solve(system: Numbers, size: int) -> bool:
-    """Solve a system [size, size + 1] in place, into its last column; False: singular."""
+    """Replace the last column of a system [size, size + 1] by the solution; False: singular."""
     for k in range(size):
         best = k
         for row in range(k + 1, size):
@@ -71,7 +71,7 @@ def _solve(system: Numbers, size: int) -> bool:
 
 @njit(cache=True)
 def _labels(limits: Numbers, used: Integers, solution: Numbers) -> tuple[bool, np.uint64]:
-    """Return whether a point satisfies all limits, and the bits of its tight ones (`_vertices`)."""
+    """Return whether a point satisfies all limits, and the point's label (see `_vertices`)."""
     rows, count = limits.shape
     label = np.uint64(0)
     for i in range(count):
@@ -156,7 +156,7 @@ def pairs(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:
     rows, columns = a.shape
     of_row, row_labels = vertices(b.T.copy())
     of_column, column_labels = vertices(a.copy())
-    # The column's strategies are the lowest bits of a column label; make the row's the lowest.
+    # Reorder the bits of column labels: like row labels, the row's strategies come lowest.
     low = (column_labels >> np.uint64(columns)) & np.uint64((1 << rows) - 1)
     high = column_labels & np.uint64((1 << columns) - 1)
     turned = low | (high << np.uint64(rows))

@@ -24,7 +24,7 @@ ENOUGH = 1e-7  # the largest relative regret of an equilibrium
 BASES = 1_000_000  # most pairs of supports enumerated: games of up to 11 by 11
 PERTURBATION = 1e-6  # relative change of the payoffs if no path in the game itself succeeds
 PERTURBED = 50  # perturbed games tried in a round
-LENGTHS = (1_000, 10_000, 1_000_000)  # most pivots of a path, by round; most paths are short
+LENGTHS = (1_000, 10_000, 1_000_000)  # maximum pivots of a path, by round; most paths are short
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BimatrixEquilibrium(Summary):
     mixtures: tuple[Numbers, ...]  # of the row [n] and of the column [m]; empty: not found
     values: Numbers  # [2] payoffs
     regret: Numbers  # [2] computed from the payoffs
-    note: str  # how it was found, or why it was not
+    note: str  # how the equilibrium was found, or why none was found
 
     @property
     def found(self) -> bool:
@@ -213,7 +213,7 @@ def _path(
 
 
 def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers | None:
-    """Return a mixture [m] on the same support that makes the strategies in `replies` best replies.
+    """Return a mixture with the support of `mixture` against which all `replies` are optimal.
 
     A linear program minimises the shortfall of these replies from the best. `game`: [n, m] the
     other role's payoffs; `replies`: [n]; `mixture`: [m].

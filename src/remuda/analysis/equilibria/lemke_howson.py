@@ -3,7 +3,7 @@
 The algorithm of Lemke and Howson 1964, "Equilibrium points of bimatrix games", runs here on one
 symmetric game that contains the strategies of both roles (von Stengel 2002, "Computing equilibria
 for two-person games", section 2.3). This form also finds symmetric equilibria of symmetric games.
-Ties in the ratio test are broken lexicographically, so no path cycles (section 2.6 there).
+Ties in the ratio test are broken lexicographically, so no path cycles (von Stengel, section 2.6).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _leaving(tableau: Numbers, column: int) -> int:
 def _follow(
     tableau: Numbers, basis: Integers, entering: int, label: int, pivots: int
 ) -> tuple[int, int]:
-    """Pivot until the label is complete or a limit is reached: (outcome, entering variable).
+    """Pivot until an equilibrium or a limit is reached; return the outcome and next variable.
 
     `tableau`: [n, 2n + 1] columns of z, columns of the slacks, and the right side, changed in
     place; `basis`: [n] the basic column of each row, changed in place.
@@ -102,7 +102,7 @@ def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Nu
             status, entering = _follow(tableau, basis, entering, label, now)
     if status != DONE:
         return None
-    # Solve again from the original columns of the basis: the tableau has rounding errors.
+    # Solve again from the original columns of the basis, because the tableau has rounding errors.
     columns = np.hstack([matrix, np.eye(size)])[:, basis]
     try:
         solved = np.linalg.solve(columns, np.ones(size))

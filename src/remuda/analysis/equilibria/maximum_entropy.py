@@ -24,7 +24,7 @@ from remuda.types import Bools, Numbers
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 POSITIVE = 1e-9  # probabilities and expectations below this are treated as zero
 TRIES = (("highs", 1e3), ("highs", 1e2), ("highs-ds", 1e3))
-"""Solvers and upper bounds of the variables; the next is tried if rounding errors make one fail."""
+"""Solvers and upper bounds of the variables; the next pair is tried if rounding errors occur."""
 CERTAIN = 1e-6  # variables that the linear program raises to almost 1 can certainly be positive
 ROUNDS = 5  # linear programs, at most; one is usual
 RANK = 1e-9  # singular values below this, relative to the largest, are treated as zero
@@ -96,8 +96,8 @@ def _reach(
 ) -> tuple[Numbers, bool] | None:
     """Return a distribution with the most positive entries, and whether more may exist.
 
-    `inner`: [K, n] rows of G; `zero`: [K] which expectations must be zero; `of_p`: [n] which
-    probabilities are counted; `of_rows`: [K] which expectations are counted.
+    `inner`: [K, n] rows of G; `zero`: [K] which expectations must be zero; `of_p`: [n] and
+    `of_rows`: [K] which probabilities and expectations the objective counts.
     """
     count, rows = len(of_p), len(zero)
     eye, eyes = sparse.eye_array(count), sparse.eye_array(rows)
@@ -129,7 +129,7 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
 
     `gains`: [K, N] the rows of G.
 
-    Returns: [N], and 0 if only one such distribution exists; None: not found.
+    Returns: the distribution [N] and the dimension, 0 if there is no other; None: not found.
     """
     sizes = np.abs(gains).max(1, initial=0.0)
     scaled = gains / np.where(sizes > 0.0, sizes, 1.0)[:, None]
@@ -200,7 +200,7 @@ def _newton(equal: Numbers, wanted: Numbers, above: Numbers, start: Numbers) -> 
                 break
             size *= 0.5
         else:
-            return point.p  # no progress: rounding allows no better; the caller verifies it
+            return point.p  # rounding prevents further progress; the caller verifies the result
         point = tried
     return point.p
 

@@ -34,7 +34,7 @@ class Solution:
     joint: Numbers | None  # [n_1, ..., n_R]; None: the roles play independently
     values: Numbers  # [R] the roles' payoffs
     regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
-    note: str  # how it was selected, and other remarks
+    note: str  # how the equilibrium was selected, and other remarks
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class UncertainEquilibrium:
     symmetric: bool  # whether both roles have the same strategies and the same mixture
     answer: Solution  # of the mean payoffs
     masses: tuple[Numbers, ...]  # by role, [3, n_r] mean and 95% interval of probabilities
-    in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws whose support contains it
+    in_support: tuple[Numbers, ...]  # by role, [n_r] share of draws that use the strategy
     values: Numbers  # [3, R] mean and 95% interval of payoffs (zero-sum: `_value_intervals`)
     regrets: Numbers  # [3, R] mean and 95% interval of the regret of `answer` under the draws
     samples: int
     unsolved: int  # draws for which no equilibrium was found; only `regrets` includes them
 
     def as_summary(self) -> dict[str, object]:
-        """Return JSON values; for a symmetric game only the first role's strategies."""
+        """Return JSON values; a symmetric game lists only the first role's strategies."""
         roles = [
             [
                 {
@@ -94,13 +94,13 @@ def nash(
     """Return the equilibrium of a game's mean payoffs, with its uncertainty.
 
     - Zero-sum, two roles: the equilibrium with the largest entropy.
-    - Other games of two roles: the equilibrium with the largest welfare, if all can be enumerated
-      (in a symmetric game, only those with equal mixtures); otherwise one by Lemke-Howson.
+    - Other games of two roles: the equilibrium with the largest welfare, if all equilibria can be
+      enumerated (in a symmetric game, it has equal mixtures). Otherwise Lemke-Howson finds one.
     - Any other number of roles: the correlated equilibrium with the largest entropy.
 
     If a game has several equilibria, the selection may differ between draws.
 
-    `seconds`: limit of the search in a large general-sum game; a tenth of it for each draw.
+    `seconds`: limit of the search in a large general-sum game; each draw has a tenth of it.
     """
     if samples < 1:
         raise UsageError(f"samples is {samples}; at least one draw of the payoffs is needed")
@@ -142,8 +142,8 @@ def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
     mixtures (Mills 1956, "Marginal values of matrix games and linear programs", theorem 1). So the
     value is as uncertain as these payoffs.
 
-    `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] its payoffs in each
-    draw.
+    `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] payoffs of the same
+    mixtures in each draw.
     """
     # Draws deviate symmetrically: use both sides to estimate the half-width.
     half = np.quantile(np.abs(earned - at_means), INTERVAL[1] - INTERVAL[0], axis=0)

@@ -29,7 +29,7 @@ class Estimate(Summary):
     corrected: float  # the value minus the bootstrap estimate of its bias, clipped to the bounds
     interval: tuple[float, float]
     """The basic bootstrap interval of `corrected` (Davison and Hinkley 1997, chapter 2)."""
-    null_interval: tuple[float, float] = (float("nan"), float("nan"))  # of equal policies
+    null_interval: tuple[float, float] = (float("nan"), float("nan"))  # if all policies are equal
     null_share: float = float("nan")  # p-value: how often equal policies have as large a value
     draws: int = 0
     level: float = 0.95  # of both intervals
@@ -46,8 +46,9 @@ def estimate_from(
 ) -> Estimate:
     """Build an estimate from the values of samples.
 
-    `drawn`: [draws] values by the formula of `unbiased`; `null`: [draws] values by the formula of
-    `value`, if all policies are equal.
+    - `unbiased`: the value by a less biased formula; None: the same as `value`.
+    - `drawn`: [draws] values by the formula of `unbiased`.
+    - `null`: [draws] values by the formula of `value`, if all policies are equal.
     """
     check_level(level)
     check_draws(len(drawn))

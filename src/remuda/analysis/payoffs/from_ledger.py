@@ -1,4 +1,7 @@
-"""Payoffs from a ledger of matches, which may have any length and is read in chunks."""
+"""Payoffs from a ledger of matches, which may have any length and is read in chunks.
+
+A ledger also records births: a birth replaces the live policy of a slot by a copy of another.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from remuda.system.checkpoint.opening import open_stream
 from remuda.types import Array, Integers
 
 PIECE = 1 << 18  # records per read: tens of megabytes
-KEY = 1 << 40  # above any version: policy and version are packed into one number
-LIVE, FORMER = -1, -2  # versions of a live policy, and of a live policy that a birth replaced
+KEY = 1 << 40  # larger than any version; a key packs policy and version into one number
+LIVE, FORMER = -1, -2  # versions that mark a live policy, and one that a birth replaced
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,10 @@ def read_payoffs(
 ) -> Payoffs:
     """Return the payoffs between the members of a population, from its ledger.
 
-    Every two seats that took part in a match are a meeting of their members. A live policy is one
-    member, whatever version acted; each of its frozen copies is another. Live members come first,
-    then copies, by policy and version. If a birth replaced a policy, earlier results of its slot
-    are ignored.
+    Each pair of seats that took part in a match counts as one meeting of their members. A live
+    policy is one member, whichever version acted, and so is each frozen copy. Live members come
+    first, then copies, by policy and version. If a birth replaced a policy, earlier results of its
+    slot are ignored.
 
     - `symmetric`: pool the seats; otherwise the earlier seat of a meeting is the first role.
     - `sides`: the team number of each seat. Teammates do not meet, and a seat with side -1 meets no

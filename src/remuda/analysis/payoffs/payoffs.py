@@ -45,7 +45,7 @@ class Payoffs:
         units: [n_1, ..., n_R] the mean weight of a match in `counts`.
         meetings: [n_1, ..., n_R] matches in which these strategies met, with or without others;
             None: equal to `counts`.
-        matches: number of matches in which any two met; None: unknown.
+        matches: number of matches in which any two strategies met; None: unknown.
     """
 
     strategies: tuple[tuple[str, ...], ...]
@@ -83,7 +83,7 @@ class Payoffs:
 
     @property
     def num_roles(self) -> int:
-        """R."""
+        """The number of roles, R."""
         return len(self.strategies)
 
     @property
@@ -252,8 +252,8 @@ class Payoffs:
     def completed(self) -> Payoffs:
         """Return the game with self-play payoffs filled in where symmetry determines them.
 
-        In a symmetric constant-sum game they are half of the sum, however few self-play matches
-        were played.
+        In a symmetric constant-sum game these payoffs are half of the sum, however few self-play
+        matches were played.
         """
         if not (self.symmetric and self.is_zero_sum):
             return self
@@ -384,7 +384,7 @@ def from_sums(
     Scientific Library reference manual", weighted samples).
 
     `sums`: [8, N, N] from `add_up`, or [6, N, N] if each match has two seats and weight 1;
-    `matches`: their total number; None: unknown.
+    `matches`: the total number of matches; None: unknown.
     """
     count, row_sum, column_sum, one_squared, other_squared, product = sums[:6]
     played = np.where(count > 0, count, np.nan)

@@ -13,11 +13,11 @@ from remuda.types import Numbers
 
 PIECE = 1 << 22  # numbers per batch of draws: tens of megabytes
 SPREADS = 80  # number of values of tau in the grid
-NARROWEST, WIDEST = 1e-3, 10.0  # the range of tau, in units of the estimates' spread and noise
+NARROWEST, WIDEST = 1e-3, 10.0  # the range of tau, relative to the estimates' spread plus noise
 
 
 def with_own(payoffs: Payoffs) -> Payoffs:
-    """Return payoffs that can be drawn even if strategies never met themselves.
+    """Fill in missing self-play payoffs, so that payoffs can be drawn.
 
     In a symmetric constant-sum game, symmetry determines the self-play payoffs. In other symmetric
     games, unplayed self-play payoffs become 0 and must not be used.

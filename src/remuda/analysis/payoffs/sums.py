@@ -59,12 +59,12 @@ def add_up(
 ) -> None:
     """Add the returns of matches to the sums of the pairs that met.
 
-    Every two seats of a match on different sides are a meeting. A return against several opponents
-    is a single observation, and so are the returns of a policy with several seats in a team; its
-    weight is divided among its meetings. So the precision of means over opponents corresponds to
-    the number of matches. Several meetings of two policies in one match are one observation with
-    their total weight. In a symmetric game a meeting counts for both orders; between two seats of
-    one policy, half for each order.
+    Two seats of a match that are on different sides form a meeting. A return against several
+    opponents is a single observation, and so are the returns of a policy with several seats in a
+    team. The weight of an observation is divided among its meetings. So the precision of means over
+    opponents corresponds to the number of matches. Several meetings of two policies in one match
+    are one observation with their total weight. In a symmetric game a meeting counts for both
+    orders; a meeting between two seats of one policy counts half for each order.
 
     - `places`: [M, seats] member numbers; -1: ignored.
     - `returns`: [M, seats]; NaN: the seat took no part and is ignored.

@@ -130,7 +130,7 @@ def _log_spread(gains: Numbers, alpha: float, population: int) -> Numbers:
     u = alpha * gains
     size = np.where(np.abs(u) > 1e-14, np.abs(u), 1.0)
     spread = np.log(-np.expm1(-size)) - np.log(-np.expm1(-population * size))
-    # For u < 0: multiply numerator and denominator by exp(u) and exp(m u); no exp of |u| is left.
+    # For u < 0, exp(-u) and exp(-m u) are factored out, because they may overflow.
     spread = np.where(u < 0.0, spread - (population - 1) * size, spread)
     return np.where(np.abs(u) > 1e-14, spread, -math.log(population))
 
@@ -199,7 +199,7 @@ def log_stationary(log_rates: Numbers) -> Numbers:
 
 
 def _gaps(array: Numbers) -> tuple[float, float]:
-    """Return the smallest and largest payoff differences that drive selection; 0: none does."""
+    """Return the smallest and largest payoff differences that drive selection, or 0."""
     if array.ndim > 2:
         sizes = [
             np.diff(np.sort(of_role, axis=role), axis=role) for role, of_role in enumerate(array)

@@ -28,7 +28,7 @@ class Compared:
     """The D comparisons behind an answer, in a symmetric game of C pairs."""
 
     apart: Numbers  # [D]: the difference of each comparison, at least 0
-    variances: Numbers  # [D, C]: by one match of each pair; [D]: comparison d uses only pair d
+    variances: Numbers  # [D, C]: from one match of each pair; [D]: comparison d uses only pair d
     better: Integers  # [D]: the policy ahead
     worse: Integers  # [D]: the policy behind
 
@@ -40,7 +40,9 @@ class Question(Protocol):
         """Return each draw's answer as numbers: [S, A], from payoffs of the row [S, N, N]."""
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
-        """Return the comparisons behind the answer, which is right if all true ones are above 0.
+        """Return the comparisons behind the answer.
+
+        The answer is right if the true differences of all comparisons are above 0.
 
         `matrix`: [N, N] the row's known payoffs; `covariances`: [2, 2, C] of one match of each
         pair, in the order of `triu_indices`.
@@ -160,7 +162,7 @@ ROUNDS = 60  # iterations that find the shares
 STEP = 0.3  # initial fraction of the way to the new multipliers; it shrinks with each round
 STEPS_AT_MOST = 0.7  # largest change of a multiplier's logarithm in a round
 NEWTON = 30  # most Newton steps in the search for a number of matches
-LEAST = 1e-12  # share of a pair that does not affect the answer
+LEAST = 1e-12  # share of the matches for a pair that does not affect the answer
 
 
 def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers:
@@ -185,7 +187,7 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
 
 
 def _shares(variances: Numbers, apart: Numbers) -> Numbers:
-    """Return `_wanted` [S, C] from variances s [S, D, C], or [S, D] as in `Compared`, and D."""
+    """Return `_wanted` [S, C] from the variances and differences of `Compared`, for S draws."""
     whole = variances.ndim == 3
     shares = np.full((len(variances), variances.shape[-1]), 1.0 / variances.shape[-1])
     largest = apart.max(1, keepdims=True)

@@ -66,7 +66,7 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     skill of a strategy is its row of `matrix @ mixture`, less the value, which is half of the
     constant sum.
 
-    `matrix`: [n, n] the row's payoffs of a symmetric constant-sum game; `mixture`: [n] its
+    `matrix`: [n, n] the row's payoffs of a symmetric constant-sum game; `mixture`: [n] the game's
     symmetric equilibrium of maximum entropy.
     """
     payoffs = np.asarray(matrix, np.float64)
@@ -200,7 +200,7 @@ def rank_intervals(
 def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
     """Return the shortest range of ranks [2, n] with probability `level`, and its probability [n].
 
-    Ties go to the most probable range, then to the one with the better ranks.
+    Ties go to the most probable range, then to the range with the better ranks.
 
     `probabilities`: [n, n] of each strategy's ranks.
     """

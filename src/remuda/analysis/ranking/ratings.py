@@ -3,8 +3,9 @@
 Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs") on
 the scale of chess: 400 points are odds of ten to one. All results are fitted at once; their order
 does not matter, which suits policies that do not change. For policies that change, ratings are
-updated match by match (`plackett_luce`, Weng and Lin 2011). Neither can represent cycles: see
-`remuda.analysis.structure.transitivity`.
+updated match by match (`plackett_luce`, Weng and Lin 2011). Neither model can represent cycles: see
+`remuda.analysis.structure.transitivity`. A newborn is a policy that replaced another in the
+population of a training run.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class Elo:
 
     names: tuple[str, ...]  # of the n strategies
     ratings: Numbers  # [n] Elo points; their mean is 0
-    errors: Numbers  # [n] standard errors, relative to that mean
+    errors: Numbers  # [n] standard errors of `ratings`, relative to their mean
     intervals: Numbers = field(repr=False)  # [2, n] at probability `level`
     covariance: Numbers = field(repr=False)  # [n, n]; differences vary less than `errors` suggest
-    matches: Numbers  # [n] of each strategy
+    matches: Numbers  # [n] number of matches of each strategy
     prior: float  # virtual matches against average skill
     level: float
 
@@ -232,7 +233,7 @@ def ledger_history(
 ) -> RatingHistory:
     """Rate the matches of a ledger in their order, and record ratings at even intervals.
 
-    A live policy is one strategy, whatever version acted; each of its frozen copies is another. A
+    A live policy is one strategy, whichever version acted, and so is each of its frozen copies. A
     newborn starts with its parent's rating and the initial uncertainty.
     """
     if checkpoints < 1:

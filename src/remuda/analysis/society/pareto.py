@@ -49,7 +49,7 @@ class UncertainFront(Summary):
     probabilities: Numbers  # [P] probability that each point is on the first front
     errors: Numbers  # [P] standard errors of the probabilities, from the number of draws
     ranks: Integers  # [P] number of each point's front at the means; 0 is the first
-    expected_ranks: Numbers  # [P] mean of these numbers over the draws
+    expected_ranks: Numbers  # [P] mean number of each point's front over the draws
     draws: int
 
 
@@ -61,7 +61,7 @@ def uncertain_front(
     maximise: Maximise = False,
     draws: int = 1000,
 ) -> UncertainFront:
-    """Estimate the probability that each point is on the front, by resampling its means.
+    """Estimate the probability that each point is on the front, by drawing its means.
 
     Each point is drawn from the normal distribution around its means. If many points are equally
     good, each is on the front only in some draws, so a small probability does not make a point bad.

@@ -51,7 +51,7 @@ class Society:
     def is_constant_sum(self) -> bool:
         """True if the agents' returns vary, but their sum is the same in every episode.
 
-        Constant returns may be a shared success, and are not counted as constant-sum.
+        False if all returns are constant, because the agents may share a success.
         """
         if len(self.agents) < 2:
             return False
@@ -117,8 +117,8 @@ class Society:
 
         It is the larger of two p-values: that of a t test of their differences by episode, and the
         smallest possible one of a permutation test, 2 / 2^n if their returns differ in n episodes
-        (Fisher 1935, "The design of experiments", section 21). The second is needed because a few
-        equal differences have no spread. The result is multiplied by the number of pairs
+        (Fisher 1935, "The design of experiments", section 21). The second p-value is needed because
+        a few equal differences have no spread. The result is multiplied by the number of pairs
         (Bonferroni; Dunn 1961, "Multiple comparisons among means").
         """
         apart = known(self.returns[:, best] - self.returns[:, worst])
@@ -158,7 +158,7 @@ def society(
 ) -> Society:
     """Measure the outcome of a group of agents.
 
-    - `agents`: [N].
+    - `agents`: [N] names.
     - `rewards`: [E, T, N].
     - `lengths`: [E] turns.
     - `episode_metrics`: [E] each.

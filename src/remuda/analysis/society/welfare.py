@@ -1,9 +1,9 @@
 """Social outcome metrics: efficiency, equality, sustainability and peace.
 
 These are the metrics of Perolat et al. 2017, "A multi-agent reinforcement learning model of
-common-pool resource appropriation". They are computed from recorded episodes of N agents. Each has
-a jackknife standard error over episodes (Efron and Stein 1981, "The jackknife estimate of
-variance"), because ratios have no simple formula.
+common-pool resource appropriation". They are computed from recorded episodes of N agents. Each
+metric has a jackknife standard error over episodes (Efron and Stein 1981, "The jackknife estimate
+of variance"), because ratios have no simple formula.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _least(least: float) -> float:
 def _by_turn(
     values: npt.ArrayLike, lengths: npt.ArrayLike | None, what: str
 ) -> tuple[Numbers, Integers]:
-    """Check values by turn; return them, 0 after the episode's end, [E, T, N], and lengths [E]."""
+    """Check values by turn; return them, set to 0 after each episode [E, T, N], and lengths [E]."""
     r = np.asarray(values, np.float64)
     if r.ndim != 3 or min(r.shape) < 1:
         raise UsageError(f"{what} are {r.shape}; they must be [episodes, turns, agents]")

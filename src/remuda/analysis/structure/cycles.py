@@ -1,7 +1,7 @@
 """Find cycles of strategies in which each beats the next.
 
-An edge leads from a strategy to one that it beats significantly: its margin is above 0, and noise
-does not explain it.
+An edge leads from a strategy to another that it beats significantly: the margin is above 0, and
+noise does not explain it.
 """
 
 from __future__ import annotations

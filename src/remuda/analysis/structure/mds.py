@@ -25,7 +25,7 @@ TIED = 1e-8  # values that differ by less than this share of the largest are tre
 
 @dataclass(frozen=True)
 class PolicyMap(Summary):
-    """Policies as points in a picture."""
+    """Policies as points of a map."""
 
     positions: Numbers  # [N, dimensions] with mean 0, the direction of most variance first
     shares: Numbers  # [dimensions] share of the sum of all absolute eigenvalues (Mardia 1978)
@@ -33,7 +33,7 @@ class PolicyMap(Summary):
 
     @property
     def share(self) -> float:
-        """The share of variance that the whole picture shows."""
+        """The share of variance that the whole map shows."""
         return float(self.shares.sum())
 
 
@@ -56,9 +56,9 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
 
 
 def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
-    """Place policies so that their distances in the picture match `distances`.
+    """Place policies so that their distances on the map match `distances`.
 
-    Equal distances give equal pictures. Eigenvectors determine neither signs nor rotations among
+    Equal distances give equal maps. Eigenvectors determine neither signs nor rotations among
     axes of equal variance, so both are fixed: on the first such axis the outermost policy gets a
     positive coordinate. Ties go to the first such policy.
 
@@ -154,8 +154,8 @@ def payoff_map(
 ) -> PolicyMap:
     """Return a map of policies by their payoffs against each opponent, with position uncertainties.
 
-    Maps of sampled payoffs are aligned to the map of the means. `spread` is the covariance of their
-    positions around those of the means.
+    Maps of sampled payoffs are aligned to the map of the means. `spread` is the covariance of the
+    aligned positions around that map's positions.
     """
     check_draws(draws)
     found = classical_mds(payoff_distances(payoffs.matrix), dimensions)

@@ -120,7 +120,7 @@ def _errors(payoffs: Payoffs) -> Numbers:
 def _interval(
     gains: Numbers, errors: Numbers, freedom: Numbers, largest: Numbers, level: float
 ) -> tuple[Numbers, Numbers]:
-    """Return [N] bounds that contain the largest true gain with at least this probability.
+    """Return [N] bounds that contain the largest true gain with at least probability `level`.
 
     The upper bound is the largest upper end, which is at least the end of the true best response's
     interval. The lower bound is the largest lower end: all lower ends hold simultaneously, because

@@ -90,7 +90,7 @@ class SplitIntervals:
 
     @property
     def transitive_interval(self) -> Numbers:
-        """[2] at probability `level`."""
+        """The interval of `transitive`, [2], at probability `level`."""
         return 1.0 - self.cyclic_interval[::-1]
 
     def as_summary(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ def split_intervals(
 
     Noise with variance v_ij in the margins adds the sum of all v_ij to the squared norm: a share of
     2 / n to the gradient, the rest to the curl. So a game with few matches looks cyclic. This
-    function subtracts these amounts. Draws contain the noise of the matches and that of drawing;
+    function subtracts these amounts. Draws contain the noise of the matches and of the drawing;
     both are subtracted.
     """
     check_level(level)

@@ -41,8 +41,9 @@ class WalkedGame:
 
     tree: Tree
     observe: Callable[[int], tuple[Array, Bools]]
-    """Returns observations [I_p, *shape] and legal actions [I_p, A] of a player's sets."""
-    first: int = 0  # the run's number for the tree's action 0
+    """Returns observations [I_p, *shape] and legal actions [I_p, first + A] of a player's
+    information sets."""
+    first: int = 0  # the index that the run uses for the tree's action 0
 
     def play(self, player: int, spec: PolicySpec, weights: Floats) -> Numbers:
         """Return a policy's action probabilities in one seat: [I_p, A]."""
@@ -50,7 +51,7 @@ class WalkedGame:
 
 
 def walked_of(env: EnvSpec) -> WalkedGame | None:
-    """Return the tree of a described game; None: it cannot be traversed, or has wrappers."""
+    """Return the tree of an environment's game; None: it cannot be traversed, or has wrappers."""
     made = env.make(1)
     try:
         return walked_game(env.game, made)
@@ -152,7 +153,7 @@ def exact_exploitability(
     """Measure policies exactly.
 
     `profiles`: the specification and weights [P] for each seat; a policy that plays all seats is
-    listed for each.
+    listed once for each seat.
     """
     found: dict[str, Exploitability] = {}
     not_measured: dict[str, str] = {}

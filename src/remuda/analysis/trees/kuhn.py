@@ -39,7 +39,7 @@ def tree() -> Tree:
 
 
 def policy(player: int, strategy: Strategy) -> Strategy:
-    """Convert a strategy to a policy [6, 2] of the tree: pass and bet."""
+    """Convert a strategy to a policy [6, 2] of the tree: probabilities to pass and to bet."""
     bets = np.array([strategy[place] for place in _places(player)])
     return np.stack([1.0 - bets, bets], axis=1)
 

@@ -19,7 +19,7 @@ class OpenSpielGame:
     """The rules of a game of OpenSpiel, for `tree_walk.flatten`.
 
     Simultaneous moves become sequential moves hidden from the other players. Information sets have
-    OpenSpiel's names (`information_state_string`). A game without names must have perfect
+    OpenSpiel's names (`information_state_string`). A game without these names must have perfect
     information; then each history is its own set.
     """
 

@@ -1,4 +1,4 @@
-"""Rules and observations of card and board games that runs play and a tree can represent.
+"""Rules and observations of card and board games that runs can play and trees can represent.
 
 To add a game, add its rules (`trees.TreeGame`) and a function from a player's information set in
 the tree to the observation in the run.
@@ -40,13 +40,14 @@ class PlayedRules:
 
     rules: Callable[[], TreeGame[Any]]  # builds the rules
     observe: Callable[[InformationSet], Array]  # returns an information set's observation [*shape]
-    first: int = 0  # the run's number for the tree's action 0; the others follow in order
+    first: int = 0  # the index that the run uses for the tree's action 0; the others follow
     env: type[VectorEnv] | None = None  # the game's class; None: only the name identifies it
 
     def observations(self, tree: Tree, player: int) -> tuple[Array, Bools]:
         """Return a run's observations of a player's information sets in the tree.
 
-        Returns: observations [I_p, *shape] and the run's legal actions there [I_p, actions].
+        Returns: observations [I_p, *shape], and the run's legal actions in these sets [I_p,
+        actions].
         """
         sets, legal = tree.information_sets[player], tree.legal_of(player)
         allowed = np.zeros((len(sets), self.first + tree.num_actions), np.bool_)

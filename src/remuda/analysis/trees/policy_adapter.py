@@ -1,4 +1,4 @@
-"""Action probabilities of a run's policies, which make them policies of a tree."""
+"""Action probabilities of a run's policies, for use in a game tree."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def probabilities(
 ) -> Numbers:
     """Return the probability of each action: [S, A].
 
-    A stochastic policy has the softmax of its outputs over the legal actions. A Q-learner chooses
-    the legal action with the highest value; ties go to the first.
+    For a stochastic policy, they are the softmax of the network's outputs over the legal actions. A
+    Q-learner chooses the legal action with the highest value; ties go to the first.
 
-    - `weights`: [P] of its network.
+    - `weights`: [P] parameters of the policy's network.
     - `observations`: [S, *shape] as the environment writes them; [S, n_frames, *shape] for a policy
       with frame stacking, the newest last.
     - `allowed`: [S, A] bool, at least one legal action in each row.
@@ -54,9 +54,10 @@ def joint_probabilities(
 ) -> Numbers:
     """Return the probability of each combination of choices: [S, prod(sizes)].
 
-    The last choice changes fastest. With a single choice, these are `probabilities`.
+    A choice is one dimension of a multi-discrete action. The last choice changes fastest. With a
+    single choice, the result is that of `probabilities`.
 
-    `weights`: [P] of its network.
+    `weights`: [P] parameters of the policy's network.
     """
     from remuda.policies.actions import DiscreteActions
     from remuda.policies.joint_actions import MOST_COMBINATIONS, JointActions
@@ -95,7 +96,7 @@ def _joint(parts: Sequence[Array]) -> Array:
 def gaussians(spec: PolicySpec, weights: Floats, observations: Array) -> tuple[Numbers, Numbers]:
     """Return the normal distributions from which a policy draws continuous actions.
 
-    `weights`: [P] of its network.
+    `weights`: [P] parameters of the policy's network.
 
     Returns: Means and standard deviations, each [S, D], before actions are clipped or squashed.
     """

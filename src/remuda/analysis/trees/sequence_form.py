@@ -46,8 +46,8 @@ class SequenceFormEquilibrium:
 def equilibrium(tree: Tree, max_sequences: int = MAX_SEQUENCES) -> SequenceFormEquilibrium:
     """Return a Nash equilibrium, with the value of the game to player 0.
 
-    Games of perfect information are solved by backward induction, and may be large; others by a
-    linear program.
+    Backward induction solves games of perfect information, which may be large. A linear program
+    solves other games.
     """
     if tree.num_players != 2 or not tree.is_zero_sum:
         raise UsageError(

@@ -109,7 +109,7 @@ class Tree:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
+        """The number of nodes, N."""
         return len(self.players)
 
     @cached_property
@@ -177,7 +177,7 @@ class Tree:
             )
 
     def check_policy(self, player: int, policy: Numbers) -> Numbers:
-        """Return a policy of one player as float64 [I_p, A], checked."""
+        """Check a policy of one player, and return it as float64 [I_p, A]."""
         found = np.asarray(policy, np.float64)
         legal = self.legal_of(player)
         what = f"{self.name}: the policy of player {player}"

@@ -55,13 +55,13 @@ def play(
 ) -> Played:
     """Play all unfinished matches.
 
-    - `episodes`: matches of each seating: one agent of the row among those of the column, in one
-      seat.
+    - `episodes`: matches of each seating. A seating is one agent of the row's entrant among agents
+      of the column's, in one seat.
     - `directory`: where matches are recorded, and from which play resumes; None: no record.
-    - `asked`: settings saved there, with which the tournament can be repeated.
+    - `asked`: settings to save in the directory, with which the tournament can be repeated.
     - `copies`: maximum environment copies in a process; None: chosen automatically.
     - `processes`: number of processes that play; 1: only this one; None: as many as are useful, at
-      most its cores.
+      most one for each core.
     """
     limits = limits or Limits()
     with open_tournament(setup, episodes, directory, asked, processes=processes) as opened:
@@ -134,7 +134,7 @@ def open_tournament(
 ) -> Iterator[OpenTournament]:
     """Prepare a tournament; see `play`.
 
-    `more`: plain data that distinguishes it from other tournaments with this setup.
+    `more`: plain data that distinguishes the tournament from others with this setup.
     """
     game = find_game(setup.game)
     seats = len(setup.env.agents)
@@ -167,7 +167,7 @@ def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entran
     """Return the number of environment copies to play at once."""
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
-    numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # each layout has its own inputs
+    numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # inputs of each network layout
     most = COPIES if game.name in GAMES else OBJECTS
     size = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
     return max(1, min(most, OBSERVATIONS // max(4 * numbers * size, 1)))

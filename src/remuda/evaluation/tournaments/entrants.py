@@ -35,7 +35,7 @@ class Participant:
     """A named entrant with its policies."""
 
     name: str
-    members: tuple[tuple[Entrant, ...], ...]  # by seat, alternating; empty: a reserved seat
+    members: tuple[tuple[Entrant, ...], ...]  # by seat, which they take in turns; empty: reserved
 
     def summary(self) -> list[dict[str, object]]:
         """Return the distinct members as plain data, in order."""
@@ -122,7 +122,7 @@ def of_snapshots(
 ) -> tuple[Participant, ...]:
     """Return entrants that each consist of all policies of a run at one time, such as a checkpoint.
 
-    If each agent has its own policy, that policy plays its seat. Policies of a population
+    If each agent has its own policy, that policy plays the agent's seat. Policies of a population
     alternate in all seats that they may play. Seats in `env.scripted` have no member.
     """
     config, agents, allowed = spec.config, spec.agents, spec.roster.seats
@@ -195,7 +195,7 @@ def stand_in(agent: AgentSpec) -> PolicySpec:
 
 
 def is_of_remuda(game: Game, name: str) -> bool:
-    """Return whether a scripted policy is built in: only these draw by `MatchRandom`."""
+    """Return whether a scripted policy is built in; only built-in ones draw from `MatchRandom`."""
     return name == RANDOM or (":" not in name and not game.is_own)
 
 

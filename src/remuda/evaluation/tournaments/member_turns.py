@@ -1,11 +1,11 @@
 """Choose the members that play each match so that all pairs meet equally often.
 
 An entrant with several policies, such as a population's checkpoint, has a list of members for each
-seat. Each match of a seating seats the members whose pairs have met least so far. With two seats,
-each pair then meets equally often, within one, after any number of matches. With more seats that
-may be impossible: six members in each of four seats would need two orthogonal Latin squares of
-order six, and none exist (Tarry 1900, "Le probleme des 36 officiers"). Then the search gets as
-close as it can.
+seat. A seating assigns an entrant to each seat. Each match of a seating is played by the members
+whose pairs have met least so far. With two seats, each pair then meets equally often, within one,
+after any number of matches. With more seats that may be impossible: six members in each of four
+seats would need two orthogonal Latin squares of order six, and none exist (Tarry 1900, "Le probleme
+des 36 officiers"). Then the search gets as close as it can.
 """
 
 from __future__ import annotations

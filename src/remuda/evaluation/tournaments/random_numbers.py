@@ -54,8 +54,8 @@ def derive(keys: Keys | int, names: Integers) -> Keys:
 class MatchRandom(np.random.Generator):
     """A generator that draws each row of numbers from its own match.
 
-    This holds for uniform, normal and integer draws with a row for each stream. All other draws
-    work as in any generator, and depend on previous draws.
+    This holds for uniform, normal and integer draws with a row for each stream (one agent in one
+    environment copy). All other draws work as in any generator, and depend on previous draws.
     """
 
     def __init__(self, keys: Keys, turns: Integers, rest: np.random.Generator) -> None:

@@ -2,9 +2,9 @@
 
 The directory contains `tournament.json` with the entrants, `weights.npz` with their weights, and
 `ledger.bin` with a record for each finished match (see `population/ledger/`), whose policies are
-the entrants. Records are appended, so a killed process loses no written ones. On resume, unfinished
-matches are replayed with the same seeds. After a crash, the longest of the last matches are
-missing, so compute means only once the ledger is complete.
+the entrants. Records are appended, so a killed process loses no written record. On resume,
+unfinished matches are replayed with the same seeds. After a crash, the longest of the last matches
+are missing, so compute means only when the ledger is complete.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_MATCHES = 100_000_000  # most matches whose returns are kept
 
 
 class MatchResults:
-    """The returns of all finished matches, by number."""
+    """The returns of all finished matches, by match number."""
 
     def __init__(self, schedule: Schedule, num_seats: int) -> None:
         if schedule.num_matches > MOST_MATCHES:
@@ -148,7 +148,7 @@ class RecordedResults(MatchResults):
         records = np.zeros(len(numbers), record_type(self._seats))
         records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
         entrants = self._schedule.entrants_of(numbers)
-        # A reserved seat's scripted policy is recorded as such, and is not an opponent.
+        # A reserved seat's policy is recorded with the version `SCRIPTED`, and is no opponent.
         records["policy"], records["version"] = (
             entrants,
             np.where(entrants < self._entrants, -1, SCRIPTED),
@@ -255,7 +255,7 @@ def keep_weights(directory: Path, snapshots: Sequence[Snapshot]) -> None:
 
 
 def kept_weights(directory: Path) -> dict[str, Floats]:
-    """Return the saved weights by digest; empty: no file, or a damaged one."""
+    """Return the saved weights by digest; empty if the file is missing or damaged."""
     try:
         with open_stream(directory / WEIGHTS) as file, np.load(file, allow_pickle=False) as found:
             return {digest: found[digest] for digest in found.files}
@@ -264,7 +264,7 @@ def kept_weights(directory: Path) -> dict[str, Floats]:
 
 
 def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a `UsageError` that names settings that must not differ, but do."""
+    """Raise a `UsageError` if settings differ that must not."""
     for key in {**now, **was}:
         if key in FREE or was.get(key) == now.get(key):
             continue

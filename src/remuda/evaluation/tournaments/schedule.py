@@ -136,8 +136,8 @@ class Schedule:
         """Return means, standard errors and numbers of matches by cell; each [N, N].
 
         The mean gives all seats equal weight; differences between seats are not part of the error.
-        On the diagonal all seats come from the same matches, so the error is that of the mean over
-        the seats of a match. Only matches in which a seat took part count for it.
+        On the diagonal the returns of all seats come from the same matches, so the error is that of
+        the mean over the seats of a match. A match counts only for the seats that took part.
 
         `of_seating`: the returns of each seating's matches, each [matches, S]; NaN: the seat took
         no part.

@@ -1,8 +1,9 @@
 """Tournament seats: each environment copy plays one match after another.
 
 A copy starts the next match as soon as its previous one has ended. As in training
-(`remuda.actor.match_seats`), policies of one layout and kind of seat form one stack, whatever their
-matches. No experience is written, and no policy learns.
+(`remuda.actor.match_seats`), policies with the same network layout and kind of seat form one stack,
+whichever matches they play. No experience is written, and no policy learns. A stream is one agent
+in one environment copy.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class TournamentSeats(StreamSeats):
     1. Every match of the list is started once, and stored when it ends, however long it takes.
     2. All random draws in a match follow from the seed and the match number, whatever copy plays
        it; except those of user-made scripted policies and games.
-    3. After `end_dealing` no match is started, and matches in progress are finished: which ones
-       are played does not depend on their results.
+    3. After `end_dealing` no match is started, and matches in progress are finished. So the choice
+       of matches does not depend on their results.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class TournamentSeats(StreamSeats):
         self._schedule, self._results = schedule, results
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
         self.numbers: Integers = np.full(env.num_envs, -1, np.int64)
-        """[num_envs]: the match that a copy plays; -1: none, and its game does not count."""
+        """[num_envs]: the match that a copy plays; -1: none, and the copy's game does not count."""
         self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         """[num_envs, S]: the index of the policy in each seat."""
         self.closed = 0  # number of finished matches

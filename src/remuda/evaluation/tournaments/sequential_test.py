@@ -24,10 +24,10 @@ EVEN = 4  # larger values divide the error probability more evenly; see `share_o
 
 
 def share_of(look: int) -> float:
-    """Return look 1, 2, ...'s share of the error probability; all shares add up to 1.
+    """Return the share of look 1, 2, ... in the error probability; all shares add up to 1.
 
-    It is e / ((k + e - 1) (k + e)), whose sum over k telescopes. Shares of 6 / (pi k)^2 would give
-    the 20th look only a fifth of this.
+    The share of look k is e / ((k + e - 1) (k + e)) with e = `EVEN`; the sum over k telescopes. A
+    share of 6 / (pi k)^2 would give the 20th look only a fifth of this.
     """
     return EVEN / ((look + EVEN - 1) * (look + EVEN))
 

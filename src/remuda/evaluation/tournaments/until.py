@@ -5,7 +5,7 @@ answer again. Rounds are planned in `rounds.jsonl` before they are played, so an
 tournament plays the same matches on resume.
 
 Repeated looks increase the probability of a wrong answer. There are few looks, since each round
-grows the matches by `GROWTH`, and the error probability is divided among them
+has half as many matches as all earlier rounds. The error probability is divided among the looks
 (`remuda.evaluation.tournaments.sequential_test`).
 """
 
@@ -111,7 +111,7 @@ def play_until(
 
 
 def _first_of_each(seats: int) -> int:
-    """Return the number of each pair's matches before the first look, equal for its seatings."""
+    """Return the matches of each pair before the first look, equally many for each seating."""
     return -(-LOOKED_AT // (2 * seats)) * 2 * seats
 
 
@@ -143,7 +143,7 @@ def _why(limits: Limits, gone: float) -> str:
 class _Rounds:
     """The past and next rounds of a tournament.
 
-    1. A round is written before its first match.
+    1. A round is written to `rounds.jsonl` before its first match.
     2. A round follows from the matches of earlier rounds and from the seed.
     """
 
@@ -161,7 +161,7 @@ class _Rounds:
         self._names = tuple(each.name for each in opened.setup.participants)
         self._seed = opened.setup.seed
         schedule = opened.schedule
-        self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)  # [I]: planned matches
+        self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)  # [I]: by seating
         self.number = 0  # planned rounds
         for line in _read_rounds(self._path, len(self._counts)):
             self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
@@ -300,7 +300,7 @@ def sides_between(
     """Return the number of each seat's side in a tournament: [seats].
 
     `agents` and `teams` are names by seat. If all seats of entrants are one team, each seat is a
-    side: otherwise no two would meet.
+    side; otherwise no two entrants would meet.
     """
     dealt = {team for agent, team in zip(agents, teams, strict=True) if agent not in taken}
     several = len(dealt) > 1

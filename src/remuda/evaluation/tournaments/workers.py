@@ -196,7 +196,7 @@ def work(connection: Connection, share: WorkerShare) -> None:
             schedule = Schedule(participants, seats, share.episodes, setup.taken_seats)
             while True:
                 message = connection.recv()
-                if message is not None:  # None: a stop that came after the last match
+                if message is not None:  # None: a request to stop, after the last match
                     numbers, copies = message
                     results = _Sent(connection)
                     with naming_user_code():

@@ -136,10 +136,10 @@ def run_exact(
 ) -> DoubleOracle:
     """Run or resume a double oracle with exact best responses.
 
-    It ends when no best response gains more than 1e-9 of the range of returns, when NashConv is at
-    most `enough`, after `iterations`, or when `stopped` returns True. For a meta-solver that
-    ignores duplicates (`OF_SETS`) it also ends when no best response is new. A resumed run gives
-    the same result as an uninterrupted one.
+    The loop ends when no best response gains more than 1e-9 of the range of returns, when NashConv
+    is at most `enough`, after `iterations`, or when `stopped` returns True. For a meta-solver that
+    ignores duplicates (`OF_SETS`) the loop also ends when no best response is new. A resumed run
+    gives the same result as an uninterrupted one.
     """
     check_end(iterations, enough)
     check_players(setup.meta_solver, 2)
@@ -212,7 +212,7 @@ class _Loop:
         self._gain = least_gain(populations.tree)
         self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []  # best responses: players and their actions
-        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game; empty: resumed
+        self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game; empty if resumed
         self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:

@@ -108,10 +108,10 @@ class DoubleOracle:
     oracle: str  # `exact`, or the algorithm that trained the best responses
     iterations: tuple[Iteration, ...]  # all, in order; empty if the first was interrupted
     ended: str
-    directory: str = ""  # the record's; empty: no record
+    directory: str = ""  # the directory of the record; empty: no record
     play: tuple[Numbers, ...] = field(default=(), repr=False)
     """Each player's last mixture as one policy [I_p, A]; empty: the game is not traversed."""
-    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # of the call
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)  # arguments
 
     @property
     def last(self) -> Iteration:

@@ -28,7 +28,7 @@ class PairSums:
     """
 
     def __init__(self) -> None:
-        # [5]: number of matches, both players' returns, both players' squared returns.
+        # [5]: number of matches, sums of both players' returns, sums of their squared returns.
         self._sums: dict[tuple[int, int], Numbers] = {}
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
@@ -121,7 +121,7 @@ def share_out(
     is added to each probability, because unused policies may enter the mixtures.
 
     `variances`: [2, n, m] of one match; `played`: [n, m] matches so far; `total`: most matches to
-    distribute; `first`: matches of each new pair. Deficits below a share `LEAST` of it are ignored.
+    distribute; `first`: matches of each new pair. Deficits below `LEAST * first` are ignored.
     """
     likely = [mixture + 1.0 / len(mixture) for mixture in mixtures]
     weights = np.outer(likely[0], likely[1]) * np.sqrt(variances.max(0))

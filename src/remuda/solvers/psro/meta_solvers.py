@@ -104,7 +104,7 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
 def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     """Return a zero-sum game's Nash equilibrium with the largest entropy.
 
-    It is unique, and treats equal policies equally.
+    This equilibrium is unique, and treats equal policies equally.
     """
     check_players("max-entropy-nash", len(payoffs))
     check_zero_sum("max-entropy-nash", payoffs, tolerance)
@@ -161,9 +161,9 @@ def rectified_targets(payoffs: Numbers, mixtures: Sequence[Numbers]) -> tuple[Re
     """Return the targets of rectified best responses: one for each policy in the support.
 
     Each target is the Nash mixture restricted to the opponents that the policy beats or draws with
-    (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). It beats
-    or draws with an opponent if its payoff is at least the mean of both players' payoffs, as in
-    OpenSpiel's `rectified_selector`. A policy for which no opponent is left trains against the
+    (Balduzzi et al. 2019, "Open-ended learning in symmetric zero-sum games", algorithm 4). A policy
+    beats or draws with an opponent if its payoff is at least the mean of both players' payoffs, as
+    in OpenSpiel's `rectified_selector`. A policy for which no opponent is left trains against the
     unrestricted mixture.
 
     `payoffs`: [2, n, m].

@@ -1,4 +1,7 @@
-"""The game in which oracles of all players train simultaneously, each against its own target."""
+"""The game in which best responses (oracles) of all players train simultaneously.
+
+Each oracle trains against its own target: a policy or mixture of the other player.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Train best responses to mixtures of frozen policies, for all players in one stack.
+"""Train best responses (oracles) to mixtures of frozen policies, for all players in one stack.
 
 Each iteration is one ordinary run in the game `AgainstTargets`. Its policies are the candidates for
-all targets, which differ in their initial weights and exploration
+all targets. Candidates differ in their initial weights and exploration
 (`remuda.solvers.exploit.training`). The best candidate for each target is selected.
 """
 
@@ -127,7 +127,7 @@ class Response:
 
     player: int
     who: Player
-    earned: float  # return in the trial matches; biased upwards as the maximum of several means
+    earned: float  # return in the trial matches; biased upwards, because it is a maximum of means
 
 
 def choose(

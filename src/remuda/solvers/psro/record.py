@@ -22,7 +22,7 @@ from remuda.system.checkpoint.state import sweep
 
 LINES, LOCK = "psro.jsonl", "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
-KIND = "psro"  # the key of the first line's version
+KIND = "psro"  # the key of the format version in the first line
 VERSION = 1
 FIRST = f'{{"{KIND}": '.encode()  # the start of the first line
 
@@ -88,7 +88,7 @@ def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
         raise RunDirectoryError(
             f"{directory} cannot be made: {error.strerror or error}; name another with --out"
         ) from None
-    # A partly written first line is left by a process that was killed at its start.
+    # A process that was killed at its start leaves a partly written first line.
     restart = present == {LINES} and _is_begun(directory / LINES)
     taken = RunDirectoryError(
         f"{directory} is not empty; name another directory with --out, or resume it with "

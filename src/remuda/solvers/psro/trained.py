@@ -71,7 +71,7 @@ def run_trained(
     Finished matches, trained oracles and iterations are not repeated after an interruption;
     interrupted training starts over.
 
-    - `iterations`: maximum number, without the iteration of the initial random policies.
+    - `iterations`: maximum number, besides the iteration of the initial random policies.
     - `stopped`: returns True to end the run. A round of matches is interrupted and discarded; other
       steps are finished first.
     """
@@ -99,7 +99,7 @@ class _Responses:
     """The best responses of an iteration that joined the population."""
 
     added: list[list[Any]]  # player, name and file of each
-    mixtures: Mixtures  # the meta-game's mixtures, which they respond to
+    mixtures: Mixtures  # the meta-game's mixtures, to which these are responses
 
 
 class _StoppedError(Exception):
@@ -251,7 +251,10 @@ class _Loop:
         return solve(self._setup.meta_solver, payoffs, TOLERANCE)
 
     def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
-        """Play and record a round of matches, in one batch for each policy of player 1."""
+        """Play and record a round of matches.
+
+        A batch contains the pairs with the same policy of player 1 and number of matches.
+        """
         groups: dict[tuple[int, int], dict[int, Entrant]] = {}
         for (row, column), matches in sorted(wanted.items()):
             groups.setdefault((column, matches), {})[row] = self._policies[0][row][1]
@@ -264,7 +267,7 @@ class _Loop:
                 (column, self._policies[1][column][1]),
                 matches,
                 int(make_rng(self._setup.seed, *names).integers(2**62)),
-                Limits(interrupted=self._stopped),  # a round may take long
+                Limits(interrupted=self._stopped),  # a round may take minutes
             )
             if self._stopped():
                 raise _StoppedError

@@ -84,7 +84,7 @@ def check_setup(setup: TrainedSetup) -> WalkedGame | None:
 
 
 def _returns(setup: TrainedSetup, walked: WalkedGame | None) -> Numbers:
-    """Return both players' returns [n, 2] at all terminal nodes, or in a few matches if no tree."""
+    """Return both players' returns [n, 2] at terminal nodes, or in a few matches without a tree."""
     if walked is not None:
         ends: Numbers = walked.tree.returns[walked.tree.players == OVER]
         return ends

@@ -79,7 +79,7 @@ def extras_of(
 def society_of(
     run: RunDirectory, rng: np.random.Generator, seconds: float, seed: int
 ) -> tuple[Society, dict[str, Any]]:
-    """Analyse the returns of independent learners in fresh episodes; return extras, too."""
+    """Analyse the returns of independent learners in fresh episodes, and compute extras."""
     if seconds <= 0.0:
         raise UsageError(
             f"{run.path}: each agent has one policy for the whole run, so there are no matches to "

@@ -38,7 +38,7 @@ class Report:
     sources: tuple[AnalysisSource, ...]
     analyses: tuple[Analysis, ...]
     extras: tuple[Mapping[str, Any], ...]
-    why: str = ""  # why a run, such as one of self-play, has no usable matches; `extras` remain
+    why: str = ""  # if a run has no usable matches (as in self-play): the reason; `extras` remain
 
     @property
     def several(self) -> Several:

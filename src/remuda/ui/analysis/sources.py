@@ -116,7 +116,7 @@ def _open(path: Path, label: str) -> AnalysisSource:
 
 
 def sides_of_seats(run: RunDirectory) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return team numbers by seat: with -1 for scripted seats, and for all seats."""
+    """Return team numbers by seat twice: with -1 for scripted seats, and without -1."""
     spec = run.spec()
     rated = sides_of(spec.roster.teams, len(spec.agents))
     return tuple(spec.sides), tuple(rated.tolist())
@@ -217,7 +217,7 @@ def payoffs_of(source: AnalysisSource, choice: Choice) -> Payoffs:
 
 
 def missing_matches(ledger: Path) -> int:
-    """Return the number of missing matches before the last recorded one."""
+    """Return the number of missing matches before the last recorded match."""
     found, last = 0, -1
     for matches in LedgerReader.open(ledger).pieces():
         numbers = matches["number"]

@@ -86,7 +86,7 @@ def options_to_record(
 
 
 def recorded_options(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded options of a tournament; those `given` override them."""
+    """Return the recorded options of a tournament; the options in `given` override them."""
     for key in given:
         if key not in RESUMED:
             raise ConfigError(
@@ -154,10 +154,10 @@ def set_up(
 class _Found(NamedTuple):
     """An entrant named on the command line."""
 
-    own: str  # its name without its run
-    full: str
+    own: str  # the entrant's name without the run
+    full: str  # the entrant's name with the run
     who: Entrant
-    run: str = ""  # the directory of the run that trained it; empty: it is scripted
+    run: str = ""  # the directory of the run that trained the entrant; empty: it is scripted
 
 
 def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
@@ -269,7 +269,7 @@ def _in_run(saved: SavedPolicies, names: Mapping[Key, str]) -> dict[Key, Player]
         digest = weights_digest(snapshot)
         for key in names:
             policy = key[0]
-            # The record names a member from another run by its name in that run.
+            # For a member from another run, the record contains the name in that run.
             matches = name == policy or name not in specs
             if key not in found and key[1:] == (snapshot.version, digest) and matches:
                 spec = specs[policy]
@@ -286,7 +286,7 @@ def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
             yield from load_run(saved.files, "final" if number is None else number)[1].items()
             yield from saved.copies(number)
         except (CheckpointError, RunDirectoryError):
-            continue  # its snapshots are found elsewhere, or reported as missing
+            continue  # the snapshots are found elsewhere, or reported as missing
 
 
 def check_ends(until: str, given: Collection[str], are_flags: bool = False) -> None:

@@ -27,17 +27,17 @@ S = TypeVar("S", bound=Section)
 
 
 class _Flag(NamedTuple):
-    """A flag with all words up to the next flag; the last words may not belong to it."""
+    """A flag with all words up to the next flag; the last words may be positional arguments."""
 
-    key: str  # its dotted key
-    kind: Any  # the type of that field; `Any`: every value is allowed
+    key: str  # the flag's dotted key
+    kind: Any  # the type of the key's field; `Any`: every value is allowed
     is_known: bool
     words: list[str]
     has_equals: bool
 
     @property
     def size(self) -> int:
-        """The number of words of its value: one, or all for a list or pairs."""
+        """The number of words of the flag's value: one, or all for a list or pairs."""
         if self.has_equals or not self.words:
             return len(self.words[:1])
         if is_tuple(self.kind) or (takes_pairs(self.kind) and not _is_yaml(self.words[0])):
@@ -161,7 +161,7 @@ def _pairs(key: str, words: Sequence[str]) -> dict[str, str]:
 def flags_with_several(
     words: Sequence[str], model: type[Section]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each flag with several words; the last may not be meant for it."""
+    """Yield each flag with several words; the last word may be meant as a positional argument."""
     for flag in _split(words, model)[1]:
         if flag.size > 1:
             yield flag.key, flag.words

@@ -134,7 +134,7 @@ def _run(words: Sequence[str], command: Command | None) -> int:
         with naming_user_code():
             return command.call(words[1:])
     except OutputError:
-        raise  # there is no output to print it on; the program ends
+        raise  # no output can show the error; the program ends
     except RemudaError as error:
         print(f"remuda: {error}", file=sys.stderr)
         return error.exit_code

@@ -29,7 +29,7 @@ def leave(code: str | int | None) -> NoReturn:
     failed = _flush_outputs()
     _end_files()
     if _flush_outputs() or failed:  # the output was closed, or the disk is full
-        code = code or 120  # the interpreter's exit code for this
+        code = code or 120  # the interpreter's exit code in this case
     os._exit((code or 0) & 0xFF)
 
 
@@ -126,7 +126,7 @@ def end_at_once() -> None:
 
     An exception would pass through half-loaded native libraries, callbacks or finalizers, which may
     abort, swallow the exception, or break. A sudden exit is safe: a run's files survive `kill -9`.
-    A run (`Signals`) and a picture in the terminal (`ends_in_order`) handle signals themselves.
+    A run (`Signals`) and a game shown in the terminal (`ends_in_order`) handle signals themselves.
     Call this function in the main thread. Ignored signals, such as SIGINT of a shell's background
     process, stay ignored.
     """

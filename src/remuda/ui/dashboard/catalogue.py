@@ -40,13 +40,13 @@ class UnknownRunError(RemudaError):
 class CataloguedRun:
     """A run in the directory."""
 
-    id: str  # its path relative to the directory, with slashes; `.` is the directory itself
+    id: str  # the path relative to the directory, with slashes; `.` is the directory itself
     found: FoundRun
     settings: Mapping[str, Any] = field(default_factory=dict)  # by dotted key
     group: str = ""  # equal for runs that differ only by their seed
 
     def row(self) -> dict[str, Any]:
-        """Return its row in the table of runs."""
+        """Return the run's row in the table of runs."""
         policy = self.settings.get("policy.algorithm")
         names = ("game", "turns", "best", "last", "state", "damaged")
         return {name: getattr(self.found, name) for name in names} | {
@@ -86,7 +86,7 @@ class Catalogue:
         return sorted(known, key=lambda run: (-(run.found.last or 0.0), run.id))
 
     def find(self, run: str) -> CataloguedRun:
-        """Return a run by its id; only runs inside the directory have one."""
+        """Return a run by its id; only runs inside the directory have an id."""
         found = self._runs.get(run)
         if found is None:
             raise UnknownRunError(f"there is no run {run!r} in {self.base}")
@@ -173,7 +173,7 @@ def _settings(path: Path) -> dict[str, Any]:
         return {}
     try:
         tree = _resolved(tree)
-    except Exception as error:  # from a later version, for example
+    except Exception as error:  # a configuration of a later version, for example
         log.debug("the settings of %s are shown without defaults: %s", path, error)
     return {str(key): _shown(value) for key, value in by_leaf(tree).items()}
 

@@ -44,7 +44,7 @@ class RunCurves:
     def _forget(self) -> None:
         self._columns.clear()
         self._rows = self._lines = 0
-        self.every = 1  # one of every so many records is kept
+        self.every = 1  # one of this many records is kept
         self.read_bytes = 0  # bytes read so far; they identify the state of the curves
         self._file: tuple[int, int] | None = None
         self._seam = b""
@@ -268,10 +268,10 @@ MOST_SPANS = 3000  # maximum spans on the screen; the longest ones are shown
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one trace."""
+    """The spans of one trace; a span is one activity of a role, with a begin and an end."""
 
     roles: tuple[str, ...]  # one row each
-    kinds: tuple[str, ...]  # the activities of roles
+    kinds: tuple[str, ...]  # the names of activities
     spans: npt.NDArray[np.float64]  # [S, 4]: row, kind, begin and end in seconds
 
     def window(self, begin: float | None, end: float | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Pages:
-    """The API: each public method answers the request of its name with plain data."""
+    """The API: each public method answers the request of the same name with plain data."""
 
     def __init__(self, base: Path, control: bool = False) -> None:
         self.watches = Watches()
@@ -64,7 +64,7 @@ class Pages:
         known, files = self.catalogue.find(run), self.catalogue.files(run)
         status, fault = _status(files)
         curves = self._curves.of(files.metrics)
-        read_bytes = curves.read_bytes  # before the columns: other threads may read more in between
+        read_bytes = curves.read_bytes  # taken first, because other threads may read more
         return {
             "run": known.row(),
             "settings": dict(known.settings),

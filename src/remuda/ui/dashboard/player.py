@@ -1,8 +1,8 @@
 """The process that plays an episode for a page: `python -m remuda.ui.dashboard.player`.
 
-It reads the request, one line of JSON, and writes a line about the seats and a line per turn. A
-separate process isolates the memory and the failures of networks and environments. It ends when
-its output is closed.
+The process reads the request, one line of JSON, and writes a line about the seats and a line per
+turn. A separate process isolates the memory and the failures of networks and environments. It ends
+when its output is closed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Explained:
     def __call__(
         self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
     ) -> Array:
-        """Choose an action as the seat does."""
+        """Choose an action as `seat` does."""
         policy = self.seat.policy
         before = policy.remembered
         chosen = self.seat(env, agent, observations, random)
@@ -186,7 +186,7 @@ def _seats(
         if request["live"] and player in known:
             player = f"{player}@{LIVE}"
         if player not in known and player.endswith(f"@{LIVE}") and not request["may_ask"]:
-            raise UsageError(READ_ONLY)  # also if the run's `env.scripted` names live weights
+            raise UsageError(READ_ONLY)  # also if the run's `env.scripted` uses live weights
         (seats if is_own else scripted)[agent] = player
     return seats, scripted
 

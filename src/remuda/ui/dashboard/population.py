@@ -1,7 +1,7 @@
 """The page of a population: payoffs, equilibrium mixture, map and lineage.
 
-A child process (`python -m remuda.ui.dashboard.population RUN PIPE`) computes it, writes JSON and
-exits. Its libraries and memory do not stay in the server.
+A child process (`python -m remuda.ui.dashboard.population RUN PIPE`) computes the page, writes JSON
+and exits. So the libraries and memory that it needs do not stay in the server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PopulationPages:
                 process.kill()
 
     def of(self, files: RunDirectory) -> dict[str, Any]:
-        """Return the page of one run; if it is empty, `none` says why."""
+        """Return the page of one run; if the page is empty, `none` says why."""
         with self._lock:
             kept = self._kept.pop(files.ledger, None) or _Kept()
             self._kept[files.ledger] = kept

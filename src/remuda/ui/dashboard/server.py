@@ -51,7 +51,7 @@ LARGEST = 64 * 1024  # maximum bytes of a request's body
 def make_app(
     base: Path, host: str = "127.0.0.1", token: str = "", *, control: bool = False
 ) -> Guard:
-    """Make the application; with a `token`, only clients that know it have access."""
+    """Make the application; with a `token`, only clients that know the token have access."""
     pages = Pages(base, control)
 
     @asynccontextmanager
@@ -168,9 +168,9 @@ class Guard(BaseHTTPMiddleware):
 
     A page of another site, open in the same browser, can neither read nor control the server:
 
-    1. No response allows other origins, so such a page cannot read it.
+    1. No response allows other origins, so such a page cannot read responses.
     2. Every request under `/api/` must come from a page of this server, so such a page cannot send
-       one.
+       requests.
     3. Only known host names are served, which prevents DNS rebinding.
     """
 
@@ -219,7 +219,7 @@ class Guard(BaseHTTPMiddleware):
 
 
 def names_of(host: str) -> Collection[str] | None:
-    """Return the host names of a server bound to `host`; None: any, since a token protects it."""
+    """Return the host names of a server bound to `host`; None: any name (a token protects it)."""
     try:
         if ipaddress.ip_address(host).is_unspecified:
             return None

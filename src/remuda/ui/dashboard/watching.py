@@ -1,4 +1,4 @@
-"""Episodes played for pages; each has a child process that plays only the turns that are read."""
+"""Episodes that pages show. A child process for each episode plays only the turns that are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from remuda.errors import UsageError
 
-MOST = 3  # simultaneous episodes; another one ends the least recently watched
+MOST = 3  # simultaneous episodes; a fourth ends the least recently watched episode
 IDLE = 120.0  # seconds after which an unwatched episode is ended
 TURNS = 1000  # maximum turns of an episode
 READ_ONLY = (
@@ -45,7 +45,7 @@ class Episode:
         self.read_at = time.monotonic()
 
     def lines(self, first: int, count: int) -> tuple[list[dict[str, Any]], bool]:
-        """Return lines of the process, and whether these are the last ones."""
+        """Return lines of the process, and whether they are the last lines."""
         self.read_at = time.monotonic()
         with self._lock:
             while len(self._lines) < first + count and not self._over:

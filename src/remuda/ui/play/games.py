@@ -1,4 +1,4 @@
-"""`remuda games`: a list of games, and the rules of one."""
+"""`remuda games`: a list of games, and the rules of one game."""
 
 from __future__ import annotations
 

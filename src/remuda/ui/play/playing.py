@@ -71,7 +71,7 @@ def play(options: PlayOptions, console: Console | None = None) -> None:
     agents = [each.name for each in env.agents]
     as_in_run = [name for name in agents if name in scripted and name not in seats]
     notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
-    if human is None:  # a human player sees them above each question
+    if human is None:  # a human player sees the notes above each question
         for note in notes:
             console.print(note, soft_wrap=True)
     moments = episode(env, policies, options.turns, options.seed)
@@ -119,7 +119,7 @@ def _with_human(
     console: Console,
     notes: list[Text],
 ) -> Iterator[Moment]:
-    """Yield the moments of an episode, and set the lines above each question."""
+    """Yield the moments of an episode, and show the last one above each question to the human."""
     last: Moment | None = None
 
     def above() -> list[RenderableType]:
@@ -237,7 +237,7 @@ class PlayedGame:
 
     game: Game
     options: Mapping[str, Any]  # the arguments of `Game.make`
-    run: str = ""  # the run that names the game; empty: the user named it, or it is the default
+    run: str = ""  # the run whose game is played; empty: the user chose the game, or the default is
     of_run: Mapping[str, Any] = field(default_factory=dict)  # options of that run, by dotted key
     scripted: Mapping[str, str] = field(default_factory=dict)  # scripted seats of that run
     others: tuple[str, ...] = ()  # a line for each run that was trained in another game
@@ -258,7 +258,7 @@ def game_of(
     seats: Mapping[str, str],
     are_all_seated: bool = False,
 ) -> PlayedGame:
-    """Return the named game, or that of the first run in `seats`; options override the run's."""
+    """Return the named game, or the first run's in `seats`; options override the run's options."""
     words = [player for player in seats.values() if is_policy_of_run(player)]
     if name is not None:
         game = find_game(name)

@@ -209,7 +209,7 @@ def is_policy_of_run(player: str) -> bool:
 def _trained(
     game: Game, spec: AgentSpec, name: str, sampled: bool, opened: dict[Path, SavedPolicies]
 ) -> TrainedPlayer:
-    """Load a policy; open each run once, so that live weights are from one moment."""
+    """Load a policy; open each run once, so that all live weights are of the same moment."""
     reference = Reference.parse(name)
     place = reference.run.resolve()
     if place not in opened:

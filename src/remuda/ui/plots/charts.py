@@ -84,7 +84,7 @@ LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
     ("Loss", lambda policy: policy.loss),
     ("Policy loss", lambda policy: policy.policy_loss),
     ("Value loss", lambda policy: policy.value_loss),
-)  # the charts below the return: the total, and its parts if the learner records them
+)  # the charts below the return: the total loss, and its parts if the learner records them
 
 
 def game_chart(summary: RunSummary) -> Figure:
@@ -132,7 +132,7 @@ def title_of(metric: EpisodeMetric) -> str:
 
 
 def mean_returns(records: Iterable[Record]) -> Iterator[Point]:
-    """Yield the mean return over the playing policies."""
+    """Yield the mean return over the playing policies at each record."""
     for record in records:
         known = [p.mean_return for p in record.playing.values() if p.mean_return is not None]
         if known:
@@ -278,7 +278,7 @@ def _finish(figure: Figure, unit: str, named: Axes) -> None:
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
     labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
-    if len(handles) > FEW:  # name only the mean, which is last, if there is one
+    if len(handles) > FEW:  # name only the mean, which is the last curve, if it is drawn
         first = -1 if labels[-1].startswith("mean of") else len(labels)
         handles, labels = handles[first:], labels[first:]
     if handles:

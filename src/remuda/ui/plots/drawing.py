@@ -54,14 +54,14 @@ SMALLEST = 4.5  # minimum font size of names in points; below it only every nth 
 class Picture:
     """A picture of an analysis, or the reason why it is missing."""
 
-    name: str  # the stem of its files
+    name: str  # the stem of the picture's files
     heading: str
-    caption: str  # its content and the number of matches, or why it is not drawn
+    caption: str  # the content and the number of matches, or why the picture is not drawn
     figure: Figure | None = None
 
     @property
     def width(self) -> float:
-        """Inches."""
+        """The width in inches; 0 without a figure."""
         return 0.0 if self.figure is None else float(self.figure.get_size_inches()[0])
 
     def encoded(self, kind: str) -> bytes:

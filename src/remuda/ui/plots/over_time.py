@@ -48,7 +48,10 @@ class Ratings:
 
 
 def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
-    """Rate the matches of a ledger in order, or return why not; `sides` are teams by seat."""
+    """Rate the matches of a ledger in order, or return the reason why that is impossible.
+
+    `sides`: team numbers by seat.
+    """
     reader = LedgerReader.open(ledger)
     records = (reader.end - reader.begin) // reader.kind.itemsize
     if records > MOST_MATCHES:
@@ -145,7 +148,7 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
 Life = tuple[str, int]  # a policy: its slot in the population, and its generation
 MOST_ROWS = 64  # maximum number of slots drawn: those with the most births
 MOST_NUMBERS = 6  # maximum number of hyperparameters drawn
-DECADES = 10.0  # from this ratio of maximum to minimum on, an axis is logarithmic
+DECADES = 10.0  # an axis is logarithmic if maximum / minimum is at least this
 
 
 def lineage_picture(births: Sequence[Born], matches: int) -> Picture:

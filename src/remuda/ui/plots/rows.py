@@ -141,7 +141,7 @@ def _on(colour: Any) -> str:
 
 
 def _digits(matrix: Numbers, errors: Numbers) -> int:
-    """Return the decimals to print: two digits of the median standard error."""
+    """Return the number of decimals that shows two digits of the median standard error."""
     sure = errors[np.isfinite(errors) & (errors > 0.0)]
     size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
     return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0

@@ -23,7 +23,7 @@ from remuda.ui.reports.html import render, with_pictures
 
 log = logging.getLogger(__name__)
 
-PREFIX = "report_"  # prefix of a report's picture files; those of `remuda analyse` have none
+PREFIX = "report_"  # prefix of a report's picture files; `remuda analyse` writes them without it
 HEADING = "Strengths and exploitation"
 NOTE = "This directory has each picture as PNG, SVG and PDF; all numbers are in analysis.json."
 SAMPLES = 100  # draws of the payoffs in a report; `remuda analyse` uses more
@@ -38,7 +38,7 @@ IN_TRAINING = Markup(
 def draw_pictures(
     found: Analysis | None, ratings: Ratings | str | None = None, seed: int = 0
 ) -> tuple[Picture, ...]:
-    """Draw all pictures of an analysis and of ratings; empty pictures explain why."""
+    """Draw all pictures of an analysis and of ratings; captions explain missing figures."""
     pictures = []
     with look():
         if found is not None:

@@ -40,7 +40,7 @@ def compare(runs: Result | Mapping[str, Any] | Path | str | Iterable[Any]) -> Co
             that is not a run means all runs in it.
 
     Raises:
-        UsageError: there are no runs, or an argument is not one.
+        UsageError: there are no runs, or an argument is not a run.
         RunDirectoryError: a directory is not a run, has not finished, or is damaged.
     """
     paths: dict[Path, None] = {}
@@ -94,7 +94,7 @@ def _settings(run: RunSummary) -> dict[str, Any]:
 
 
 def group_names(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name groups by the settings in which they differ, or by the game if there are none."""
+    """Name groups by the settings in which they differ, or by the game if no setting differs."""
     keys = dict.fromkeys(key for group in groups for key in group)
     differing = [k for k in keys if len({repr(group.get(k)) for group in groups}) > 1]
     if not differing:
@@ -153,7 +153,7 @@ class Score:
 
     @staticmethod
     def of(values: Sequence[float]) -> Score | None:
-        """Return the mean over runs of one value each; None: no values."""
+        """Return the mean over runs, from a value for each run; None: no values."""
         if not values:
             return None
         error = None
@@ -178,7 +178,7 @@ class RunGroup:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of its runs."""
+        """The seeds of the runs."""
         return tuple(run.ending["seed"] for run in self.runs)
 
     @property
@@ -188,12 +188,12 @@ class RunGroup:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Policies that all its runs have."""
+        """The policies that all runs of the group have."""
         first, *others = ([policy.name for policy in run.policies] for run in self.runs)
         return tuple(name for name in first if all(name in other for other in others))
 
     def evaluated(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the final evaluation; `MEAN`: over all policies.
+        """Return a policy's mean return in the final evaluation; `mean`: over all policies.
 
         Runs that were last evaluated in another way (greedy or sampled) than `way` do not count.
 
@@ -204,7 +204,7 @@ class RunGroup:
         return self._score(policy, lambda found: found.evaluated_return, runs)
 
     def in_training(self, policy: str = MEAN) -> Score | None:
-        """Return a policy's mean return in the last tenth of training; `MEAN`: over all policies.
+        """Return a policy's mean return in the last tenth of training; `mean`: over all policies.
 
         Raises:
             UsageError: no run of the group has such a policy.
@@ -240,7 +240,7 @@ class Comparison:
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        """The rows of each group: the policies that all groups have, or `MEAN`."""
+        """The rows of each group: the policies that all groups have, or the mean over policies."""
         first, *others = (group.policies for group in self.groups)
         if not first or len(first) > FEW or any(set(first) != set(other) for other in others):
             return (MEAN,)

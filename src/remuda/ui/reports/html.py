@@ -40,7 +40,7 @@ def _environment() -> Environment:
 
 
 def with_pictures(page: str, folder: Path) -> str:
-    """Embed the pictures of a folder into a page as data URLs; missing ones stay links."""
+    """Embed the pictures of a folder into a page as data URLs; missing pictures stay links."""
 
     def inside(found: re.Match[str]) -> str:
         name, path = Path(found[1]), folder / found[1]

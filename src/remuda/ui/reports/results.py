@@ -64,7 +64,7 @@ def cells_of(policy: PolicySummary, columns: tuple[Column, ...]) -> Iterator[str
 
 
 def print_files(run: Path, console: Console | None = None) -> None:
-    """Print the paths of the report, the picture and the weights of a run."""
+    """Print the paths of the report, the GIF and the weights of a run."""
     console, files = console or Console(), RunDirectory(run)
     paths = {
         "report": files.path / "report.html",

@@ -1,4 +1,4 @@
-"""The end of a run: results in the terminal, a picture drawn by a child process, a report."""
+"""The end of a run: results in the terminal, a GIF drawn by a child process, a report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PICTURE_SECONDS = 10.0  # time limit for playing the frames of the picture
+PICTURE_SECONDS = 10.0  # time limit for playing the frames of the GIF
 PICTURE_TURNS = 100
 FRAMES_PER_SECOND = 8
 
@@ -45,7 +45,7 @@ def show_results(run: RunDirectory) -> list[str]:
 def show_files(
     run: RunDirectory, notes: Sequence[str] = (), drawn: Callable[[], str | None] = lambda: None
 ) -> None:
-    """Make the picture and the report of a run; print the paths of its files and `notes`."""
+    """Make the GIF and the report of a run; print the paths of the run's files and `notes`."""
     from remuda.ui.reports.results import print_files
 
     notes = [*notes, *make_report(run, drawn)]
@@ -55,10 +55,10 @@ def show_files(
 
 
 def make_report(run: RunDirectory, drawn: Callable[[], str | None] = lambda: None) -> list[str]:
-    """Draw the play of the policies, then write the report; return notes on failures.
+    """Write the GIF of the policies playing, then the report; return notes on failures.
 
-    `drawn` waits for the child that draws the picture. It returns the child's error (empty: none),
-    or None if there is no child and this process must draw.
+    `drawn` waits for the child that draws the GIF. It returns the child's error (empty: none), or
+    None if there is no child and this process must draw.
     """
     try:
         summary = run.read_summary()
@@ -137,16 +137,16 @@ def _note(what: str, error: Exception) -> str:
     return " ".join(f"{what}: {type(error).__name__}: {error}".split())
 
 
-LIMIT = 60.0  # seconds to wait for the picture
+LIMIT = 60.0  # seconds to wait for the GIF
 DYING = 60.0  # seconds to wait for a killed process
 
 
 class Preparation:
-    """A thread that loads the libraries of the report, and a child that draws the picture.
+    """A thread that loads the libraries of the report, and a child that draws the GIF.
 
-    1. The child writes only the picture (whole or not at all) and its log.
+    1. The child writes only the GIF (whole or not at all) and a log.
     2. The child ends when this process ends.
-    3. If the child cannot start, this process draws the picture.
+    3. If the child cannot start, this process draws the GIF.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Preparation:
         self._began = 0.0
 
     def begin(self, run: RunDirectory, has_picture: bool) -> None:
-        """Start both, after the weights are saved and before the final evaluation."""
+        """Start thread and child, after the weights are saved and before the final evaluation."""
         # If the system refuses a thread or process, this process does the work later.
         with contextlib.suppress(OSError, RuntimeError):
             loading = Thread(target=_load, args=("remuda.ui.plots.charts",), daemon=True)
@@ -175,7 +175,7 @@ class Preparation:
             self._loading = None
 
     def picture(self) -> str | None:
-        """Wait for the picture; return its error (empty: none), or None if no child drew it."""
+        """Wait for the GIF; return the child's error (empty: none), or None if no child drew."""
         if self._drawing is None:
             return None
         (process, run, log), self._drawing = self._drawing, None
@@ -218,5 +218,5 @@ def _draw(path: Path) -> None:
 
 
 def _load(module: str) -> None:
-    with contextlib.suppress(Exception):  # the report imports it again, and raises
+    with contextlib.suppress(Exception):  # the report imports it again, and raises the error
         import_module(module)

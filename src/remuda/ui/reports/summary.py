@@ -39,17 +39,17 @@ class PolicySummary:
     version: int = 0
     staleness: float | None = None  # mean over all updates
     replay_ratio: float | None = None
-    member: MemberRecord | None = None  # its record in the population
-    scripted: str = ""  # the scripted policy of its seat (`env.scripted`); empty: none
+    member: MemberRecord | None = None  # the policy's record in the population
+    scripted: str = ""  # the scripted policy of this seat (`env.scripted`); empty: none
 
     @property
     def title(self) -> str:
-        """Its name, and the scripted policy of its seat."""
+        """The name, and the scripted policy of the seat."""
         return f"{self.name} ({self.scripted})" if self.scripted else self.name
 
     @property
     def rating(self) -> str:
-        """Its rating and uncertainty as text."""
+        """The rating and its uncertainty as text."""
         found = self.member
         return NOTHING if found is None else f"{found.rating:.1f} ± {found.uncertainty:.1f}"
 
@@ -109,7 +109,7 @@ class RunSummary:
 
     @property
     def episodes_evaluated(self) -> int:
-        """Episodes played after training."""
+        """Number of evaluation episodes played after training."""
         return int((self.ending.get("evaluation") or {}).get("episodes", 0))
 
 
@@ -231,10 +231,10 @@ class FoundRun:
 
     path: Path
     game: str = NOTHING
-    last: float | None = None  # the time of its last activity (Unix time)
+    last: float | None = None  # the time of the last activity (Unix time)
     turns: int | None = None
-    state: str = ""  # how it ended, or `is running`
-    best: float | None = None  # best mean return over its agents, of a checkpoint or at the end
+    state: str = ""  # how the run ended, or `is running`
+    best: float | None = None  # best mean return over the agents, of a checkpoint or at the end
     damaged: str = ""  # the files that could not be read, and why
 
     def as_summary(self) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def _by_status(files: RunDirectory, running: bool) -> dict[str, Any]:
 
 
 def _by_summary(files: RunDirectory, running: bool) -> dict[str, Any]:
-    """Read the summary, unless the run is running: then the summary is of an earlier session."""
+    """Read the summary; ignore it if the run is running, since an earlier session wrote it."""
     if not files.summary.exists() or running:
         return {}
     summary = files.read_summary()

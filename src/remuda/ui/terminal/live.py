@@ -1,4 +1,4 @@
-"""Views of a run: a live picture for a terminal, or plain lines; and progress lines."""
+"""Displays of a run: a live view for a terminal, or plain lines; and progress lines."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PlainView:
 
 
 class LiveView:
-    """A picture of the run that stays in place in the terminal; messages appear above it."""
+    """A view of the run that stays in place in the terminal; messages appear above it."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
@@ -81,13 +81,13 @@ class LiveView:
         self.picture: LivePicture | None = None
 
     def start(self, goal: Goal) -> None:
-        """Draw the empty picture."""
+        """Draw the empty view."""
         self.picture = LivePicture(goal)
         self._live = Live(self.picture, console=self._console, auto_refresh=False)
         self._live.start(refresh=True)
 
     def show(self, record: Record) -> None:
-        """Redraw the picture."""
+        """Redraw the view."""
         if self.picture and self._live:
             self.picture.add(record)
             self._live.refresh()
@@ -96,11 +96,11 @@ class LiveView:
         """Do nothing: `show` has drawn the record."""
 
     def say(self, message: str) -> None:
-        """Print a message above the picture."""
+        """Print a message above the view."""
         self._console.print(Text.assemble(("• ", "yellow"), message))
 
     def close(self) -> None:
-        """Leave the last picture in place, and release the terminal."""
+        """Leave the last view in place, and release the terminal."""
         if self._live:
             self._live.stop()
             self._live = None

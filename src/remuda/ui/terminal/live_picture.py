@@ -1,4 +1,4 @@
-"""The live picture of a run in a terminal."""
+"""The live view of a run in a terminal."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ class Course:
 
     def __init__(self) -> None:
         self.last: PolicyRecord | None = None
-        self.member: MemberRecord | None = None  # its record in the population
+        self.member: MemberRecord | None = None  # the policy's record in the population
         self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
         self.policy_loss, self.value_loss = Recent(), Recent()
         self.updates_per_second, self.busy = Recent(), Recent()

@@ -235,8 +235,8 @@ class AnalyseOptions(PrintOptions):
 
 def analyse(options: AnalyseOptions) -> int:
     """Analyse policies: ranking, equilibrium, cycles and diversity, with confidence intervals."""
-    # The matrices are small, so threads cost more than they gain. NumPy reads this when it is
-    # imported.
+    # The matrices are small, so threads cost more than they gain. NumPy reads this variable when it
+    # is imported.
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

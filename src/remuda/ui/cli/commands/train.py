@@ -66,7 +66,7 @@ def _train_run(
 
     without_config = take_configs(words)[0]
     if not resumed and config.run.directory is not None:
-        RunDirectory.refuse_taken(config.run.directory)  # before anything slow
+        RunDirectory.refuse_taken(config.run.directory)  # before slow imports
     _begin_processes(config)
 
     from remuda.config import by_leaf

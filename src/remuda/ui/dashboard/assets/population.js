@@ -74,7 +74,7 @@ export function make(main, id) {
     }));
   }
 
-  // Each policy is a line from its birth to the next birth in its slot; an arrow comes from its parent.
+  // Each policy is a line from its birth to the next birth in the slot; an arrow leads from the parent to the birth.
   function drawLineage(births) {
     const rows = [...new Set(births.map((born) => born.policy))], last = Math.max(...births.map((born) => born.matches), 1) * 1.05;
     const lives = births.map((born) => {

@@ -131,7 +131,7 @@ export function make(main, id) {
     if (!here.shown) {
       const found = await ask("run", { run: id });  // fails if the run does not exist
       mayAsk = found.control && found.running;
-      draws.checked = found.settings["run.evaluate_sampled"] === true;  // the default is the run's own way
+      draws.checked = found.settings["run.evaluate_sampled"] === true;  // the default is the run's setting
       layout();
       await begin();
     }
