@@ -17,8 +17,8 @@ JOBS ?= 2
 train: $(INSTALLED)
 	$(BIN)/remuda train treasure_hunt --policy.network.hidden 128 128 --run.turns 500000 $(ARGS)
 
-# In minutes: what took longest is listed in tests/slow.txt (`ARGS="--choose-slow 1000"` lists it
-# anew: so many seconds are left, over all jobs; `--more-slow 1000` adds to it, in less time).
+# In minutes: without the tests marked `slow` and `long`. `ARGS="--durations 50"` shows which tests
+# took longest.
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 

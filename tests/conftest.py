@@ -15,7 +15,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
-import durations
 import order
 import places
 
@@ -36,20 +35,6 @@ def pytest_addoption(parser):
         help="run the slow tests after all others, in an order drawn by the commit that is tested, "
         "and skip those that would begin later than this",
     )
-    parser.addoption(
-        "--choose-slow",
-        type=float,
-        metavar="SECONDS",
-        help="run all tests that are not marked, and write slow.txt so that those it leaves take "
-        "so many seconds together",
-    )
-    parser.addoption(
-        "--more-slow",
-        type=float,
-        metavar="SECONDS",
-        help="run the tests that slow.txt leaves, and add to it as many as it takes for the others "
-        "to take so many seconds together",
-    )
 
 
 def pytest_configure(config):
@@ -65,10 +50,6 @@ def pytest_configure(config):
     # Workers of pytest-xdist take it from here: all must come to the same order.
     if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
         os.environ[order.ORDER] = order.origin(config.rootpath)
-    for option, kept in (("--choose-slow", set()), ("--more-slow", durations.listed())):
-        budget = config.getoption(option)
-        if budget is not None and not hasattr(config, "workerinput"):
-            config.pluginmanager.register(durations.Recorder(budget, kept))
 
 
 def is_slow(item):
@@ -77,11 +58,19 @@ def is_slow(item):
 
 @pytest.hookimpl(tryfirst=True)  # before markers choose
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--choose-slow") is None:
-        listed = durations.listed()
-        for item in items:
-            if item.nodeid in listed:
+    unknown = {}
+    for item in items:
+        marker = item.get_closest_marker("slow_cases")
+        if marker is not None:
+            unknown.setdefault(item.nodeid.split("[")[0], set(marker.args)).discard(
+                item.callspec.id
+            )
+            if item.callspec.id in marker.args:
                 item.add_marker("slow")
+    whole = not any("::" in word for word in config.args)  # else cases may be left out
+    for test, names in unknown.items():
+        if names and whole:
+            raise pytest.UsageError(f"{test} has no case {', '.join(sorted(names))}: slow_cases")
     if config.getoption("--slow-within") is not None:
         origin = os.environ[order.ORDER]
         items.sort(key=lambda item: order.key(item.nodeid, is_slow(item), origin))

@@ -5,6 +5,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import remuda
 
 ROOT = Path(remuda.__file__).parent
@@ -164,6 +166,7 @@ def test_no_two_modules_import_each_other():
     assert [name for name in modules if name in reached(name)] == []
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle():
     """Neither as they are loaded, nor later, nor for types alone."""
     files = {

@@ -90,6 +90,7 @@ def transitions(experience, draws=40):
     return found
 
 
+@pytest.mark.slow
 def test_each_policy_learns_what_its_own_agent_lived_through():
     env = Tape(num_envs=3, num_agents=2, lengths=(3, 5))
     actor, experience, _, _ = make(env)

@@ -119,6 +119,7 @@ def lived_through(experience, draws=200):
     return found
 
 
+@pytest.mark.slow_cases("False-random")
 @pytest.mark.parametrize("matchmaker", ["random", "round_robin", "self_play", "fixed"])
 @pytest.mark.parametrize("together", [False, True])
 def test_what_a_seat_lives_through_goes_to_the_policy_that_acted(matchmaker, together):
@@ -230,6 +231,7 @@ class Script(Matchmaker):
         return tuple(PolicyRef(name) for name in self.seatings[self.proposed % len(self.seatings)])
 
 
+@pytest.mark.slow
 def test_policies_of_different_kinds_and_networks_share_a_game():
     """Each on the seats that it may take, and an algorithm, network and ring of its own."""
     tree = {

@@ -49,6 +49,7 @@ def all_in_one_memory(actor, stack):
     return len(found) > 0 and all(found)
 
 
+@pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("recurrent", [0, 8])
 def test_what_networks_act_on_grows_with_the_streams_not_with_policies_times_streams(recurrent):
     """Room for all streams of each of 3,328 policies would be gigabytes."""

@@ -230,6 +230,7 @@ def test_transitions_of_an_aec_game_are_those_of_a_plain_loop(
     compare(PlayedAEC(game), seats, algorithm, segment_length)
 
 
+@pytest.mark.slow_cases("classic/connect_four-v3-options0-fixed")
 @pytest.mark.parametrize("seats", ["fixed", pytest.param("dealt", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "options"),
@@ -244,6 +245,11 @@ def test_transitions_of_pettingzoos_own_games_are_those_of_a_plain_loop(name, op
     compare(PlayedAEC(pettingzoo(name, **options)), seats, "ppo", 3)
 
 
+@pytest.mark.slow_cases(
+    "bucket_brigade-options5-0.0-fixed-dqn-1",
+    "cleanup-options2-0.0-dealt-ppo-50",
+    "cleanup-options2-0.0-fixed-dqn-1",
+)
 @SEATS
 @pytest.mark.parametrize(
     ("name", "options", "share"),

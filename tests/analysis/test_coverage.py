@@ -19,6 +19,7 @@ def share(held):
     return float(np.mean(np.concatenate([np.atleast_1d(each) for each in held])))
 
 
+@pytest.mark.slow_cases("wins")
 @pytest.mark.parametrize("kind", KINDS)
 def test_payoffs_lie_in_their_intervals(kind):
     held = []
@@ -38,6 +39,7 @@ def ranked(seed):
     return found, rank_intervals(found.payoffs, mean_payoff, rng, samples=250)
 
 
+@pytest.mark.slow
 def test_mean_payoffs_lie_in_their_intervals():
     held = []
     for seed in SEEDS:
@@ -66,6 +68,7 @@ def of_ranks(seed):
     return inside, fuzzy, ranking.held
 
 
+@pytest.mark.slow_cases("mixed", "transitive")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_ranks_lie_in_their_intervals_as_often_as_these_say(shape):
     inside, fuzzy, claimed = zip(
@@ -76,6 +79,7 @@ def test_ranks_lie_in_their_intervals_as_often_as_these_say(shape):
     assert share(inside) >= 0.95
 
 
+@pytest.mark.slow
 def test_the_best_is_the_best_as_often_as_is_said():
     """Who looks best is often not: draws around the means say 6% to 9% more than is true."""
     claimed, true = [], []
@@ -97,6 +101,7 @@ def share_of_values(seeds):
     return np.mean(held)
 
 
+@pytest.mark.slow
 def test_the_value_of_a_game_lies_in_its_interval():
     """Resampled equilibria hold it in 84% of cases only."""
     assert 0.92 <= share_of_values(range(100)) <= 0.98

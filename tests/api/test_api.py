@@ -54,6 +54,7 @@ def test_importing_it_loads_nothing_else():
     assert set(out.stdout.split()) == {"remuda", "remuda.system", "remuda.system.version"}
 
 
+@pytest.mark.slow
 def test_a_run_is_a_mapping_of_its_policies(run):
     assert list(run) == ["agent_0", "agent_1"]
     assert len(run) == 2
@@ -100,6 +101,7 @@ def test_a_report_is_made(run):
     assert "support:Tape" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(tmp_path):
     first = remuda.train(
         "support:Tape", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
@@ -122,6 +124,7 @@ def test_a_run_that_is_over_says_what_would_go_on_with_it(tmp_path, capsys):
     assert "nothing more" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_a_run_that_is_over_has_the_weights_that_it_ended_with(tmp_path, schedule):
     """Learners train on for a moment after the last checkpoint; that was lost."""
@@ -428,6 +431,7 @@ def test_a_number_of_numpys_is_a_checkpoint(run):
     assert run.evaluate(episodes=2, checkpoint=number).returns.shape == (2, 2)
 
 
+@pytest.mark.slow
 def test_a_section_of_another_run_is_laid_over(tmp_path):
     """It replaced all of the section: the rest of it had its defaults again."""
     first = remuda.train(

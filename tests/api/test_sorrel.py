@@ -81,6 +81,7 @@ def environment(kind=Learners):
     return kind(Gridworld(1, 9, Grass), config)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("dueling", [True, False])
 def test_models_play_what_was_learned(tmp_path, dueling):
     """In their own loop: their networks say of every state what the policies' say."""
@@ -168,6 +169,7 @@ def test_agents_that_are_scripted_keep_their_models(tmp_path, caplog):
     assert "agent_1 is scripted (env.scripted), and its model is unchanged" in caplog.text
 
 
+@pytest.mark.slow_cases("resume")
 @pytest.mark.parametrize("where", ["settings", "config", "resume"])
 def test_a_population_whose_seats_are_dealt_is_refused(tmp_path, where):
     """Red before: it was, by another message, after all of the training."""

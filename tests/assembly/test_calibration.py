@@ -44,6 +44,7 @@ def four_cores(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
 
 
+@pytest.mark.slow_cases("policy0")
 @pytest.mark.parametrize(
     "policy",
     [{}, pytest.param({"algorithm": "iqn", "iqn": {"quantiles": 4}}, marks=pytest.mark.slow)],

@@ -144,6 +144,7 @@ def test_what_does_not_fit_is_refused_with_the_setting_that_is_too_large(tree, s
     assert "\n" not in said
 
 
+@pytest.mark.slow_cases("words3")
 @pytest.mark.parametrize(
     "words",
     [
@@ -400,6 +401,7 @@ def test_the_limit_of_a_control_group_counts(version, tmp_path):
         assert available_memory(tmp_path) == 2**18
 
 
+@pytest.mark.slow_cases("iqn")
 @pytest.mark.parametrize("algorithm", ["iqn", "ppo"])
 def test_a_trial_leaves_no_memory_behind(algorithm, monkeypatch):
     """The memory of each trial was kept until the garbage collector happened to look."""

@@ -33,6 +33,7 @@ def check_counts(world):
         assert here.passed <= there.passed
 
 
+@pytest.mark.slow_cases("actor")
 @pytest.mark.parametrize("placement", [ACTOR_HERE, LEARNER_HERE], ids=["actor", "learner"])
 def test_an_actor_waits_for_a_learner_elsewhere_and_no_step_is_trained_twice(placement):
     world = world_of(placement, "ppo", **WAIT)
@@ -94,6 +95,7 @@ def test_a_learner_that_draws_waits_for_steps_elsewhere_and_keeps_its_ratio():
             assert same or word % 8 == 0, word
 
 
+@pytest.mark.slow_cases("actor")
 @pytest.mark.parametrize("placement", [ACTOR_HERE, LEARNER_HERE], ids=["actor", "learner"])
 def test_what_one_side_counts_the_head_counts(placement):
     world = world_of(placement, "ppo", **WAIT)

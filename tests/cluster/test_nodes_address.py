@@ -35,6 +35,7 @@ def begun(cluster, tree=None, **settings):
     return RayNodes(load_config({**(tree or {}), "cluster": settings}))
 
 
+@pytest.mark.slow
 def test_own_code_is_sent_and_the_cluster_stays(cluster, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "sent_game_x.py").write_text("from sent_helpers_x.part import Game\n")
@@ -59,6 +60,7 @@ def test_own_code_is_sent_and_the_cluster_stays(cluster, tmp_path, monkeypatch):
     assert all(members(session) for session in cluster.sessions.values())
 
 
+@pytest.mark.slow
 def test_agents_end_with_a_driver_that_is_killed(cluster):
     driver, told = driven({"address": cluster.address})
     assert is_there(told["agent"])
@@ -68,12 +70,14 @@ def test_agents_end_with_a_driver_that_is_killed(cluster):
     until(lambda: not (is_there(told["agent"]) or is_there(told["child"])), 5.0)
 
 
+@pytest.mark.slow
 def test_fewer_nodes_than_are_asked_for(cluster):
     nodes = begun(cluster, nodes=3, start_limit=1)
     with pytest.raises(RemudaError, match=r"2 of 3 nodes joined within 1 s .*local-0, local-1"):
         nodes.gather()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
@@ -87,6 +91,7 @@ def test_a_label_that_no_node_has(cluster, tree, said):
         begun(cluster, tree).gather()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["Python", "Remuda", "torch"])
 def test_a_node_of_another_version(cluster, what, monkeypatch):
     own = ray_nodes.versions() | {what: "9.9"}
@@ -95,12 +100,14 @@ def test_a_node_of_another_version(cluster, what, monkeypatch):
         begun(cluster).gather()
 
 
+@pytest.mark.slow
 def test_a_node_whose_remuda_has_another_source(cluster, monkeypatch):
     monkeypatch.setattr(ray_nodes, "digests", lambda names: dict.fromkeys(names, "0"))
     with pytest.raises(RemudaError, match=r"^the source of remuda on node local-0 is not that"):
         begun(cluster).gather()
 
 
+@pytest.mark.slow
 def test_two_runs_never_share_a_node(cluster):
     driver, told = driven({"address": cluster.address})
     nodes = begun(cluster, start_limit=1)
@@ -117,6 +124,7 @@ def test_two_runs_never_share_a_node(cluster):
         nodes.stop()
 
 
+@pytest.mark.slow
 def test_ray_that_was_joined_already_is_told(cluster):
     import ray
 
@@ -128,6 +136,7 @@ def test_ray_that_was_joined_already_is_told(cluster):
         ray.shutdown()
 
 
+@pytest.mark.slow
 def test_a_node_that_is_stopped_as_it_is_asked_is_told(cluster):
     nodes = begun(cluster, start_limit=3)
     stopped = members(cluster.sessions[1])

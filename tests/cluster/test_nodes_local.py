@@ -31,6 +31,7 @@ def nodes():
         made.stop()
 
 
+@pytest.mark.slow
 def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
     before = signal.getsignal(signal.SIGTERM)
     nodes = begun()
@@ -90,6 +91,7 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
         nodes.call(1, "who").result(LIMIT)
 
 
+@pytest.mark.slow
 def test_what_an_agent_raises_as_it_is_made_is_raised_by_calls(nodes):
     nodes.gather()
     nodes.start(0, TOY, ("x", ConfigError("no such game")))
@@ -100,6 +102,7 @@ def test_what_an_agent_raises_as_it_is_made_is_raised_by_calls(nodes):
         nodes.call(1, "who").result(LIMIT)
 
 
+@pytest.mark.slow
 def test_a_killed_node_is_lost_soon_and_another_takes_a_new_number(nodes):
     nodes.gather()
     for number in (0, 1):
@@ -125,6 +128,7 @@ def test_a_killed_node_is_lost_soon_and_another_takes_a_new_number(nodes):
     assert nodes.call(2, "who").result(LIMIT)[0] == "2"
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_killed_is_lost_and_its_node_comes_back_as_another(nodes, monkeypatch):
     monkeypatch.setattr("remuda.cluster.ray_nodes.RETURN_AFTER", 0.5)
     nodes.gather()
@@ -138,6 +142,7 @@ def test_an_agent_that_is_killed_is_lost_and_its_node_comes_back_as_another(node
     assert nodes.call(2, "who").result(LIMIT)[2] == session
 
 
+@pytest.mark.slow
 def test_a_stopped_node_is_given_up_and_never_heard_again(nodes, monkeypatch):
     monkeypatch.setattr("remuda.cluster.ray_nodes.RETURN_AFTER", 0.5)
     nodes.gather()
@@ -164,6 +169,7 @@ def test_a_stopped_node_is_given_up_and_never_heard_again(nodes, monkeypatch):
     assert nodes.call(2, "who").result(LIMIT)[1] != process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["driver", "keeper", "both"])
 def test_nothing_stays_once_the_driver_was_killed(killed):
     driver, told = driven({"local": 2})
@@ -183,6 +189,7 @@ def test_nothing_stays_once_the_driver_was_killed(killed):
             kill_session(session)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["first process", "raylet"])
 def test_a_node_without_its_first_process_or_its_raylet_ends_as_a_whole(nodes, killed):
     nodes.gather()
@@ -270,6 +277,7 @@ nodes.stop()
 """
 
 
+@pytest.mark.slow
 def test_ray_says_nothing_in_the_users_terminal():
     search = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
@@ -283,6 +291,7 @@ def test_ray_says_nothing_in_the_users_terminal():
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_nodes_that_do_not_start_are_told(monkeypatch):
     monkeypatch.setattr("remuda.cluster.ray_local.OBJECT_STORE", 1)
     nodes = begun(start_limit=0.2)

@@ -16,6 +16,7 @@ def weights(path):
     return {name: {k: v.tobytes() for k, v in arrays.items()} for name, arrays in found.items()}
 
 
+@pytest.mark.slow
 def test_a_run_on_two_nodes_in_turns_has_the_bits_of_one_in_one_process(tmp_path):
     settings = {
         "policy": {"algorithm": "ppo", "ppo": {"rollout_length": 32}},

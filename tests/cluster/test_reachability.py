@@ -1,5 +1,7 @@
 """Nodes that the head reaches, and that do not reach each other, are told."""
 
+import pytest
+
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
 from remuda.cluster.channel import Count
@@ -23,6 +25,7 @@ def test_a_pair_is_told_once_it_lacks_its_link_for_too_long_and_once_in_a_placem
     assert LinkMonitor(60.0).missing(first, {2: [OPEN, CLOSED, CLOSED]}) == []
 
 
+@pytest.mark.slow
 def test_a_run_tells_of_nodes_that_do_not_reach_each_other(tmp_path):
     settings = {"env": {"num_envs": 4}, "cluster": {"local": 2, "silence": 2.0}}
     run = NodeRun(tmp_path, settings, (4,), ((0,), (1,)), ((1,), (0, 2)), ProcessNodes(3))

@@ -29,6 +29,15 @@ PLACEMENTS = {
 """Where seats are dealt, the first actor lives on the head."""
 
 
+@pytest.mark.slow_cases(
+    "dqn recurrent",
+    "iqn",
+    "iqn frames",
+    "ppo",
+    "ppo hybrid frames",
+    "ppo kuhn_poker recurrent",
+    "ppo recurrent",
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_stops_at_any_turn_goes_on_exactly(kind, tmp_path):
     """At turns drawn at random, whatever the node where each role lives."""

@@ -101,6 +101,7 @@ CASES = [(0, 4, 1 << 20), (1, 40, 1 << 20), (2, 12, 60)]
 frames that are cut."""
 
 
+@pytest.mark.slow_cases("few-1-40-1048576", "few-2-12-60")
 @pytest.mark.parametrize(("seed", "turns", "room"), CASES)
 @pytest.mark.parametrize("stride", LINES)
 def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, turns, room, stride):
@@ -121,6 +122,9 @@ def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, tu
     assert line > 300
 
 
+@pytest.mark.slow_cases(
+    "few-1-40-1048576-often", "few-1-40-1048576-once", "few-2-12-60-often", "few-2-12-60-once"
+)
 @pytest.mark.parametrize("again", [False, True], ids=["once", "often"])
 @pytest.mark.parametrize(("seed", "turns", "room"), CASES)
 @pytest.mark.parametrize("stride", LINES)

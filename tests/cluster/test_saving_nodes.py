@@ -30,6 +30,7 @@ class LateAnswers(ProcessNodes):
         return call
 
 
+@pytest.mark.slow
 def test_a_learner_knows_which_checkpoint_is_wanted_before_an_actor_elsewhere_ends_its_turn(
     tmp_path,
 ):
@@ -47,6 +48,7 @@ def test_a_learner_knows_which_checkpoint_is_wanted_before_an_actor_elsewhere_en
         run.stop()
 
 
+@pytest.mark.slow
 def test_a_learner_that_moves_goes_on_from_its_part_where_others_have_theirs_already(tmp_path):
     settings = {"env": {"num_envs": 4}}
     where = ((1,), (1, 2))
@@ -69,6 +71,7 @@ def is_running(run, name):
     return any(r.name == name and r.state == "running" for r in run.runtime.status())
 
 
+@pytest.mark.slow
 def test_a_role_that_dies_for_good_on_the_head_costs_neither_a_last_checkpoint_nor_an_end_in_order(
     tmp_path,
 ):

@@ -72,6 +72,7 @@ def test_policies_are_compared_by_what_holds_for_each():
     assert told({}, {"run": {"directory": "x", "live": False}}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 def test_a_learning_rate_that_was_changed_is_learned_at(algorithm, tmp_path):
     directory = tmp_path / "run"
@@ -92,6 +93,7 @@ def test_a_learning_rate_that_was_changed_is_learned_at(algorithm, tmp_path):
     assert lines(directory)[1]["changes"] == {"run.turns": [500, 600]}
 
 
+@pytest.mark.slow_cases("sequential")
 @pytest.mark.parametrize(
     "schedule", ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)]
 )
@@ -147,6 +149,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow_cases("iqn", "ppo")
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     assert set(VALUES) == set(OF_POLICY)
@@ -167,6 +170,7 @@ def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     assert set(lines(tmp_path / "run")[0]["changes"]) == {*noted, "run.turns"}
 
 
+@pytest.mark.slow
 def test_a_population_learns_on_at_the_rates_that_were_changed(tmp_path):
     tree = {
         "schedule": "sequential",
@@ -201,6 +205,12 @@ def test_a_population_learns_on_at_the_rates_that_were_changed(tmp_path):
     assert {rates[i] for i in copies} <= {TINY, 1e-3}
 
 
+@pytest.mark.slow_cases(
+    "--env.num_envs 3-env.num_envs was 2 and is 3",
+    "--policies.agent_1.batch_size 8-policies.agent_1.batch_size was 16 and is 8",
+    "--policy.init_from elsewhere-policy.init_from was None and is elsewhere",
+    "--policy.n_steps 7-policy.n_steps was 3 and is 7; resume without",
+)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -262,6 +272,7 @@ def test_what_the_user_writes_again_holds_for_a_population_that_has_changed_it(t
     }
 
 
+@pytest.mark.slow
 def test_changes_are_said_and_noted_from_the_command_line(tmp_path, capsys):
     directory = tmp_path / "run"
     run(directory, **tree_of("dqn", run={"turns": 50}))

@@ -87,6 +87,7 @@ def without(tree, key):
     return {**tree, "policy": {name: v for name, v in tree["policy"].items() if name != key}}
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(policy=POLICIES, own=POLICIES)
 @example(policy={"algorithm": "ppo", "learning_rate": 1e-3}, own={"algorithm": "dqn"})

@@ -19,6 +19,7 @@ def play(runtime, seconds=60.0):
         assert time.monotonic() < limit, "it is not through"
 
 
+@pytest.mark.slow_cases("processes")
 def test_every_role_is_brought_up_before_any_works_and_let_go_after_all(make_runtime):
     runtime, _, (actor, learner) = make_runtime(turns=20)
     runtime.start(never)
@@ -50,6 +51,7 @@ def save(runtime, checkpoints, turns):
     return number, parts
 
 
+@pytest.mark.slow_cases("processes")
 def test_a_checkpoint_holds_a_part_of_each_role_and_a_run_goes_on_from_it(make_runtime):
     runtime, checkpoints, (actor, learner) = make_runtime(turns=10)
     runtime.start(never)

@@ -63,6 +63,7 @@ def test_a_run_tells_its_beginning_episodes_metrics_checkpoints_and_end(tmp_path
     assert total == pytest.approx(np.nansum(lines[0] * lines[1]))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_tells_only_its_own_episodes(tmp_path):
     first = train(tmp_path / "run")
     notes = Notes()
@@ -74,6 +75,7 @@ def test_a_resumed_run_tells_only_its_own_episodes(tmp_path):
     assert told == both[1] - both[0] > 0
 
 
+@pytest.mark.slow_cases("async")
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_a_callback_ends_the_run_in_order(tmp_path, schedule):
     result = train(tmp_path / "run", StopsAtOnce(), run={"turns": FOR_LONG}, schedule=schedule)
@@ -102,6 +104,7 @@ class Fails(remuda.Callback):
 LINE = 1 + next(i for i, line in enumerate(open(__file__)) if line.endswith("# here\n"))  # noqa: SIM115
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", ["on_metrics", "on_episodes", "on_checkpoint"])
 def test_one_that_fails_ends_the_run_in_order_and_is_told_with_its_line(tmp_path, event):
     fails, notes = Fails(event), Notes()
@@ -139,6 +142,7 @@ def test_one_that_fails_before_the_run_begins_stops_it_there(tmp_path):
     assert notes.told[-1] == ("end", None)
 
 
+@pytest.mark.slow
 def test_one_that_fails_at_the_end_costs_nothing(tmp_path):
     with pytest.raises(CallbackError, match=r"Fails\.on_end failed") as failed:
         train(tmp_path / "run", Fails("on_end"))
@@ -148,6 +152,7 @@ def test_one_that_fails_at_the_end_costs_nothing(tmp_path):
     assert run.summary()["evaluation"]
 
 
+@pytest.mark.slow
 def test_the_end_is_told_once_whatever_comes_after_it(tmp_path, monkeypatch):
     notes = Notes()
 
@@ -163,6 +168,7 @@ def test_the_end_is_told_once_whatever_comes_after_it(tmp_path, monkeypatch):
     assert notes.of("end")[0].finished
 
 
+@pytest.mark.slow
 def test_a_role_that_dies_for_good_is_told_as_an_end_without_result(tmp_path):
     notes = Notes()
     with pytest.raises(remuda.RemudaError):
@@ -188,6 +194,7 @@ class Says(PlainView):
         self.said.append(message)
 
 
+@pytest.mark.slow
 def test_the_run_goes_on_without_one_that_is_not_essential(tmp_path):
     fails, view = Fails("on_metrics"), Says()
     fails.essential = False
@@ -243,6 +250,7 @@ def test_a_slow_callback_is_no_hang_and_play_goes_on(tmp_path, monkeypatch):
     assert said.endswith("s; meanwhile nothing is logged, saved or restarted")
 
 
+@pytest.mark.slow
 def test_how_long_a_callback_takes_is_told_once_from_a_second_on(tmp_path, monkeypatch):
     """By a clock that only this callback moves."""
     clock, calls = [0.0], []
@@ -318,6 +326,7 @@ def test_a_callback_alone_is_refused_before_anything_is_made(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_callbacks_may_come_from_an_iterator_or_be_none(tmp_path):
     """They were checked, and then there were none left."""
     notes, settings = Notes(), {"config": SMALL, "view": PlainView()}
@@ -328,6 +337,7 @@ def test_callbacks_may_come_from_an_iterator_or_be_none(tmp_path):
     assert remuda.train("support:Tape", callbacks=None, **settings).finished
 
 
+@pytest.mark.slow
 def test_a_resumed_run_begins_with_the_turns_and_seconds_of_its_checkpoint(tmp_path):
     first, begun = train(tmp_path / "run"), []
 

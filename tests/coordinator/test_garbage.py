@@ -59,6 +59,7 @@ def test_nor_where_others_had_objects_passed_over(frozen_by_others):
     assert gc.get_freeze_count() > 0.9 * frozen_by_others, "it stays so, as they chose"
 
 
+@pytest.mark.slow
 def test_nor_what_was_in_use_when_a_run_began_and_is_not_any_more(frozen_by_others):
     """As the result of the one before is, until it is replaced."""
     result = None

@@ -34,6 +34,7 @@ def test_a_long_run_has_a_line_every_five_seconds():
     assert lines(60, log_every=20) == [20, 40, 60]
 
 
+@pytest.mark.slow
 def test_a_run_of_seconds_writes_lines(tmp_path):
     tree = {
         "game": "support:Tape",

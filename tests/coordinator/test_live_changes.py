@@ -72,6 +72,7 @@ def same(one, other):
     return all(np.array_equal(one[key], other[key]) for key in one)
 
 
+@pytest.mark.slow_cases("dqn")
 @pytest.mark.parametrize("algorithm", [pytest.param("ppo", marks=pytest.mark.slow), "dqn"])
 def test_what_is_set_trains_exactly_as_what_is_configured(tmp_path, algorithm):
     base = DQN if algorithm == "dqn" else {}
@@ -106,6 +107,7 @@ class Freezes(remuda.Callback):
             run.stop("all was seen")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "async", "lockstep"])
 def test_a_learner_takes_a_change_while_it_trains(tmp_path, schedule):
     freezes = Freezes()
@@ -127,6 +129,7 @@ def test_a_learner_takes_a_change_while_it_trains(tmp_path, schedule):
     assert changed == {"agent_0": False, "agent_1": True}  # it was set of one only
 
 
+@pytest.mark.slow
 def test_a_change_is_kept_by_checkpoints_and_gone_on_with(tmp_path):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 1e-30}), policy=AS_THEY_ARE)
     before = weights(first)
@@ -143,6 +146,7 @@ def test_a_change_is_kept_by_checkpoints_and_gone_on_with(tmp_path):
         assert weight == pytest.approx(before[key], rel=0, abs=1e-20)
 
 
+@pytest.mark.slow_cases("ppo.entropy_cost")
 @pytest.mark.parametrize("key", ["learning_rate", "ppo.entropy_cost"])
 def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
     first = train(tmp_path / "run", SetsAtFirst({key: 0.125, "discount": 0.5}), policy=AS_THEY_ARE)
@@ -166,6 +170,7 @@ def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
     assert line["changes"][f"policies.agent_1.{key}"] == [0.125, usual]
 
 
+@pytest.mark.slow_cases("file")
 @pytest.mark.parametrize("how", ["mapping", "file"])
 def test_what_python_writes_in_config_replaces_what_was_set_too(tmp_path, how):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
@@ -307,6 +312,13 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
     assert changes.read(4) is None
 
 
+@pytest.mark.slow_cases(
+    "values0-None-said0",
+    "values1-None-policies.agent_0.learning_rate is -1.0: input should be",
+    "values3-None-policies.agent_0.ppo.clip must be a number, not 'much'",
+    "values4-None-policies.agent_0.ppo.clip must be a finite number",
+    "values5-agent_7-there is no policy 'agent_7' in this run; there are agent",
+)
 @pytest.mark.parametrize(
     ("values", "policy", "said"),
     [
@@ -363,6 +375,7 @@ OWN = {
 """Algorithms of one's own, each with a setting of its own, and what else it is trained with."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", OWN)
 def test_settings_of_an_own_algorithm_are_set_while_it_goes_on(tmp_path, algorithm):
     name, tree = OWN[algorithm]

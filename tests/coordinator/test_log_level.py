@@ -77,6 +77,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow_cases("ERROR-info")
 @pytest.mark.parametrize(("own", "level"), [("DEBUG", "warning"), ("ERROR", "info")])
 def test_a_script_that_sets_up_logging_itself_does_not_change_it(own, level, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT.format(own=own, level=level))

@@ -44,6 +44,7 @@ def mine(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_a_callback_is_named_on_the_command_line(mine, capsys):
     words = ["train", "support:Tape", *FLAGS, "--run.callbacks", "my_callbacks:Stops"]
     assert command([*words, "--run.directory", "run"]) == 0

@@ -47,6 +47,7 @@ class Asking(remuda.Callback):
         self.thread.join()
 
 
+@pytest.mark.slow_cases("async")
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_a_run_is_told_what_to_do(tmp_path, schedule):
     directory = tmp_path / "run"
@@ -210,6 +211,25 @@ class Looking(Asking):
             ask(directory, {"do": "stop"})
 
 
+@pytest.mark.slow_cases(
+    "dqn-double_buffer-async",
+    "dqn-double_buffer-lockstep",
+    "dqn-double_buffer-sequential",
+    "dqn-snapshot-async",
+    "dqn-snapshot-lockstep",
+    "dqn-snapshot-sequential",
+    "iqn-double_buffer-async",
+    "iqn-double_buffer-lockstep",
+    "iqn-double_buffer-sequential",
+    "iqn-snapshot-async",
+    "iqn-snapshot-lockstep",
+    "iqn-snapshot-sequential",
+    "ppo-double_buffer-async",
+    "ppo-double_buffer-lockstep",
+    "ppo-snapshot-async",
+    "ppo-snapshot-lockstep",
+    "ppo-snapshot-sequential",
+)
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
@@ -280,6 +300,7 @@ def test_each_policy_is_shown_with_its_own_weights(tmp_path):
         Reference.parse(f"{directory}:agent_0@live").find()
 
 
+@pytest.mark.slow
 def test_places_that_nobody_has_show_nothing(tmp_path):
     looking = LookingOnce()
     remuda.train(
@@ -463,6 +484,7 @@ print(any(looks), flush=True)
 """
 
 
+@pytest.mark.slow
 def test_who_looks_whether_a_run_goes_on_disturbs_nobody(tmp_path):
     """Neither others that look, nor who begins it meanwhile; and its owner is noticed."""
     (tmp_path / "lock").touch()
@@ -580,6 +602,7 @@ class BeginningOthers(Asking):
             ask(directory, {"do": "stop"})
 
 
+@pytest.mark.slow
 def test_another_run_begins_with_live_weights_and_says_so(tmp_path):
     beginning = BeginningOthers()
     remuda.train(

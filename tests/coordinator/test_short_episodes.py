@@ -89,6 +89,7 @@ def trained(tmp_path, *trees):
     return result, told, table
 
 
+@pytest.mark.slow_cases("hybrid-dealt", "iqn-dealt", "recurrent-dealt", "recurrent-fixed")
 @pytest.mark.parametrize("dealt", [False, True], ids=["fixed", "dealt"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_capacity_that_short_episodes_leave_empty_is_told_once_and_noted(kind, dealt, tmp_path):

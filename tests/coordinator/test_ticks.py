@@ -167,6 +167,7 @@ def events(run):
     return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in tags}
 
 
+@pytest.mark.slow_cases("died1")
 @pytest.mark.parametrize(
     "died", [pytest.param(None, marks=pytest.mark.slow), RoleDiedError("the process actor died")]
 )
@@ -224,6 +225,7 @@ def test_what_was_begun_is_written_though_the_coordinator_itself_breaks(
     assert [step for step, _ in events(run)["p0/updates"]] == [line.turns for line in lines]
 
 
+@pytest.mark.slow_cases("died1")
 @pytest.mark.parametrize("died", [None, ValueError("a fault")])
 def test_no_collection_of_garbage_looks_at_the_libraries_while_a_run_goes_on(
     died, tmp_path, monkeypatch, work

@@ -86,6 +86,9 @@ def gathered(kind, network, device):
     return said
 
 
+@pytest.mark.slow_cases(
+    "iqn-own module, LSTM-acted", "ppo-own module, GRU-acted", "ppo-own module, LSTM-acted"
+)
 @pytest.mark.parametrize("way", [acted, gathered])
 @pytest.mark.parametrize(("kind", "network"), CASES)
 def test_networks_there_say_what_they_say_here(kind, network, way):

@@ -55,6 +55,7 @@ def test_its_memory_cannot_be_looked_at_from_here(gpus, look):
         assert look(there) is None
 
 
+@pytest.mark.slow_cases("<lambda>0")
 @pytest.mark.parametrize(
     "allowed",
     [

@@ -61,6 +61,35 @@ def lived(algorithm):
     return seen
 
 
+@pytest.mark.slow_cases(
+    "anchor",
+    "anchor, target_kl",
+    "annealed",
+    "averaged anchor",
+    "continuous",
+    "convolution",
+    "masks",
+    "normalised",
+    "own algorithm",
+    "own algorithm, recurrent",
+    "own module",
+    "own module with a state",
+    "own module, GRU",
+    "own module, LSTM",
+    "own module, no vmap",
+    "own module, numbers",
+    "own module, recurrent",
+    "own module, towers",
+    "recurrent",
+    "recurrent, continuous",
+    "recurrent, masks",
+    "recurrent, target_kl",
+    "several choices",
+    "target_kl",
+    "towers",
+    "trunk",
+    "value clip",
+)
 @pytest.mark.parametrize("kind", [*KINDS, *KINDS_HERE])
 def test_a_stack_there_learns_what_it_learns_here(kind, monkeypatch):
     # Both by torch: the kernels add up in another order, and go their own way soon.
@@ -91,6 +120,16 @@ def test_the_kernels_of_the_processor_find_the_same(kind, monkeypatch):
             assert_alike(there.weights(k), here.weights(k), 1e-3)
 
 
+@pytest.mark.slow_cases(
+    "cpu-cuda:0-averaged anchor",
+    "cpu-cuda:0-normalised",
+    "cpu-cuda:0-recurrent",
+    "cpu-cuda:0-trunk",
+    "cuda:0-cpu-averaged anchor",
+    "cuda:0-cpu-normalised",
+    "cuda:0-cpu-recurrent",
+    "cuda:0-cuda:0-recurrent",
+)
 @pytest.mark.parametrize("kind", ["trunk", "normalised", "averaged anchor", "recurrent"])
 @pytest.mark.parametrize(("first", "then"), [(GPU, GPU), (GPU, "cpu"), ("cpu", GPU)])
 def test_a_stack_goes_on_where_it_is_restored(kind, first, then, monkeypatch):

@@ -69,6 +69,7 @@ def weights_of(directory):
     return {name: snapshot.weights for name, snapshot in snapshots.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_run_on_two_gpus_is_that_on_the_processor(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(Fused, "suits", lambda *_: False)

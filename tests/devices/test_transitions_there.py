@@ -141,6 +141,15 @@ def lived(algorithm, network):
     return [*seen, *(algorithm.state(k) for k in range(count))]
 
 
+@pytest.mark.slow_cases(
+    "dqn-own module, GRU",
+    "dqn-own module, LSTM",
+    "dqn-own module, recurrent",
+    "dqn-recurrent",
+    "dqn-recurrent, prioritised",
+    "iqn-own module, GRU",
+    "iqn-own module, LSTM",
+)
 @pytest.mark.parametrize(("kind", "network"), CASES)
 def test_a_stack_there_learns_what_it_learns_here(kind, network):
     expected = lived(stack(kind, network, "cpu"), network)
@@ -154,6 +163,7 @@ def test_a_stack_there_learns_what_it_learns_here(kind, network):
         assert {"_fused_adam_", "linalg_vector_norm"} <= set(counted.on_gpu)
 
 
+@pytest.mark.slow_cases("cuda:0-cuda:0-iqn")
 @pytest.mark.parametrize("kind", ["dqn", "iqn"])
 @pytest.mark.parametrize(("first", "then"), [(GPU, GPU), (GPU, "cpu"), ("cpu", GPU)])
 def test_a_stack_goes_on_where_it_is_restored(kind, first, then):

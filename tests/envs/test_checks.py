@@ -89,6 +89,13 @@ def test_a_value_that_is_left_out_is_missed(fault):
         play(actor_of(ParallelCopies(lambda: AtOnce(fault, leaves_out=True), 1)))
 
 
+@pytest.mark.slow_cases(
+    "aec-infinite reward",
+    "aec-no reward",
+    "parallel-infinite reward",
+    "parallel-observation beyond its dtype",
+    "parallel-observation of text",
+)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", GAMES)
 def test_the_contract_suite_refuses_such_a_game(kind, fault):
@@ -307,6 +314,7 @@ def faulty_from_the_third(num_envs, fault):
     return ParallelCopies(each, num_envs)
 
 
+@pytest.mark.slow
 def test_a_worker_tells_the_copy_by_its_number_in_the_whole():
     env = WorkerEnvs("envs.test_checks:faulty_from_the_third", 5, 2, options={"fault": "no reward"})
     try:
@@ -384,6 +392,7 @@ class TooFine(SeesNothing):
         out[np.isnan(out)] = 1e39
 
 
+@pytest.mark.slow_cases("False-turn 3 .*: the obs-dealt")
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
 @pytest.mark.parametrize(
     ("after", "said"), [(False, "turn 3 .*: the obs"), (True, "turn 4 .*last")]
@@ -393,6 +402,7 @@ def test_an_observation_beyond_float32_is_refused_by_name(seats, after, said):
         play(seated(seats, TooFine(after=after)))
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_actor_tells_the_copy_by_its_number_in_the_whole_run(workers):
     tree = {

@@ -283,6 +283,27 @@ class TestMasked(VectorEnvContract):
         return Masked(num_envs)
 
 
+@pytest.mark.slow_cases(
+    "ActiveAtTheEnd-6. an agent whose episode ended is not active",
+    "BothEnds-6. termination is not truncation",
+    "DiesTwice-9. an agent whose episode has ended does not end again",
+    "DoubleRewards-rewards are (3, 2) float32",
+    "ForgetsAnEnd-9. when a copy has finished",
+    "ForgetsFacts-13. every `end_turn` returns the episode metric",
+    "ForgetsToReset-3. `reset` restarts the copies in",
+    "GreyPictures-`render` gives",
+    "InfiniteRewards-rewards are finite",
+    "KeepsActions-11. `act` keeps no reference",
+    "LeavesHoles-4. `observe` writes all of `out`",
+    "MaskLeavesHoles-10. `mask` writes all of `out`",
+    "MaskMoves-10. `mask` changes nothing",
+    "NothingIsAllowed-10. agent_",
+    "ObservingMoves-4. `observe` writes all of `out`, and changes nothing",
+    "OutsideItsSpace-7. observations of agent_",
+    "PaysTheDead-9. an agent whose episode has ended gets no reward",
+    "ResetsAll-3. `reset` leaves the copies outside",
+    "SharesItsMap-12. environments that are used side by side share nothing",
+)
 @pytest.mark.parametrize(
     ("broken", "guarantee"),
     [

@@ -79,6 +79,7 @@ class GiftsInLists(Gifts):
         return TurnResult(given, result.terminated, result.truncated)
 
 
+@pytest.mark.slow_cases("GiftsInFresh", "GiftsInLists")
 @pytest.mark.parametrize("game", [Gifts, GiftsInFresh, GiftsInScores, GiftsInLists])
 def test_gifts_before_an_agent_acts_must_be_told(game):
     """They were credited to what the agent did after them."""
@@ -155,6 +156,7 @@ class SurvivorsWithAClock(Gifts):
         return super().end_turn()
 
 
+@pytest.mark.slow_cases("GiftsAtTheEnd", "GiftsToEarlierAgents", "NothingIsGiven", "ToldGifts")
 @pytest.mark.parametrize(
     "game",
     [

@@ -367,6 +367,7 @@ class IsPlayedForEver(Plain):
             (self.folder / "closed").touch()
 
 
+@pytest.mark.slow
 def test_an_environment_is_closed_where_a_measurement_is_given_up(tmp_path):
     """Red before: its process was killed, and a simulator that it had started was left behind."""
 

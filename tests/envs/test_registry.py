@@ -16,6 +16,9 @@ def test_every_game_is_made_by_its_name(name):
     assert make_env(name, 1, **env.options()).options() == env.options()
 
 
+@pytest.mark.slow_cases(
+    "cleanup-division_of_labour", "cleanup-harvesters", "treasure_hunt-greedy_walker"
+)
 @pytest.mark.parametrize(
     ("name", "policy"),
     [(name, policy) for name, game in GAMES.items() for policy in game.reference],

@@ -9,6 +9,7 @@ from remuda.coordinator.analysing import PopulationAnalyser
 from remuda.runs.metrics import read_metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
 def test_a_run_that_is_analysed_learns_the_same_bit_by_bit(schedule, tmp_path, monkeypatch):
     tree = {

@@ -86,6 +86,7 @@ def check_inherited(kind, directory):
     assert any(b.optimizer_steps for b in born) == (kind == "inherited")
 
 
+@pytest.mark.slow_cases("fixed-ppo", "inherited-ppo", "networks-ppo", "random-dqn")
 @pytest.mark.parametrize(
     ("kind", "algorithm"),
     [
@@ -115,6 +116,7 @@ def test_lockstep_equals_sequential_where_policies_evolve(kind, algorithm, tmp_p
     check_inherited(kind, tmp_path / "lockstep")
 
 
+@pytest.mark.slow_cases("fixed-dqn", "inherited-dqn", "networks-dqn", "past-ppo", "told-ppo")
 @pytest.mark.parametrize(
     ("kind", "algorithm"),
     [

@@ -46,6 +46,7 @@ def assert_repeat_themselves(tmp_path, numbers, lockstep):
         assert saved(tmp_path / f"lockstep-{n}") == found[n][0], f"lockstep of {setting(n)}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_repeats_itself_wherever_its_arrays_lie(tmp_path):
     """Weights are equal bit by bit, and their files byte by byte."""

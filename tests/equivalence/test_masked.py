@@ -17,6 +17,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow_cases("dealt", "dqn")
 @pytest.mark.parametrize("setting", ["dqn", pytest.param("iqn", marks=pytest.mark.slow), "dealt"])
 def test_lockstep_equals_sequential(setting, tmp_path):
     both = [
@@ -26,6 +27,7 @@ def test_lockstep_equals_sequential(setting, tmp_path):
     assert_same(*both, policies=slice(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_resumed_run_equals_an_uninterrupted_one(setting, tmp_path):
     tree = SETTINGS[setting] | {"schedule": "sequential"}

@@ -23,6 +23,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow_cases("dealt, of a group", "dqn")
 @pytest.mark.parametrize(
     "setting", ["dqn", pytest.param("iqn", marks=pytest.mark.slow), "dealt, of a group"]
 )
@@ -34,6 +35,7 @@ def test_lockstep_equals_sequential(setting, tmp_path):
     assert_same(*both, policies=slice(2), updates=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_resumed_run_equals_an_uninterrupted_one(setting, tmp_path):
     tree = SETTINGS[setting] | {"schedule": "sequential"}

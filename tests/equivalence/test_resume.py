@@ -16,6 +16,7 @@ from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.scoreboard import Learn, Play
 
 
+@pytest.mark.slow_cases("iqn-True-sequential", "ppo-False-sequential")
 @pytest.mark.parametrize(
     ("algorithm", "noisy", "schedule"),
     [
@@ -42,6 +43,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(schedule, algorithm, noisy, t
     assert_same(whole, outcome(tmp_path / "parts"))
 
 
+@pytest.mark.slow_cases("sequential-prioritized-ppo", "sequential-self_play-dqn")
 @pytest.mark.parametrize(
     ("schedule", "matchmaker", "algorithm"),
     [
@@ -82,6 +84,7 @@ def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
     assert tables[0] == tables[1]  # who exists, all records, and the frozen weights
 
 
+@pytest.mark.slow_cases("sequential")
 @pytest.mark.parametrize(
     "schedule", ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)]
 )
@@ -118,6 +121,7 @@ def test_main_agents_keep_their_share_of_matches_over_a_stop(schedule, tmp_path)
     assert main.mean() > 0.8
 
 
+@pytest.mark.slow
 def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):
     whole = run(tmp_path / "whole", schedule="sequential")
     run(tmp_path / "parts", schedule="sequential", run={"turns": stops("changes")[0]})
@@ -125,6 +129,7 @@ def test_a_run_changes_its_schedule_when_it_is_resumed(tmp_path):
     assert_same(whole, parts)
 
 
+@pytest.mark.slow
 def test_async_goes_on_with_what_was_learned_and_collects_afresh(tmp_path):
     tree = {"schedule": "async", "policy": {"experience": {"on_full": "wait"}}}
     directory = tmp_path / "run"
@@ -149,6 +154,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow_cases("lockstep")
 @pytest.mark.parametrize(
     "schedule",
     [pytest.param("sequential", marks=pytest.mark.slow), "lockstep"],  # whose parts are of many

@@ -44,6 +44,7 @@ def sequential(tmp_path_factory):
     return get
 
 
+@pytest.mark.slow_cases("dqn-double_buffer-4-4", "iqn-snapshot-1-4")
 @pytest.mark.parametrize(("algorithm", "mode", "agents", "processes"), COMBINATIONS)
 def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path, sequential):
     tree = options(algorithm, mode, agents, processes)
@@ -54,6 +55,7 @@ def test_lockstep_equals_sequential(algorithm, mode, agents, processes, tmp_path
     )
 
 
+@pytest.mark.slow_cases("snapshot-3")
 @pytest.mark.parametrize(
     ("mode", "processes"),
     [
@@ -87,6 +89,7 @@ SHARED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_lockstep_equals_sequential_where_seats_are_dealt(algorithm, tmp_path):
     tree = options(algorithm, "double_buffer", 3, 2) | {"population": POPULATION}
@@ -120,6 +123,7 @@ DEALT = {
 }
 
 
+@pytest.mark.slow_cases("ppo-lockstep-3", "ppo-sequential-8")
 @pytest.mark.parametrize(
     ("algorithm", "schedule", "processes"),
     [
@@ -139,6 +143,7 @@ def test_how_members_share_processes_changes_nothing(algorithm, schedule, proces
     assert_same(together, apart, updates=3)
 
 
+@pytest.mark.slow
 def test_what_a_run_repeats_does_not_depend_on_how_many_cores_there_are(tmp_path, monkeypatch):
     tree = DEALT | {"policy": {"algorithm": "ppo", "ppo": PPO}, "schedule": "sequential"}
     outcomes = []
@@ -149,6 +154,7 @@ def test_what_a_run_repeats_does_not_depend_on_how_many_cores_there_are(tmp_path
     assert_same(*outcomes[1:], updates=3)
 
 
+@pytest.mark.slow_cases("sequential")
 @pytest.mark.parametrize(
     "schedule",
     ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)],  # which equals sequential

@@ -20,6 +20,7 @@ def tree_of(kind):
     }
 
 
+@pytest.mark.slow_cases("dealt")
 @pytest.mark.parametrize("kind", ["dealt", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_lockstep_equals_sequential_where_rewards_are_shared(kind, tmp_path):
     outcomes = [
@@ -29,6 +30,7 @@ def test_lockstep_equals_sequential_where_rewards_are_shared(kind, tmp_path):
     assert_same(*outcomes, slice(2), updates=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_with_shares_is_resumed_exactly_in_the_middle_of_an_episode(kind, tmp_path):
     tree = tree_of(kind) | {"schedule": "sequential"}

@@ -40,6 +40,7 @@ def observations_of(policy, count, seed=0):
 KINDS = ["ppo", "dqn with frames", "recurrent"]
 
 
+@pytest.mark.slow_cases("dqn with frames-copied", "ppo-copied", "recurrent-copied")
 @pytest.mark.parametrize("how", ["copied", "pickled"])
 @pytest.mark.parametrize("setting", KINDS)
 def test_a_copy_chooses_as_it_does(setting, how, policies):
@@ -96,6 +97,7 @@ def test_only_streams_that_there_are_begin(policies):
         policy.begin([True, False])
 
 
+@pytest.mark.slow_cases("continuous")
 @pytest.mark.parametrize("setting", [*KINDS, "masked", "continuous"])
 def test_a_batch_of_none(setting, policies):
     policy = policies(setting)

@@ -36,6 +36,45 @@ class Watched(Wrapped):
         self.game.act(agent, actions)
 
 
+@pytest.mark.slow_cases(
+    "continuous-exploring",
+    "continuous-greedy",
+    "convolving dqn-exploring",
+    "convolving dqn-greedy",
+    "convolving iqn-exploring",
+    "convolving iqn-greedy",
+    "dqn with frames-exploring",
+    "dqn with frames-greedy",
+    "dqn-exploring",
+    "iqn-exploring",
+    "iqn-greedy",
+    "masked choices-exploring",
+    "masked choices-greedy",
+    "masked dqn-exploring",
+    "masked dqn-greedy",
+    "masked-exploring",
+    "masked-greedy",
+    "noisy-exploring",
+    "noisy-greedy",
+    "own dqn-exploring",
+    "own dqn-greedy",
+    "own iqn-exploring",
+    "own iqn-greedy",
+    "own ppo-exploring",
+    "own ppo-greedy",
+    "ppo with frames-exploring",
+    "ppo with frames-greedy",
+    "ppo-exploring",
+    "ppo-greedy",
+    "recurrent dqn-exploring",
+    "recurrent dqn-greedy",
+    "recurrent iqn-exploring",
+    "recurrent iqn-greedy",
+    "recurrent-exploring",
+    "recurrent-greedy",
+    "towers-exploring",
+    "towers-greedy",
+)
 @pytest.mark.parametrize("explores", [False, True], ids=["greedy", "exploring"])
 @pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting != "uint8"])
 def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
@@ -106,6 +145,7 @@ def test_act_chooses_what_the_actor_chooses(setting, explores, tmp_path):
     assert len(np.unique(choices)) > 1, "always the same: nothing is compared"
 
 
+@pytest.mark.slow_cases("continuous", "dqn", "noisy", "ppo", "recurrent")
 @pytest.mark.parametrize("setting", ["dqn", "iqn", "ppo", "noisy", "recurrent", "continuous"])
 def test_its_module_gives_what_it_chooses_by(setting, tmp_path):
     policy = trained(tmp_path / "run", *SETTINGS[setting])["agent_0"]
@@ -139,6 +179,7 @@ def test_its_module_gives_what_it_chooses_by(setting, tmp_path):
     assert (policy.act(seen) == chosen).all(), "the module's weights are not its own"
 
 
+@pytest.mark.slow_cases("plain-8", "units-0", "units-8")
 @pytest.mark.parametrize("recurrent", [0, 8])
 @pytest.mark.parametrize("normalise", [False, True], ids=["plain", "units"])
 def test_its_module_values_states_by_what_is_paid_from_there(recurrent, normalise, tmp_path):
@@ -204,6 +245,18 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
     )
 
 
+@pytest.mark.slow_cases(
+    "dqn-arguments0-of shape \\\\(5,\\\\), or a batch .* of shape \\\\(3,\\\\)",
+    "dqn-arguments1-observation 0 is not finite",
+    "dqn-arguments10-pass deterministic=False too",
+    "dqn-arguments2-expects numbers",
+    "dqn-arguments6-a share",
+    "masked-arguments7-which of 7 actions .* mask=",
+    "masked-arguments8-shape \\\\(1, 7\\\\)",
+    "masked-arguments9-allows nothing",
+    "uint8-arguments3-of uint8; this is of float64, and holds",
+    "uint8-arguments4-of uint8; this is of int64, and holds",
+)
 @pytest.mark.parametrize(
     ("setting", "arguments", "words"),
     [

@@ -80,6 +80,7 @@ def go_on(directory, tree, turns, resume=True, **changes):
 WORKERS = {"schedule": "sequential", "env": {"workers": 2}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_a_resume_that_cannot_bring_its_copies_along_loses_no_step(algorithm, tmp_path):
     """Each resume lost all segments that were open, and counted none of them."""
@@ -111,6 +112,7 @@ def test_whoever_goes_on_where_every_step_is_accounted_for(algorithm, seats, tmp
     assert (check(tmp_path) == lost).all()
 
 
+@pytest.mark.slow_cases("ppo")
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_what_a_resume_does_not_bring_along_is_counted_as_lost(algorithm, tmp_path):
     tree = overlay(kind(algorithm, "fixed"), {"schedule": "sequential"})

@@ -100,6 +100,7 @@ def test_weights_by_hand():
     assert out.weights(0.0).tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("size", [1, 8])
 def test_steps_are_drawn_as_often_as_their_errors_say(size):
     experience = make()
@@ -179,6 +180,7 @@ def _write_for_ever(experience):
         i = play(writer, [8], start=i % 60_000)
 
 
+@pytest.mark.slow
 def test_what_is_overtaken_is_drawn_anew():
     """While a writer goes round a ring of two segments, nothing is torn, and the tree is right."""
     experience = make(capacity=16, length=8)

@@ -55,6 +55,15 @@ def went_on(directory, before, turns=1000):
     assert all(found["written"][name] > count for name, count in before["written"].items())
 
 
+@pytest.mark.slow_cases(
+    "dqn league-saved",
+    "dqn-not saved",
+    "dqn-saved",
+    "ppo league-not saved",
+    "ppo league-saved",
+    "ppo-not saved",
+    "ppo-saved",
+)
 @pytest.mark.parametrize("saved", [True, False], ids=["saved", "not saved"])
 @pytest.mark.parametrize("kind", ["dqn", "ppo", "dqn league", "ppo league"])
 def test_an_exact_run_without_its_experience_begins_new_episodes(kind, saved, tmp_path):
@@ -182,6 +191,7 @@ MORE = {
 }
 
 
+@pytest.mark.slow_cases("n_steps")
 @pytest.mark.parametrize("change", MORE)
 def test_an_exact_run_refuses_what_does_not_fit_likewise(change, one_actor, tmp_path):
     shutil.copytree(one_actor, tmp_path / "run")

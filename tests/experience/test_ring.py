@@ -231,6 +231,7 @@ def _write_for_ever(experience):
         i += 1
 
 
+@pytest.mark.slow_cases("False-1000000", "True-100000")
 @pytest.mark.parametrize(
     ("check", "steps"),
     [
@@ -312,6 +313,7 @@ def test_a_ring_that_was_not_saved_starts_empty_and_counts_on():
         make_experience(size=3).restore(experience.state(), 0)
 
 
+@pytest.mark.slow
 def test_a_ring_is_saved_while_it_is_written():
     """Segments that change meanwhile are left out; what is kept is whole."""
     experience = make_experience(capacity=64, length=8, n_frames=1, size=1_000)

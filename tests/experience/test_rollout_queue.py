@@ -228,6 +228,7 @@ def write_for_ever(experience):
         i += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [True, False])
 def test_a_segment_is_taken_whole_or_not_at_all(check):
     """An actor that overwrites at full speed; without the sequence check the test sees it."""
@@ -323,6 +324,7 @@ def play_on(writer, numbers, turns, random, end=0.2):
         writer.outcome(np.zeros(2, np.float32), ends, np.zeros(2, bool), seen, both)
 
 
+@pytest.mark.slow_cases("2-False", "4-False", "4-True")
 @pytest.mark.parametrize("newest", [True, False])
 @pytest.mark.parametrize("actors", [1, 2, 4])
 def test_each_closed_step_is_taken_lost_or_untaken_whichever_rings_it_is_in(actors, newest):

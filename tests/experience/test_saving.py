@@ -95,6 +95,7 @@ def goes_on(state, written, **like):
         assert player.turns < 1_001_000, "the learner never takes"
 
 
+@pytest.mark.slow_cases("overwrite-idle", "wait-taking")
 @pytest.mark.parametrize(
     ("on_full", "takes"),
     [
@@ -145,6 +146,7 @@ def _write_for_ever(experience, actor):
         player.turn()
 
 
+@pytest.mark.slow_cases("15-streams1")
 @pytest.mark.parametrize("streams", [pytest.param((1,), marks=pytest.mark.slow), (2, 1)])
 @pytest.mark.parametrize("count", [15, pytest.param(1000, marks=pytest.mark.slow)])
 def test_checkpoints_taken_beside_actors_at_full_speed_resume_and_play(streams, count):

@@ -54,6 +54,7 @@ def drawn(experience, size=64, n_steps=1):
     return out, {int(out.a_tm1[0, g, 0]): g for g in range(size)}
 
 
+@pytest.mark.slow
 def test_a_sequence_is_a_segment_with_what_was_kept_before_it():
     experience = make()
     play(experience, [6, 3, 3])  # 1 to 4, 5 and 6; 7 to 9; 10 and 11, of which 12 is not complete

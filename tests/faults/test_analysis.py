@@ -87,6 +87,7 @@ def run(tmp_path):
         made.pop().analyser.close()
 
 
+@pytest.mark.slow
 def test_the_population_is_analysed_again_and_again_by_one_process(run):
     """The lower its place, the better a member is; frozen copies are the worst."""
     a = run()
@@ -108,6 +109,7 @@ def test_the_population_is_analysed_again_and_again_by_one_process(run):
     assert [s for s in a.said if "longer" not in s] == []
 
 
+@pytest.mark.slow
 def test_a_helper_that_is_killed_is_replaced_and_that_is_told_once(run):
     a = run()
     first = a.next_analysis()
@@ -120,6 +122,7 @@ def test_a_helper_that_is_killed_is_replaced_and_that_is_told_once(run):
     assert sum("died" in words for words in a.said) == 1
 
 
+@pytest.mark.slow
 def test_a_helper_that_is_stopped_is_killed_and_replaced(run):
     a = run(patience=1.0)
     a.next_analysis()
@@ -130,6 +133,7 @@ def test_a_helper_that_is_stopped_is_killed_and_replaced(run):
     assert a.analyser.pid != pid
 
 
+@pytest.mark.slow
 def test_what_a_slow_helper_is_late_with_is_left_out_and_it_goes_on(run):
     a = run()
     a.next_analysis()
@@ -143,6 +147,7 @@ def test_what_a_slow_helper_is_late_with_is_left_out_and_it_goes_on(run):
     assert sum("are left out" in words for words in a.said) == 1
 
 
+@pytest.mark.slow
 def test_an_analysis_that_raises_is_told_once_and_the_next_one_works(run, monkeypatch):
     a = run()
     a.next_analysis()

@@ -61,6 +61,7 @@ def read_population(directory):
     return read_status(directory / "status.json").get("population") or {}
 
 
+@pytest.mark.slow_cases("async")
 @pytest.mark.parametrize("schedule", ["async", pytest.param("sequential", marks=pytest.mark.slow)])
 def test_a_run_tells_of_its_population_and_ends_in_order(schedule, tmp_path, capsys):
     directory = tmp_path / "run"
@@ -100,6 +101,7 @@ def read_columns(directory):
     return found.Tags()["scalars"]
 
 
+@pytest.mark.slow
 def test_a_helper_that_is_stopped_ends_with_a_coordinator_that_is_killed(tmp_path):
     directory = tmp_path / "run"
     with train(directory, tmp_path / "said") as terminal:

@@ -58,6 +58,7 @@ class Explodes(LearnerRole):
         return group
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_are_undone_and_never_published(tmp_path):
     ring, runtime = make_runtime(small_config(), tmp_path, Explodes)
     runtime.start(lambda: False)
@@ -116,6 +117,7 @@ def test_a_game_that_gives_no_number_is_told_by_the_process_that_played_it(tmp_p
     assert ring.scoreboard.learn("agent_0")[Learn.NONFINITE] == 0
 
 
+@pytest.mark.slow_cases("ppo")
 @pytest.mark.parametrize(
     "policy",
     [

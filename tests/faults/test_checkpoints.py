@@ -45,6 +45,7 @@ def fill(path):
             pass
 
 
+@pytest.mark.slow_cases("sequential")
 @pytest.mark.parametrize("schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow)])
 def test_a_full_disk_costs_a_checkpoint_and_nothing_else(schedule, small_disk, tmp_path):
     directory = small_disk / "run"
@@ -111,6 +112,7 @@ def refused(capsys, *words):
     return said
 
 
+@pytest.mark.slow
 def test_a_malicious_pickle_is_refused(spoiled, tmp_path, capsys):
     replace_part(spoiled, "agent_0", pickle.dumps(Malicious(str(tmp_path / "pwned"))))
     said = refused(capsys, "--resume", str(spoiled), "--run.turns", "3000")
@@ -118,6 +120,7 @@ def test_a_malicious_pickle_is_refused(spoiled, tmp_path, capsys):
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_shape_is_refused(spoiled, capsys):
     store = Checkpoints(spoiled / "checkpoints")
     state = store.read(store.numbers()[-1], "agent_0")
@@ -128,6 +131,7 @@ def test_a_wrong_shape_is_refused(spoiled, capsys):
     assert "is (7,) float32" in said
 
 
+@pytest.mark.slow
 def test_another_configuration_is_refused(spoiled, capsys):
     said = refused(capsys, "--resume", str(spoiled), "--policy.network.hidden", "32")
     assert "policy.network.hidden was [16] and is [32]" in said
@@ -144,6 +148,7 @@ def change_manifest(directory, change):
     path.write_text(json.dumps(manifest))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_format_is_refused_as_such(spoiled, capsys):
     """What is in a checkpoint had changed and its format had not: an older one was refused for
     settings that its version did not have."""
@@ -157,6 +162,7 @@ def test_a_checkpoint_of_another_format_is_refused_as_such(spoiled, capsys):
     assert "is of format 1, and this version of Remuda reads format 2" in said
 
 
+@pytest.mark.slow
 def test_a_setting_that_a_checkpoint_does_not_know_has_its_default(spoiled, capsys):
     def without(manifest):
         del manifest["config"]["population"]["births"]["confidence"]
@@ -168,6 +174,7 @@ def test_a_setting_that_a_checkpoint_does_not_know_has_its_default(spoiled, caps
     assert run(["train", *words]) == 0
 
 
+@pytest.mark.slow
 def test_what_changes_no_results_may_change_in_a_resume(spoiled, capsys):
     """`--env.check false` was refused, although the error of a broken game advises it."""
     words = ("--env.check", "false", "--learners.nice", "3")
@@ -177,6 +184,7 @@ def test_what_changes_no_results_may_change_in_a_resume(spoiled, capsys):
     assert "has no effect" not in capsys.readouterr().out, "of what the program wrote"
 
 
+@pytest.mark.slow
 def test_a_damaged_newest_checkpoint_falls_back(spoiled, capsys):
     store = Checkpoints(spoiled / "checkpoints")
     newest = store.path / f"{store.numbers()[-1]:06d}" / "agent_1.safetensors"
@@ -195,6 +203,7 @@ def test_a_run_that_is_there_is_offered(spoiled, capsys):
     assert "is no run directory" in said
 
 
+@pytest.mark.slow
 def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["train", *QUICK, "--schedule", "sequential", "--run.live", "false"]
@@ -221,6 +230,7 @@ def test_the_same_command_again_offers_the_run(tmp_path, monkeypatch, capsys):
     assert offer_to_resume(read_arguments([*words[1:], "--seed", "9"])) is None
 
 
+@pytest.mark.slow
 def test_a_run_of_a_configuration_file_that_is_offered_can_be_gone_on_with(
     spoiled, tmp_path, monkeypatch
 ):
@@ -251,6 +261,7 @@ def lose_all(directory):
     shutil.rmtree(directory / "checkpoints")
 
 
+@pytest.mark.slow_cases("lose_all-none was written, or they were removed")
 @pytest.mark.parametrize(
     ("harm", "words"),
     [(damage_all, "all 2 are damaged"), (lose_all, "none was written, or they were removed")],
@@ -265,6 +276,7 @@ def test_a_resume_without_a_checkpoint_is_refused_and_changes_nothing(harm, word
     assert digests(spoiled) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_damaged_line_of_metrics_does_not_stop_a_resume(at, spoiled, capsys):
     path = spoiled / "metrics.jsonl"
@@ -279,6 +291,7 @@ def test_a_damaged_line_of_metrics_does_not_stop_a_resume(at, spoiled, capsys):
     assert [r.turns for r in read_metrics(path)][-1] == 2500
 
 
+@pytest.mark.slow
 def test_what_a_resume_supersedes_is_kept(spoiled):
     """It goes on from the first of two checkpoints, so what came after that is superseded."""
     store = Checkpoints(spoiled / "checkpoints")

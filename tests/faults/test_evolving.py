@@ -27,6 +27,7 @@ POPULATIONS = {
 }
 
 
+@pytest.mark.slow_cases("fixed-algorithm0-8")
 @pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("kind", "algorithm"),

@@ -71,6 +71,7 @@ def check_results(ring, ledger_writer, path, kills):
     return matches
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("actors", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_all_results_are_in_the_ledger_once(actors, tmp_path):
     ring, runtime, ledger_writer = start(tmp_path, actors, snapshots={"every": 5, "keep": 2})
@@ -83,6 +84,7 @@ def test_all_results_are_in_the_ledger_once(actors, tmp_path):
     assert (matches["version"][matches["number"] % actors == 1] >= 0).any()  # the past plays too
 
 
+@pytest.mark.slow_cases("ppo-6")
 @pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "algorithm",
@@ -124,6 +126,7 @@ def test_policies_evolve_and_no_result_is_there_twice_whoever_is_killed(algorith
         assert orders.ordered(place) == orders.confirmed(place)
 
 
+@pytest.mark.slow
 def test_a_follower_that_dies_holds_nobody_up(tmp_path):
     ring, runtime, _ = start(tmp_path)
     try:

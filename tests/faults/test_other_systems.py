@@ -56,6 +56,9 @@ def updates(directory):
     return {role["name"]: role["pid"] for role in status["roles"]}
 
 
+@pytest.mark.slow_cases(
+    "dqn-async", "dqn-lockstep", "iqn, snapshot-async", "iqn, snapshot-lockstep", "ppo-lockstep"
+)
 @pytest.mark.parametrize("schedule", ["async", "lockstep"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_a_run_is_trained(algorithm, schedule, tmp_path):
@@ -67,6 +70,7 @@ def test_a_run_is_trained(algorithm, schedule, tmp_path):
     assert trained["turns"][-1] >= 4000
 
 
+@pytest.mark.slow_cases("iqn, snapshot", "ppo")
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_who_is_killed_is_replaced_and_nobody_outlives_the_coordinator(algorithm, tmp_path):
     endless = ["--run.turns", "null", "--run.seconds", "3600", "--learners.processes", "2"]

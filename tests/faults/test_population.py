@@ -94,6 +94,7 @@ class NotesItsWaits(SabotagedActor):
         return actor
 
 
+@pytest.mark.slow
 def test_while_a_learner_is_away_the_others_and_their_matches_go_on(tmp_path, monkeypatch):
     """Its successor does not come within the test: they must come further than one rollout.
 
@@ -160,6 +161,7 @@ QUICK = {"kill -9"}
 """How a role dies is found out in the same way as elsewhere; what is left behind is not."""
 
 
+@pytest.mark.slow_cases("kill -9")
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in sorted(FAULTS)]
 )
@@ -213,6 +215,7 @@ class DiesAtTheFirstBirth(LearnerRole):
         return super().build()
 
 
+@pytest.mark.slow
 def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
     marker = tmp_path / "died"
     monkeypatch.setenv("FIRST_BIRTH", str(marker))
@@ -246,6 +249,7 @@ def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_a_league_in_async_is_resumed_with_its_population(tmp_path):
     ring, runtime = start(tmp_path, learners={"processes": 2})
     try:

@@ -38,6 +38,11 @@ STOPPED = [
 ]
 
 
+@pytest.mark.slow_cases(
+    "dqn-StopsWhileSampling-snapshot",
+    "ppo overwrite-StopsWhileSampling-double_buffer",
+    "ppo wait-StopsWhilePublishing-snapshot",
+)
 @pytest.mark.parametrize(("algorithm", "role", "mode"), STOPPED)
 def test_the_actor_goes_on_while_a_learner_is_stopped(algorithm, role, mode, tmp_path):
     policy = overlay(ALGORITHMS[algorithm], {"publish": {"mode": mode}})
@@ -64,6 +69,7 @@ def test_the_actor_goes_on_while_a_learner_is_stopped(algorithm, role, mode, tmp
     assert not psutil.pid_exists(pid)
 
 
+@pytest.mark.slow
 def test_who_has_not_begun_yet_is_not_waited_for(tmp_path):
     config = small_config(run={"stop_limit": 1000.0})
     _, runtime = make_runtime(config, tmp_path, StopsWhileStarting)
@@ -75,6 +81,7 @@ def test_who_has_not_begun_yet_is_not_waited_for(tmp_path):
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@pytest.mark.slow
 def test_an_error_in_a_child_is_told_with_its_log(tmp_path):
     config = small_config(game="support:NoSuchGame")
     _, runtime = make_runtime(config, tmp_path)

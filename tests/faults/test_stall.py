@@ -18,6 +18,7 @@ from support import Tape
 AGENTS = 4
 
 
+@pytest.mark.slow_cases("ppo overwrite-tree1", "ppo wait-dealt", "ppo wait-tree0")
 @pytest.mark.parametrize(
     ("algorithm", "tree"),
     [

@@ -115,6 +115,7 @@ def test_a_killed_fork_server_stops_nobody(tmp_path):
         forkserver.end()  # it is another one than before the test
 
 
+@pytest.mark.slow
 def test_a_fork_server_that_does_not_answer_is_done_without(tmp_path):
     forkserver.begin()
     server = forkserver.server_pid()
@@ -174,6 +175,7 @@ def test_a_fallback_that_could_not_be_is_refused_before_there_is_a_directory(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow_cases("ppo")
 @pytest.mark.parametrize("algorithm", [pytest.param("dqn", marks=pytest.mark.slow), "ppo"])
 def test_a_resume_of_several_actors_with_their_experience_falls_back_without_it(
     algorithm, tmp_path, monkeypatch
@@ -208,6 +210,7 @@ def test_a_resume_of_several_actors_with_their_experience_falls_back_without_it(
     assert RunDirectory.open(directory).read_config().actor.processes == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "processes", "matchmaker"),
     [
@@ -240,6 +243,7 @@ def test_a_run_that_fell_back_can_be_resumed_both_ways(
     go_on(900)
 
 
+@pytest.mark.slow_cases("random")
 @pytest.mark.parametrize("matchmaker", [pytest.param("fixed", marks=pytest.mark.slow), "random"])
 def test_a_resume_may_let_others_step_the_copies(matchmaker, tmp_path):
     """Worker processes cannot restore a copy in mid-episode: episodes begin anew."""
@@ -253,6 +257,7 @@ def test_a_resume_may_let_others_step_the_copies(matchmaker, tmp_path):
         assert train(config, PlainView(), resume=turns > 300).finished
 
 
+@pytest.mark.slow
 def test_a_respawn_that_the_system_refuses_is_tried_again(tmp_path, monkeypatch):
     ring, runtime = start(tmp_path)
     try:
@@ -284,6 +289,7 @@ class HangsInItsEnd(LearnerRole):
         raise ZeroDivisionError("its own fault")
 
 
+@pytest.mark.slow
 def test_an_exception_is_told_as_such_though_the_end_hangs(tmp_path):
     config = small_config(supervision={"restarts": 0})  # the first death is told as the last
     _, runtime = make_runtime(config, tmp_path, HangsInItsEnd)
@@ -295,6 +301,7 @@ def test_an_exception_is_told_as_such_though_the_end_hangs(tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill -9", "exception"])
 def test_a_role_that_fails_at_once_was_ready_all_the_same(fault, tmp_path, monkeypatch):
     """Its run ended, and "it never got ready", if it failed before it was looked at again."""
@@ -315,6 +322,7 @@ def test_a_role_that_fails_at_once_was_ready_all_the_same(fault, tmp_path, monke
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_an_exception_in_an_actor_with_workers_ends_it(tmp_path):
     """Not after `silence_limit`, and not as silence: its workers go with it."""
     tree = {
@@ -332,6 +340,7 @@ def test_an_exception_in_an_actor_with_workers_ends_it(tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_healthy_children_outlive_a_sleep_of_the_whole_machine(tmp_path):
     """All are stopped for longer than `silence_limit`; the coordinator is first to go on."""
     _, runtime = start(tmp_path, supervision=SUPERVISION | {"silence_limit": 3.0})

@@ -22,6 +22,7 @@ def has_checkpoints(directory, count):
     return lambda: len(Checkpoints(directory / "checkpoints").numbers()) >= count
 
 
+@pytest.mark.slow_cases("2-130-async")
 @pytest.mark.parametrize(
     ("number", "code", "schedule"),
     [
@@ -52,6 +53,7 @@ def test_a_signal_ends_the_run_in_order(number, code, schedule, tmp_path):
     assert not json.loads((directory / "summary.json").read_text())["finished"]
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_the_run_at_once(tmp_path):
     directory = tmp_path / "run"
     with train(directory, tmp_path / "said", "--run.stop_limit", "200") as terminal:
@@ -69,6 +71,7 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path):
         assert time.monotonic() - began < 100.0
 
 
+@pytest.mark.slow_cases("2.4")
 @pytest.mark.parametrize(
     "moment",
     [pytest.param(0.3 * i, marks=() if i in (1, 8) else pytest.mark.slow) for i in range(1, 16)],
@@ -114,6 +117,7 @@ def read_status(directory):
     return json.loads((directory / "status.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_killed_run_can_be_looked_at(tmp_path, capsys):
     directory = tmp_path / "run"
     words = ("--checkpoint.evaluate_episodes", "2")
@@ -173,6 +177,7 @@ def resume_after_kills(tmp_path, kills, turns, moment):
     assert json.loads((directory / "summary.json").read_text())["finished"]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_its_coordinator_was_killed(tmp_path):
     resume_after_kills(tmp_path, 1, 10**9, lambda directory: has_checkpoints(directory, 2))
 
@@ -191,6 +196,7 @@ def test_a_run_survives_twenty_kills_at_random_moments(tmp_path):
     resume_after_kills(tmp_path, 20, 10**9, moment)
 
 
+@pytest.mark.slow
 def test_a_run_is_not_run_twice_at_once(tmp_path, capsys):
     directory = tmp_path / "run"
     with train(directory, tmp_path / "said") as terminal:

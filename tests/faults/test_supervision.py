@@ -32,6 +32,7 @@ TOLD = {
 }
 
 
+@pytest.mark.slow
 def test_actors_and_learners_may_be_silent_for_unlike_times(tmp_path):
     own = SUPERVISION | {"silence_limit": 600.0, "learner_silence": 3.0}
     ring, runtime = start(tmp_path, supervision=own)
@@ -50,6 +51,7 @@ def test_actors_and_learners_may_be_silent_for_unlike_times(tmp_path):
 
 
 # Quick are a kill, a stop and (of a stack, below) an exception, each of one of the roles.
+@pytest.mark.slow_cases("kill -9")
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(f, marks=() if f == "kill -9" else pytest.mark.slow) for f in FAULTS],
@@ -81,6 +83,7 @@ def test_a_learner_goes_on_from_its_checkpoint(fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow_cases("exception-learner-agent_0..agent_1", "kill -9-actor")
 @pytest.mark.parametrize(
     ("fault", "role"),
     [
@@ -128,6 +131,7 @@ def test_a_stack_that_learns_from_rollouts_goes_on(role, fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow_cases("stopped")
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(f, marks=() if f == "stopped" else pytest.mark.slow) for f in FAULTS],
@@ -152,6 +156,7 @@ def test_an_actor_goes_on_with_new_episodes(fault, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_a_learner_without_a_checkpoint_goes_on_from_what_it_published(tmp_path):
     ring, runtime = start(tmp_path)
     try:
@@ -170,6 +175,7 @@ def test_a_learner_without_a_checkpoint_goes_on_from_what_it_published(tmp_path)
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_spent_ends_the_run(tmp_path):
     _, runtime = start(tmp_path, supervision=SUPERVISION | {"restarts": 2})
     try:
@@ -201,6 +207,7 @@ def test_a_role_that_dies_for_good_during_a_checkpoint_still_ends_the_run(tmp_pa
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_many_deaths_at_once(tmp_path):
     ring, runtime = start(tmp_path)
     try:
@@ -214,6 +221,7 @@ def test_many_deaths_at_once(tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow_cases("actor")
 @pytest.mark.parametrize("role", ["actor", pytest.param("learner-agent_0", marks=pytest.mark.slow)])
 def test_lockstep_goes_on_after_a_death(role, tmp_path):
     ring, runtime = start(tmp_path, schedule="lockstep")
@@ -228,6 +236,7 @@ def test_lockstep_goes_on_after_a_death(role, tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_a_role_that_ends_by_a_real_time_signal_is_told_and_restarted(tmp_path):
     """Such signals have no name, and asking for it ended the coordinator by a ValueError."""
     number = signal.SIGRTMIN + 6
@@ -244,6 +253,7 @@ def test_a_role_that_ends_by_a_real_time_signal_is_told_and_restarted(tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_after_a_checkpoint_that_failed_the_next_has_every_part_anew(tmp_path):
     ring, runtime = start(tmp_path)
     try:
@@ -267,6 +277,7 @@ def test_after_a_checkpoint_that_failed_the_next_has_every_part_anew(tmp_path):
         runtime.stop()
 
 
+@pytest.mark.slow
 def test_a_stopped_role_costs_a_checkpoint_its_own_new_part_only(tmp_path):
     tree = {"checkpoint": {"write_limit": 1.0}, "supervision": {"silence_limit": 60.0}}
     _, runtime = start(tmp_path, **tree, run={"stop_limit": 1.0})

@@ -17,6 +17,7 @@ PPO = {
 }
 
 
+@pytest.mark.slow_cases("a worker")
 @pytest.mark.parametrize(
     "who",
     [

@@ -60,6 +60,7 @@ def settings(algorithm, **tree):
 DOORS = {"game": "masked_games:Doors", "env": {"options": {"choices": [2, 3], "num_agents": 3}}}
 
 
+@pytest.mark.slow
 @EVERY
 def test_it_learns_to_walk_through_a_corridor(algorithm, tmp_path):
     """At best 1 at the end of four steps that cost 0.1 each; at random, below 0."""
@@ -89,6 +90,7 @@ def weights(tree, turns=150):
     return stacks, {name: snapshot.weights for name, snapshot in assembly.snapshots().items()}
 
 
+@pytest.mark.slow_cases("dqn", "dqn, recurrent", "iqn", "iqn, recurrent", "ppo, recurrent")
 @EVERY
 def test_stacks_equal_singles_and_nothing_forbidden_is_done(algorithm):
     """A forbidden action would raise in the game. What differs is the order of sums alone."""
@@ -103,6 +105,7 @@ def test_stacks_equal_singles_and_nothing_forbidden_is_done(algorithm):
         np.testing.assert_allclose(flat, alone[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @EVERY
 def test_it_goes_on_bit_for_bit_where_it_was_saved(algorithm, tmp_path):
     tree = overlay(settings(algorithm, **DOORS), {"schedule": "sequential"})

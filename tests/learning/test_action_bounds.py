@@ -42,6 +42,7 @@ def trained(directory, make, turns, **options):
     )
 
 
+@pytest.mark.slow
 def test_a_target_is_reached_far_from_zero(tmp_path):
     run = trained(tmp_path / "run", Aim, 60_000, low=100.0, high=200.0)
     (action,) = remuda.load(run)["agent_0"].act(np.ones(1, np.float32))

@@ -16,6 +16,7 @@ def trained(directory, **tree):
     return train(load_config(overlay(base, tree)), PlainView())
 
 
+@pytest.mark.slow
 def test_convolutions_learn_from_a_picture_of_gymnasium(tmp_path):
     result = trained(
         tmp_path / "run",

@@ -65,6 +65,7 @@ def test_exploitability_by_hand():
     assert exploitability(paper, rock) == 1.0
 
 
+@pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_learners_without_entropy_or_a_past_are_exploitable_in_the_end(seed, tmp_path):
     tree = {

@@ -33,6 +33,7 @@ def against_random(directory, **tree):
     return result.evaluation.mean(0)
 
 
+@pytest.mark.slow_cases("dqn")
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("iqn", marks=pytest.mark.slow)])
 def test_kuhn_poker(algorithm, tmp_path):
     """The best answer to one that plays at random earns 1/2 a game; at random itself, 1/8."""

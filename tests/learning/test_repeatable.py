@@ -33,6 +33,7 @@ def weights_of(directory, seed, algorithm, noisy=False):
     return {name: s.weights for name, s in load_run(run)[1].items()}, last
 
 
+@pytest.mark.slow_cases("dqn-False", "iqn-True")
 @pytest.mark.parametrize(
     ("algorithm", "noisy"),
     [

@@ -100,6 +100,7 @@ def test_the_target_bootstraps_from_the_best_that_is_allowed():
     assert among_allowed(select, torch.ones(0, dtype=torch.bool)) is select
 
 
+@pytest.mark.slow_cases("iqn-False", "iqn-True")
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("kind", ["dqn", "iqn"])
 def test_values_of_what_is_forbidden_never_enter_those_of_what_leads_there(kind, double):

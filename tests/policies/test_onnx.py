@@ -134,6 +134,23 @@ SLOW = {
 """What other cases have together."""
 
 
+@pytest.mark.slow_cases(
+    "convolution of frames",
+    "convolution of pixels",
+    "dqn",
+    "dqn, frames of pixels",
+    "iqn",
+    "iqn, noisy, frames",
+    "ppo, choices and masks",
+    "ppo, continuous",
+    "ppo, frames of integers",
+    "recurrent",
+    "recurrent convolution",
+    "recurrent dqn",
+    "recurrent iqn",
+    "recurrent, continuous",
+    "recurrent, masks and frames",
+)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SLOW)) for case in CASES]
 )
@@ -154,6 +171,7 @@ def test_the_file_chooses_what_the_policy_chooses(case, exported):
     compare(policy, session, 0, 1, begins=0.5)
 
 
+@pytest.mark.slow_cases("dqn", "iqn", "ppo, continuous", "recurrent")
 @pytest.mark.parametrize("case", ["dqn", "iqn", "ppo, masks", "recurrent", "ppo, continuous"])
 def test_it_tells_what_actions_are_chosen_by(case, exported):
     policy = made(*CASES[case])
@@ -176,6 +194,7 @@ def test_it_tells_what_actions_are_chosen_by(case, exported):
         assert np.abs(found["next_recurrent_state"][10:] - after[10:].detach().numpy()).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["dqn", "iqn", "ppo, masks", "ppo, choices and masks"])
 def test_of_equal_actions_the_first_that_is_allowed_is_chosen(case, exported):
     policy = made(*CASES[case])
@@ -198,6 +217,7 @@ def compare_exactly(policy, session, count):
     return len(np.unique(chosen))
 
 
+@pytest.mark.slow_cases("int64", "int8", "uint32")
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "uint32", "int64"])
 def test_observations_are_of_the_dtype_of_the_game(dtype, exported):
     sees = Box(0, 100, (7,), np.dtype(dtype).type)
@@ -295,6 +315,7 @@ class FitsOneBatch(MLP):
         return super().values(weights, inputs).reshape(1, 3, 4)
 
 
+@pytest.mark.slow_cases("CountsRows", "FitsOneBatch", "LeavesTorch")
 @pytest.mark.parametrize("kind", [LeavesTorch, LooksAtNumbers, CountsRows, FitsOneBatch])
 def test_a_network_that_is_no_graph_is_refused(kind, tmp_path):
     policy = own(kind, VECTOR)
@@ -304,6 +325,7 @@ def test_a_network_that_is_no_graph_is_refused(kind, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_of_a_run_tells_a_stranger_all(tmp_path, exported):
     tree = {
         "schedule": "sequential",

@@ -22,6 +22,7 @@ from onnx_cases import (
 from remuda.errors import UsageError
 
 
+@pytest.mark.slow
 def test_every_input_and_output_is_explained(tmp_path):
     policy = made(*CASES["recurrent, masks and frames"])
     graph = onnx.load(policy.to_onnx(tmp_path / "policy.onnx")).graph
@@ -38,6 +39,7 @@ def test_every_input_and_output_is_explained(tmp_path):
         assert words in graph.output[1].doc_string
 
 
+@pytest.mark.slow
 def test_equal_policies_have_equal_files_that_tell_nothing_of_the_machine(tmp_path):
     case = CASES["recurrent, masks and frames"]
     one = made(*case).to_onnx(tmp_path / "one.onnx").read_bytes()
@@ -55,6 +57,7 @@ def test_it_does_not_matter_what_torch_is_set_to(tmp_path):
             assert policy.to_onnx(tmp_path / "two.onnx").read_bytes() == expected
 
 
+@pytest.mark.slow
 def test_nothing_else_is_changed(tmp_path):
     policy = made(*CASES["recurrent"])
     policy.act(observations_of(policy.observation_space, 3, 0))
@@ -104,6 +107,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_do(package, tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     policy = made(*CASES["dqn"])
     path = tmp_path / "policy.onnx"
@@ -122,6 +126,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     onnx.checker.check_model(str(path))
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_told(tmp_path):
     policy = made(*CASES["dqn"])
     with pytest.raises(UsageError, match=r"cannot write .*/nowhere/policy.onnx: No such file"):
@@ -131,6 +136,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_runs_without_remuda(tmp_path):
     """As printed, in a process that cannot import Remuda or torch."""
     page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()

@@ -176,6 +176,7 @@ def test_what_it_does_is_no_experience_of_any_policy(alike, together):
         assert all(agent != 1 for _, agent, *_ in found)
 
 
+@pytest.mark.slow_cases("league", "round_robin")
 @pytest.mark.parametrize("matchmaker", ["self_play", "round_robin", "league"])
 def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
     tree = overlay(population_of(matchmaker), {"env": {"scripted": {"prey": "random"}}})
@@ -393,6 +394,7 @@ def test_it_is_no_strategy_in_any_picture(tmp_path):
     assert np.array_equal(drawn.images[0].get_array().filled(np.nan), exact.matrix, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_it_is_rated_in_pictures_as_in_training(tmp_path):
     """With two seats that are taken, and with one that plays for a team."""
     two = {"env": {"scripted": {"prey": "random", "agent_2": "random"}}}

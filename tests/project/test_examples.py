@@ -58,6 +58,7 @@ def test_self_play_of_kuhn_poker(tmp_path):
     assert (tmp_path / "run" / "payoff.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_self_play_of_connect_four(tmp_path):
     short = {"turns": 60_000, "seconds": None}
     result, _, matches, _ = run("connect_four", tmp_path / "run", run=short)
@@ -98,6 +99,7 @@ def records_of_past(matches):
     return {int(version) for version in matches["version"].ravel() if version >= 0}
 
 
+@pytest.mark.slow
 def test_a_round_robin_of_eight_in_bucket_brigade(tmp_path):
     result, names, matches, _ = run("round_robin", tmp_path / "run", run={"turns": 60_000})
     assert len(names) == 8
@@ -124,6 +126,7 @@ def test_two_teams_of_eight_in_tag(tmp_path):
     assert all(p.trained > 0 for p in result.record.policies.values())
 
 
+@pytest.mark.slow
 def test_the_front_door_as_printed(tmp_path):
     """`examples/use_a_policy.py` trains, opens the run, asks, and evaluates."""
     words = [sys.executable, str(EXAMPLES / "use_a_policy.py")]
@@ -137,6 +140,7 @@ def test_the_front_door_as_printed(tmp_path):
     assert again.stdout == told
 
 
+@pytest.mark.slow
 def test_an_own_network_as_printed(tmp_path):
     words = [sys.executable, str(EXAMPLES / "own_network.py"), "2000"]
     found = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -148,6 +152,7 @@ def test_an_own_network_as_printed(tmp_path):
     assert network in (EXAMPLES / "own_network.py").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A2C", "SAC"])
 def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
     words = [sys.executable, str(EXAMPLES / "own_algorithm.py"), name, "500"]
@@ -169,6 +174,7 @@ def test_an_own_algorithm_as_printed(tmp_path, monkeypatch, name):
     assert block.removesuffix("        ...\n") in text
 
 
+@pytest.mark.slow
 def test_the_program_of_the_readme(tmp_path):
     """As printed, only shorter."""
     (printed,) = re.findall(

@@ -107,6 +107,7 @@ def remuda_in(tmp_path):
     return train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["async", "sequential"])
 def test_a_game(remuda_in, schedule, monkeypatch):
     words = ("own_matching:Matching", "--schedule", schedule, "--policy.algorithm", "ppo")
@@ -118,6 +119,7 @@ def test_a_game(remuda_in, schedule, monkeypatch):
     assert run.evaluate(episodes=3).returns.shape == (3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_a_network(remuda_in, algorithm, monkeypatch):
     network = (
@@ -137,6 +139,7 @@ def test_a_network(remuda_in, algorithm, monkeypatch):
     assert policy.weights()["hidden_module.0.weight"].shape == (5, 4)
 
 
+@pytest.mark.slow
 def test_an_algorithm(remuda_in, monkeypatch):
     own = ("--policy.algorithm", "own_algorithms:Reinforce", "--policy.settings.baseline", "0.25")
     remuda_in("tag", *own, "--policy.ppo.rollout_length", "32")
@@ -146,6 +149,7 @@ def test_an_algorithm(remuda_in, monkeypatch):
     assert all(policy.learner_step > 0 for policy in run.values())
 
 
+@pytest.mark.slow
 def test_a_matchmaker(remuda_in):
     own = ("--population.matchmaker", "own_pairs:Neighbours", "--population.options.step", "2")
     words = ("connect_four", "--population.policies", "4", "--policy.algorithm", "ppo", *own)

@@ -152,6 +152,7 @@ def check_newest(published, among):
         assert is_of(found.training, found.learner_step)
 
 
+@pytest.mark.slow_cases("double_buffer-training0", "double_buffer-training1", "snapshot-training1")
 @pytest.mark.parametrize("training", [(), ("a",)])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_learner_may_be_killed_at_every_line_of_a_publication(mode, training):
@@ -244,6 +245,12 @@ def _publish_for_ever(published):
         publisher.publish(weights, version, float(version), training)
 
 
+@pytest.mark.slow_cases(
+    "False-400000-double_buffer",
+    "False-400000-snapshot",
+    "True-4000-double_buffer",
+    "True-4000-snapshot",
+)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("check", "wanted"),
@@ -280,6 +287,7 @@ def test_no_snapshot_is_torn(mode, check, wanted):
         child.join(60)
 
 
+@pytest.mark.slow_cases("double_buffer-training0", "double_buffer-training1", "snapshot-training1")
 @pytest.mark.parametrize("training", [(), ("a",)])
 @pytest.mark.parametrize("mode", MODES)
 def test_the_newest_can_be_had_while_a_learner_publishes_all_the_time(mode, training):

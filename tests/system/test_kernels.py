@@ -80,6 +80,7 @@ def run(tmp_path):
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "value"),
     [
@@ -117,6 +118,7 @@ def test_a_kernel_is_compiled_again_when_what_it_refers_to_changes(
     assert run() == (value, 1)
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_again_with_other_options(run, tmp_path):
     assert run()[1] == 0
     path = tmp_path / "parts.py"
@@ -124,6 +126,7 @@ def test_a_kernel_is_compiled_again_with_other_options(run, tmp_path):
     assert [run()[1], run()[1]] == [0, 1]
 
 
+@pytest.mark.slow
 def test_the_order_of_sets_makes_no_difference(run, tmp_path, monkeypatch):
     path = tmp_path / "parts.py"
     options = "OPTIONS = {'fastmath': {'reassoc', 'contract', 'nsz', 'arcp'}}"
@@ -135,6 +138,7 @@ def test_the_order_of_sets_makes_no_difference(run, tmp_path, monkeypatch):
     assert hits == [0, 1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["kernel", "parts", "deeper"])
 def test_what_is_compiled_after_an_edit_is_kept_as_what_it_was_made_from(run, tmp_path, file):
     """A long run goes on with the functions that it imported, while the user edits their files."""
@@ -152,6 +156,7 @@ def test_what_is_compiled_after_an_edit_is_kept_as_what_it_was_made_from(run, tm
     assert run() == (21_234.0, 0)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_compiled_again(run, tmp_path):
     run()
     for path in tmp_path.glob("__pycache__/kernel.outer*"):
@@ -160,6 +165,7 @@ def test_a_damaged_file_is_compiled_again(run, tmp_path):
     assert run() == (11_234.0, 1)
 
 
+@pytest.mark.slow
 def test_files_of_older_versions_are_removed(run, tmp_path):
     def files():
         return sorted(p.name for p in tmp_path.glob("__pycache__/kernel.outer*.nbc"))
@@ -174,6 +180,7 @@ def test_files_of_older_versions_are_removed(run, tmp_path):
     assert before != after
 
 
+@pytest.mark.slow
 def test_many_processes_that_compile_at_once_spoil_nothing(run, tmp_path):
     command = [sys.executable, "-c", RUN]
     others = [
@@ -198,6 +205,7 @@ def test_many_processes_that_compile_at_once_spoil_nothing(run, tmp_path):
         assert float(done.stdout.split()[0]) == 11_234.0
 
 
+@pytest.mark.slow
 def test_kernels_with_bounds_checks_are_kept_beside_those_without(run):
     """Red before: NUMBA_BOUNDSCHECK=1 loaded what had been compiled without checks."""
     checked = {"NUMBA_BOUNDSCHECK": "1"}

@@ -28,6 +28,7 @@ def test_a_trace_is_chrome_trace_events(tmp_path):
     assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["learner", "actor"]
 
 
+@pytest.mark.slow_cases("async")
 @pytest.mark.parametrize("schedule", ["async", pytest.param("sequential", marks=pytest.mark.slow)])
 def test_a_run_writes_what_everybody_did(schedule, tmp_path, capsys):
     path = tmp_path / "trace.json"

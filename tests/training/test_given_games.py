@@ -129,6 +129,7 @@ def test_its_configuration_is_used_again_where_its_code_lies_beside(of_a_cell, f
         remuda.train(config=tmp_path / "alone.yaml")
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_code_that_it_has_or_with_mended_code(tmp_path, forget):
     directory = tmp_path / "run"
     begin(typed(), directory)
@@ -145,6 +146,7 @@ def test_a_run_goes_on_with_the_code_that_it_has_or_with_mended_code(tmp_path, f
         remuda.train(lambda: typed()(), run={"turns": 240}, **on)
 
 
+@pytest.mark.slow
 def test_processes_are_sent_the_code_and_train_as_one_does(of_a_cell, tmp_path):
     tree = {"schedule": "lockstep"}
     begin(typed(), tmp_path / "apart", **tree)
@@ -153,6 +155,7 @@ def test_processes_are_sent_the_code_and_train_as_one_does(of_a_cell, tmp_path):
     assert weights_of(tmp_path / "workers") == weights_of(of_a_cell)
 
 
+@pytest.mark.slow_cases("processes", "workers")
 @pytest.mark.parametrize(
     ("tree", "error", "words"),
     [
@@ -190,6 +193,7 @@ class BreaksInAChild:
         return typed()()
 
 
+@pytest.mark.slow
 def test_what_a_game_raises_as_a_process_begins_is_told_as_its_own(tmp_path):
     with pytest.raises(RoleDiedError) as found:
         begin(BreaksInAChild(), tmp_path / "run", schedule="lockstep")
@@ -235,6 +239,7 @@ def python(words, source="", **where):
     )
 
 
+@pytest.mark.slow
 def test_a_class_that_was_typed_in_trains_in_processes(tmp_path):
     source = RUNS + CELL + "\nbegin(Typed, schedule='lockstep')\n"
     ended = python(["-"], source, cwd=tmp_path)
@@ -242,6 +247,7 @@ def test_a_class_that_was_typed_in_trains_in_processes(tmp_path):
     assert ended.stdout.endswith("(3, 1)\n")
 
 
+@pytest.mark.slow
 def test_a_class_of_a_guarded_script_trains_in_processes(tmp_path):
     ends = "\nif __name__ == '__main__':\n    begin(Typed, schedule='lockstep')\n"
     (tmp_path / "guarded.py").write_text(RUNS + CELL + ends)
@@ -250,6 +256,7 @@ def test_a_class_of_a_guarded_script_trains_in_processes(tmp_path):
     assert ended.stdout.endswith("(3, 1)\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", ["schedule='lockstep'", "env={'num_envs': 2, 'workers': 2}"])
 def test_a_script_without_a_guard_is_told_so(tree, tmp_path):
     (tmp_path / "open_script.py").write_text(RUNS + f"\nbegin('tag', {tree})\n")
@@ -263,6 +270,7 @@ def test_a_script_without_a_guard_is_told_so(tree, tmp_path):
     assert len(before) < 15  # the lines of the script, and no way through Remuda
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_may_train_in_one_process(tmp_path):
     (tmp_path / "open_script.py").write_text(RUNS + "\nbegin('kuhn_poker')\n")
     ended = python(["open_script.py"], cwd=tmp_path)

@@ -45,6 +45,18 @@ def holds(path):
     return weights, numbers, (path / "metrics.jsonl").read_bytes(), matches
 
 
+@pytest.mark.slow_cases(
+    "limit0-async-dealt",
+    "limit0-async-fixed",
+    "limit0-lockstep-dealt",
+    "limit0-lockstep-fixed",
+    "limit0-sequential-dealt",
+    "limit0-sequential-fixed",
+    "limit1-async-dealt",
+    "limit1-async-fixed",
+    "limit1-lockstep-dealt",
+    "limit1-lockstep-fixed",
+)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("schedule", ["async", "lockstep", "sequential"])
 @pytest.mark.parametrize("limit", [{"seconds": 1.0, "turns": None}, {"turns": 300}])
@@ -71,6 +83,7 @@ def test_nothing_more_is_trained(tmp_path, capfd, limit, schedule, kind):
     assert "nothing was left to do, and nothing more is trained" in capfd.readouterr().out
 
 
+@pytest.mark.slow_cases("dealt-missing", "fixed-damaged", "fixed-missing")
 @pytest.mark.parametrize("fault", ["missing", "damaged"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind, fault):
@@ -92,6 +105,7 @@ def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind,
     assert holds(first.directory) == before
 
 
+@pytest.mark.slow
 def test_matches_after_the_last_checkpoint_stay_in_the_ledger(tmp_path):
     """Processes play on while it is written. Red before: the resume cut what they had played."""
     settings = {
@@ -133,6 +147,7 @@ def test_a_summary_stays_whole_where_greedy_play_is_not_measured_again(tmp_path)
     assert json.loads((first.directory / "summary.json").read_text()) == json.loads(told)
 
 
+@pytest.mark.slow
 def test_a_run_on_several_nodes_that_is_over_needs_none(tmp_path, capfd):
     """Red before: its weights went back to the checkpoint, and each resume added a metrics line."""
     pytest.importorskip("ray")

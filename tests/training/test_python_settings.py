@@ -167,6 +167,7 @@ def test_a_run_whose_code_is_gone_is_told(of_a_cell, forget, tmp_path):
         remuda.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_code_and_with_mended_code(of_a_cell, tmp_path, forget):
     directory = tmp_path / "run"
     train(directory, policy=given())

@@ -49,6 +49,7 @@ def sources(tmp_path_factory):
     return base
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_policies_begin_with_the_weights_of_their_namesakes(algorithm, sources, tmp_path):
     tree = tree_of(algorithm, policy={"init_from": str(sources / algorithm)}, run=NOT_A_TURN)
@@ -73,6 +74,7 @@ def test_policies_begin_with_the_weights_of_their_namesakes(algorithm, sources, 
     assert final.learner_step > 5
 
 
+@pytest.mark.slow_cases("dqn", "iqn")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_optimizer_comes_along_where_that_is_asked(algorithm, sources, tmp_path):
     policy = {"init_from": str(sources / algorithm), "init_optimizer": True}
@@ -98,6 +100,7 @@ def test_the_first_update_steps_by_the_moments_that_were_taken(sources, tmp_path
     assert all(differ)
 
 
+@pytest.mark.slow_cases("ppo-1")
 @pytest.mark.parametrize(
     ("algorithm", "processes"), [("ppo", 1), pytest.param("iqn", 2, marks=pytest.mark.slow)]
 )
@@ -109,6 +112,7 @@ def test_schedules_agree_after_a_warm_start(algorithm, processes, sources, tmp_p
     assert_same(one, other, updates=5)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_when_its_source_is_gone(sources, tmp_path):
     shutil.copytree(sources / "dqn", tmp_path / "source")
     policy = {"init_from": str(tmp_path / "source"), "init_optimizer": True}
@@ -166,6 +170,7 @@ def population(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_policies_are_born_with_the_weights_that_their_place_begins_with(population, tmp_path):
     policies = {
         "born_0": {"init_from": f"{population}:policy_1"},
@@ -330,6 +335,7 @@ def begins_with(policy, optimizer=False):
     return find_beginnings(config, specs)["policy_0"]
 
 
+@pytest.mark.slow
 def test_a_frozen_copy_of_an_older_checkpoint_may_be_given(two_checkpoints):
     """It was looked for among the copies of the newest one alone."""
     run, first = two_checkpoints, two_checkpoints.checkpoints[0]
@@ -343,6 +349,7 @@ def test_a_frozen_copy_of_an_older_checkpoint_may_be_given(two_checkpoints):
         assert begun.source.checkpoint == first
 
 
+@pytest.mark.slow
 def test_a_frozen_copy_has_no_optimizer(two_checkpoints):
     run = two_checkpoints
     learned = {run.policy(name, which).version for name in run for which in ("final", 1, 2)}

@@ -99,6 +99,7 @@ def analysis():
     return analyse(from_sums(ODD, sums, True), np.random.default_rng(0), 60)
 
 
+@pytest.mark.slow
 def test_an_analysis_of_odd_names(analysis, tmp_path):
     source = AnalysisSource(tmp_path / "x.csv", "x.csv", tmp_path)
     shown = screen(lambda console: print_report(Report((source,), (analysis,), ({},)), console))

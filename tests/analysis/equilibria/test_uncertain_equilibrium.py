@@ -58,6 +58,7 @@ def test_known_payoffs_have_one_equilibrium():
     assert found.regrets.max() <= 1e-12
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_and_shrink_with_matches():
     widths = []
     for matches in (400, 40_000):

@@ -81,6 +81,7 @@ def several_times(truth, matches, times=100):
     return values, corrected, (lows <= gains) & (gains <= highs)
 
 
+@pytest.mark.slow_cases("5")
 @pytest.mark.parametrize("matches", [5, 30])
 def test_of_equal_policies_nothing_is_gained_on_the_mean(matches):
     values, corrected, held = several_times(np.zeros((8, 8)), matches)

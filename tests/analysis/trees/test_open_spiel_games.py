@@ -71,6 +71,7 @@ def test_our_tic_tac_toe_is_theirs():
         assert theirs.returns(other) == list(game.returns(one))
 
 
+@pytest.mark.slow_cases("leduc_poker")
 @pytest.mark.parametrize("name", ["kuhn_poker", "leduc_poker"])
 def test_nash_conv_of_cfr_is_theirs(pyspiel, name):
     game, tree = pyspiel.load_game(name), flatten(OpenSpielGame(name))

@@ -64,6 +64,7 @@ def test_returns_are_those_of_a_walk_through_the_rules(seed):
         assert expected_returns(tree, policies) == pytest.approx(earned(game, tree, policies))
 
 
+@pytest.mark.slow
 def test_kuhn_poker_is_the_game_that_runs_play():
     game, env = KuhnPoker(), KuhnEnv(1)
 

@@ -84,6 +84,7 @@ def history(directory):
     return rows
 
 
+@pytest.mark.slow
 def test_metrics_go_to_weights_and_biases(wandb, tmp_path):
     result = train(tmp_path / "run", WandbLogger(project="tapes", tags=["mine"]))
     metrics = remuda.load(result).metrics()
@@ -104,6 +105,7 @@ def test_metrics_go_to_weights_and_biases(wandb, tmp_path):
     assert told == [pytest.approx(result.evaluation.mean(0))]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_under_the_same_id(wandb, tmp_path):
     first = train(tmp_path / "run", WandbLogger())
     # W&B names the files of a session by its id and the second in which it began.
@@ -129,6 +131,7 @@ def mlflow(monkeypatch, tmp_path):
     return found
 
 
+@pytest.mark.slow
 def test_metrics_go_to_mlflow(mlflow, tmp_path):
     result = train(tmp_path / "run", MLflowLogger(experiment="tapes"))
     metrics = remuda.load(result).metrics()
@@ -146,6 +149,7 @@ def test_metrics_go_to_mlflow(mlflow, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_in_the_same_mlflow_run(mlflow, tmp_path):
     first = train(tmp_path / "run", MLflowLogger())
     train(None, MLflowLogger(), resume=first, turns=500)
@@ -204,6 +208,7 @@ def test_a_package_that_is_missing_is_told_in_one_line(name, tmp_path, monkeypat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_both_are_named_on_the_command_line(wandb, mlflow, tmp_path):
     words = [
         *("train", "support:Tape", "--schedule", "sequential", "--run.turns", "50"),

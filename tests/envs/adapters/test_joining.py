@@ -114,6 +114,9 @@ GAMES = {
 }
 
 
+@pytest.mark.slow_cases(
+    "a first joiner", "back at once, its group to come", "never selected", "plain", "selected later"
+)
 @pytest.mark.parametrize("game", GAMES)
 def test_the_contract_holds_of_those_who_die_and_come_back(game):
     """Red before: one that had died was paid, and ended again, before it was active again."""
@@ -218,6 +221,7 @@ def back_at_once():
     return Scheduled(**GAMES["back at once, its group passed"])
 
 
+@pytest.mark.slow
 def test_copies_in_workers_may_return_at_once():
     env = WorkerEnvs(f"{__name__}:back_at_once", 2, 2)
     try:

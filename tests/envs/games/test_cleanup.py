@@ -282,6 +282,7 @@ def test_facts_of_an_episode():
     assert set(told) == set(env.episode_metrics)
 
 
+@pytest.mark.slow
 def test_the_dilemma():
     """Some must clean for all to eat; who cleans gets less; and random play gets little."""
     together = play_episodes(Cleanup(40), [division_of_labour] * 10, 1)

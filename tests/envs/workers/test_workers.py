@@ -21,6 +21,7 @@ from remuda.errors import RemudaError, UserCodeError
 from remuda.system.processes import client as forkserver
 
 
+@pytest.mark.slow_cases("cleanup", "pettingzoo:classic.tictactoe_v3")
 @pytest.mark.parametrize("game", ["cleanup", "bucket_brigade", "pettingzoo:classic.tictactoe_v3"])
 def test_it_is_the_same_game(game):
     alone, spread = make_env(game, 5), WorkerEnvs(game, 5, 3)
@@ -87,6 +88,7 @@ def test_a_worker_that_cannot_make_its_copies_says_why():
         WorkerEnvs("support:OneCopy", 4, 2)
 
 
+@pytest.mark.slow_cases("BreaksBesideASlowOne")
 @pytest.mark.parametrize("game", ["BreaksInTurnThree", "BreaksBesideASlowOne"])
 def test_an_exception_in_a_worker_is_told(game):
     """Before it is told that the worker has ended; whatever the other worker does."""
@@ -102,6 +104,7 @@ def test_an_exception_in_a_worker_is_told(game):
     env.close()
 
 
+@pytest.mark.slow
 def test_workers_whose_fork_server_dies_before_they_begin_are_asked_for_again(monkeypatch):
     """It was told as `worker 0 ... ended with exit code 255`."""
     forkserver.begin()
@@ -206,6 +209,7 @@ def fail_to_make(monkeypatch, how):
             WorkerEnvs("tag", 3, 2)
 
 
+@pytest.mark.slow_cases("Ctrl-C", "a worker raises")
 @pytest.mark.parametrize("how", ["a worker raises", "no process for the second", "Ctrl-C"])
 def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, child_ended):
     """It left a descriptor for each worker, and those that had begun until they were collected."""
@@ -249,6 +253,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent(tmp_path):
     """The parent is killed while its workers sleep; none of them is left."""
     program = tmp_path / "parent.py"

@@ -48,6 +48,7 @@ def by_number(directory):
     return {r["number"]: r["returns"].tolist() for r in records_of(directory)}
 
 
+@pytest.mark.slow
 def test_what_was_written_outlives_kill_and_the_rest_is_played_once(tmp_path):
     """Of what is under way then the long matches are missing in the file, and played again."""
     tests = Path(__file__).resolve().parents[2]

@@ -80,6 +80,7 @@ def guests():
     return {f"takes {k}": always(k, PAID, 1) for k in range(3)}
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_no_entrant_sits_there_and_nothing_there_counts(processes, tmp_path):
     setup = setup_of_entrants(PAID, {}, guests(), 1, taken=TAKEN)
@@ -205,6 +206,7 @@ def trained(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_a_runs_tournament_has_its_seats_taken(trained, capsys, tmp_path):
     words = ["tournament", f"{trained}:all", "--episodes", "4", "--sampled", "true"]
     assert run([*words, "--directory", str(tmp_path / "t"), "--json"]) == 0

@@ -111,6 +111,7 @@ play_until(setup, sys.argv[2], Path(sys.argv[1]), limits=Limits(watch=watch), co
 """
 
 
+@pytest.mark.slow
 def test_a_killed_one_goes_on_with_the_same_matches(tmp_path):
     until = "rank of the top 3 is 99.9% sure"
     tests = Path(__file__).resolve().parents[2]

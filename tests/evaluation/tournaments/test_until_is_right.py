@@ -67,6 +67,7 @@ def claimed(seed, wins, until, most):
     return False, False, int(rounds.planned().size)
 
 
+@pytest.mark.slow_cases("12-1.0-20000")
 @pytest.mark.parametrize(
     ("populations", "spread", "most"),
     [
@@ -101,6 +102,7 @@ NEAR = [
 QUICK = ("two, nearly alike", "two near, one far")
 
 
+@pytest.mark.slow_cases("two near, one far, 150", "two, nearly alike, 150")
 @pytest.mark.parametrize(
     ("strengths", "until", "tournaments"),
     [

@@ -56,6 +56,7 @@ def test_a_game_is_closed_once(monkeypatch):
     assert len(closed) == len(set(map(id, closed))) > 0
 
 
+@pytest.mark.slow
 def test_results_are_the_same_whatever_the_number_of_processes(tmp_path):
     found = {}
     for count in (1, 2, 3):
@@ -65,6 +66,7 @@ def test_results_are_the_same_whatever_the_number_of_processes(tmp_path):
     assert found[3] == found[1]
 
 
+@pytest.mark.slow
 def test_rounds_are_the_same_whatever_the_number_of_processes(tmp_path):
     until = "rank of the top 2 is 90% sure"
     looks = [play_until(kuhn(), until, tmp_path / str(n), processes=n)[1] for n in (1, 2)]
@@ -72,6 +74,7 @@ def test_rounds_are_the_same_whatever_the_number_of_processes(tmp_path):
     assert by_number(tmp_path / "1") == by_number(tmp_path / "2")
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_plays_what_was_begun_to_its_end(tmp_path):
     told = []
     limits = Limits(
@@ -179,6 +182,7 @@ remuda.tournament(["random", "tactician"], game="connect_four", episodes=4, proc
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_told_in_one_line(tmp_path):
     script = tmp_path / "own.py"
     script.write_text(UNGUARDED_SCRIPT)

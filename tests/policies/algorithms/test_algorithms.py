@@ -38,6 +38,7 @@ def transitions(policies=1, batch=16, seed=0, discount=0.0):
     return Transitions(s, a, reward, torch.full_like(reward, discount), s.clone())
 
 
+@pytest.mark.slow_cases("iqn-True")
 @pytest.mark.parametrize(
     ("kind", "noisy"),
     [

@@ -156,6 +156,9 @@ def test_the_rollout_stacks_are_tested_with_one_too():
     assert any(kind.get("algorithm", "").endswith(":Vanilla") for kind in KINDS.values())
 
 
+@pytest.mark.slow_cases(
+    "policies.own_algorithms:Soft-sequential", "policies.own_algorithms:Vanilla-sequential"
+)
 @pytest.mark.parametrize(
     "schedule", ["sequential", pytest.param("lockstep", marks=pytest.mark.slow)]
 )
@@ -190,6 +193,17 @@ OF_TRANSITIONS = {
 }
 
 
+@pytest.mark.slow_cases(
+    "dqn-Bandit",
+    "dqn-Corridor",
+    "iqn-Bandit",
+    "iqn-Corridor",
+    "policies.own_algorithms:Soft-Bandit",
+    "policies.own_algorithms:Vanilla-Bandit",
+    "policies.own_algorithms:Vanilla-Corridor",
+    "ppo-Bandit",
+    "ppo-Corridor",
+)
 @pytest.mark.parametrize("game", ["Bandit", "Corridor"])
 @pytest.mark.parametrize("algorithm", LEARNS)
 def test_every_algorithm_learns_a_bandit_and_a_corridor(algorithm, game, tmp_path):

@@ -39,6 +39,7 @@ def state_of(algorithm, policy):
     return pack(learned)
 
 
+@pytest.mark.slow_cases("anchor", "recurrent")
 @pytest.mark.parametrize("kind", ROLLOUTS)
 def test_a_newborn_of_rollouts_goes_on_as_its_parent_would(kind):
     algorithm = make_stack(kind, [3, 4])

@@ -58,6 +58,14 @@ QUICK = {
 """Each kind with some amounts; kinds that are not here are two of these at once."""
 
 
+@pytest.mark.slow_cases(
+    "nearly alike-anchor",
+    "nearly alike-averaged anchor",
+    "nearly alike-convolution",
+    "nearly alike-recurrent",
+    "one to sixty-four-normalised",
+    "one to sixty-four-recurrent, masks",
+)
 @pytest.mark.parametrize(
     ("amounts", "kind"),
     [
@@ -84,6 +92,7 @@ def test_beside_others_with_other_amounts_it_learns_as_it_would_alone(kind, amou
                 )
 
 
+@pytest.mark.slow_cases("recurrent")
 @pytest.mark.parametrize("kind", ["trunk", "recurrent"])
 def test_every_step_is_trained_on_in_every_epoch_and_counted(kind):
     together, _, said = train_together_and_alone(kind, AMOUNTS["one to sixty-four"])

@@ -370,6 +370,7 @@ LEARNS = {
 }
 
 
+@pytest.mark.slow_cases("dqn-async", "iqn-async", "iqn-sequential", "ppo-async", "ppo-sequential")
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_is_trained_by_every_algorithm(algorithm, schedule, tmp_path):

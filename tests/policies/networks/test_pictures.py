@@ -163,6 +163,7 @@ class Spot(gymnasium.Env):
         return {"picture": picture, "health": self.np_random.random(2, np.float32)}
 
 
+@pytest.mark.slow_cases("dqn", "iqn")
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 def test_what_a_picture_in_a_dictionary_shows_is_learned(algorithm, tmp_path):
     result = remuda.train(

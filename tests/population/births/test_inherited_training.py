@@ -241,6 +241,7 @@ def work_and_die(learners, line):
     return False
 
 
+@pytest.mark.slow_cases("dqn-snapshot-5", "ppo-double_buffer-5", "ppo-snapshot-5")
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
 @pytest.mark.parametrize("kind", KINDS)

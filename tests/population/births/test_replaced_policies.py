@@ -108,6 +108,7 @@ def test_the_best_so_far_plays_with_the_policies_that_it_had(tmp_path, monkeypat
     assert found == 3 * list(lived.values())
 
 
+@pytest.mark.slow_cases("is of format 0")
 @pytest.mark.parametrize("harm", ["is damaged", "is of format 0"])
 def test_final_weights_need_no_checkpoint(harm, tmp_path):
     """Who lived at the end was read from the newest checkpoint, and so was its damage."""
@@ -138,6 +139,7 @@ def test_final_weights_need_no_checkpoint(harm, tmp_path):
         load_run(run)
 
 
+@pytest.mark.slow
 def test_a_tournament_of_a_run_with_births(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tree = {

@@ -135,6 +135,7 @@ def test_the_ledger_tells_of_a_birth_once_wherever_its_actor_died(
     assert born.hyperparameters == world.league.population[A].hyperparameters
 
 
+@pytest.mark.slow_cases("beside a scripted member-5", "with a stand-in-5", "without-5")
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_is_born_in_its_place_wherever_an_actor_died(kind, stride, tmp_path):

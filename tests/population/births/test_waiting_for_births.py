@@ -99,6 +99,15 @@ def test_the_actor_does_not_wait_for_an_empty_place(algorithm):
         check_steps(world)
 
 
+@pytest.mark.slow_cases(
+    "dqn-playing-saved-lockstep",
+    "dqn-retired-saved-lockstep",
+    "dqn-retired-saved-sequential",
+    "ppo-playing-saved-lockstep",
+    "ppo-playing-saved-sequential",
+    "ppo-retired-saved-lockstep",
+    "ppo-retired-saved-sequential",
+)
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
 @pytest.mark.parametrize(
     "saved", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["saved", "unsaved"]

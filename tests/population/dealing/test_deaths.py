@@ -203,6 +203,7 @@ def places_of(members):
     return {m.place for m in members}
 
 
+@pytest.mark.slow_cases("birth-3", "freezing-3", "retirement-3")
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scene", SCENES)
 def test_its_successor_brings_it_to_an_end_wherever_it_died(scene, stride):

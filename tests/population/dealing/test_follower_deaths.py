@@ -70,6 +70,13 @@ def play(kind, victim, death):
     return world, end.came
 
 
+@pytest.mark.slow_cases(
+    "beside a scripted member-follower-67",
+    "beside a scripted member-lead-67",
+    "with a stand-in-lead-67",
+    "without-follower-67",
+    "without-lead-67",
+)
 @pytest.mark.parametrize("stride", [67, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("victim", [0, 1], ids=["lead", "follower"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,6 +95,13 @@ def test_one_is_born_in_its_place_and_no_result_is_lost_or_there_twice(kind, vic
     assert death > 100
 
 
+@pytest.mark.slow_cases(
+    "beside a scripted member-lead-67",
+    "with a stand-in-follower-67",
+    "with a stand-in-lead-67",
+    "without-follower-67",
+    "without-lead-67",
+)
 @pytest.mark.parametrize("stride", [67, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("slow", [0, 1], ids=["lead", "follower"])
 @pytest.mark.parametrize("kind", KINDS)

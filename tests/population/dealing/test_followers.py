@@ -448,6 +448,7 @@ def test_every_step_of_both_actors_is_trained_on_or_waits_or_is_being_written_or
             assert learned[Learn.TRAINED] > 0 or world.table.word(MATCHES) < 100
 
 
+@pytest.mark.slow_cases("{'learn_from': 'own', 'main_share': 0.75}")
 @pytest.mark.parametrize("own", [{}, {"learn_from": "own", "main_share": 0.75}], ids=str)
 def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew(own):
     begins_anew = {"after": 2, "timeout": 4, "reset": 0.5}

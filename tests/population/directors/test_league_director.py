@@ -338,11 +338,13 @@ def assert_same_league(whole, other):
     assert 0 < tables[0]["recent"][0].sum() < 0.9 * tables[0]["pairs"][0].sum()  # some is forgotten
 
 
+@pytest.mark.slow
 def test_lockstep_equals_sequential_in_a_league(whole, tmp_path):
     run(tmp_path / "lockstep", schedule="lockstep", **whole[0])
     assert_same_league(whole, tmp_path / "lockstep")
 
 
+@pytest.mark.slow_cases("own")
 def test_a_resumed_league_equals_an_uninterrupted_one(whole, tmp_path):
     tree = whole[0] | {"schedule": "sequential"}
     run(tmp_path / "parts", **tree | {"run": {"turns": 531}})  # in the middle of a match

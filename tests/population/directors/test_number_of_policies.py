@@ -1,6 +1,7 @@
 """Births and retirements never leave fewer policies than were configured."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -77,6 +78,7 @@ class Stage:
         pass
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     some.integers(2, 8),

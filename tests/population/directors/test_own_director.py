@@ -65,6 +65,7 @@ def importable(monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
 
 
+@pytest.mark.slow_cases("lockstep")
 @pytest.mark.parametrize(
     "schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow), "lockstep"]
 )

@@ -93,6 +93,7 @@ def test_a_parent_that_leaves_as_its_child_is_ordered_has_none():
     assert all(policy != parent for policy, parent in stage.born())
 
 
+@pytest.mark.slow
 def test_a_newborn_is_judged_by_its_own_games_alone():
     """What the game told in those of the policy before it in its place does not count for it."""
     stage = Stage(FOUR, "random", [0.0, 1.0, 2.0, 3.0], fitness="game/harmony:min")
@@ -131,6 +132,7 @@ def test_where_all_of_a_team_play_in_every_match_none_earns_more_for_it():
     assert not always_one_team(dealt, dict.fromkeys(FOUR, 0), Roster(FOUR, FOUR))
 
 
+@pytest.mark.slow_cases("tournament", "truncation")
 @pytest.mark.parametrize("select", ["truncation", "tournament", "t_test"])
 def test_none_is_replaced_on_noise(select):
     """With 95% confidence a look at equals replaces one in at most one of twenty."""
@@ -163,6 +165,7 @@ class Cooperative(Stage):
         return np.repeat(self.random.normal(size=(self.copies, 1)), self.seats, 1)
 
 
+@pytest.mark.slow_cases("names0-return", "names1-return", "names1-win_rate")
 @pytest.mark.parametrize("fitness", ["return", "win_rate"])
 @pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")])
 def test_none_is_replaced_on_luck_that_the_other_lost(names, fitness):
@@ -179,6 +182,7 @@ def test_none_is_replaced_on_luck_that_the_other_lost(names, fitness):
     assert 0 < replaced <= 0.05 * looks
 
 
+@pytest.mark.slow_cases("4")
 @pytest.mark.parametrize("seats", [2, 4])
 def test_none_is_replaced_on_luck_that_it_had_on_all_its_seats(seats, monkeypatch):
     """Red before: the same luck counted once for each seat of the match that a policy had."""
@@ -208,6 +212,7 @@ def test_equal_returns_are_equal_however_their_sums_are_rounded():
     assert selection(config)(worths, np.random.default_rng(0)) == []
 
 
+@pytest.mark.slow_cases("random")
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)
 def test_looks_more_frequent_than_games_keep_policies_comparable(matchmaker):
     """Red before: who had played enough was judged alone, compared with nobody, and anew."""
@@ -333,6 +338,7 @@ def test_a_bandit_does_not_mix_what_came_of_numbers_with_unlike_networks():
         assert tried <= own[kind]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     some.sampled_from(["fixed", "random"]),

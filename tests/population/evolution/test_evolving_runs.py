@@ -115,6 +115,7 @@ def test_lineage_is_a_table(evolved):
     assert frame["learning_rate"][0] == 3e-3
 
 
+@pytest.mark.slow
 def test_first_numbers_are_drawn_for_each_policy_and_come_back_when_it_is_resumed(tmp_path):
     directory = tmp_path / "run"
     tree = {"population": {"evolution": {"draw_first": True, "every": 10**6}}}
@@ -152,6 +153,7 @@ def test_the_heat_map_of_training_leaves_out_who_had_the_places_before(evolved):
     assert np.array_equal(shown.filled(np.nan), expected.matrix, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
     """Red before: greedy play failed, since no policy could take the seat."""
     directory = tmp_path / "run"

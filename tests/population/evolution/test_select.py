@@ -80,6 +80,7 @@ def test_whatever_the_fitness_parents_are_better_and_stay(select, fitness, seed,
         assert confidence - 1e-12 <= each.confidence <= 1.0
 
 
+@pytest.mark.slow_cases("False-non_dominated", "True-non_dominated")
 @pytest.mark.parametrize("select", SELECTIONS)
 @pytest.mark.parametrize("heavy", [False, True])
 def test_equals_replace_each_other_no_more_often_than_was_allowed(select, heavy):

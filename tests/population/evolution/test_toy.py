@@ -28,6 +28,7 @@ def test_exploit_and_explore_reach_the_top(seed):
     assert (course.copied >= 0).any()
 
 
+@pytest.mark.slow_cases("flags1")
 @pytest.mark.parametrize("flags", [(False, True), (True, False)])
 def test_half_of_it_lies_between(flags):
     def mean(*kinds):

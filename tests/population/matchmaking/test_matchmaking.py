@@ -49,6 +49,7 @@ def test_fixed_is_ever_the_same():
     assert set(seatings(Fixed(["p2", "p0", "p2"]), people(3), 10)) == {("p2", "p0", "p2")}
 
 
+@pytest.mark.slow_cases("4-3", "4-4")
 @pytest.mark.parametrize(("policies", "seats"), [(5, 2), (4, 3), (4, 4)])
 def test_random_seatings_are_uniform_and_seat_no_policy_twice(policies, seats):
     found = Counter(seatings(Random(seats), people(policies), 24_000))
@@ -202,6 +203,7 @@ def known_ledger(population, version=-1):
     return ledger
 
 
+@pytest.mark.slow_cases("hard-weights0")
 @pytest.mark.parametrize(
     ("weighting", "weights"),
     [
@@ -407,6 +409,7 @@ def test_a_round_robin_whose_seats_are_kept_looks_at_no_forbidden_round(monkeypa
     assert all(int(name[1:]) % 8 == seat for s in found for seat, name in enumerate(s))
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("past", [0, 2])
 def test_prioritized_opponents_are_drawn_one_after_another_however_that_is_done(past):
     """All at once: to the same frequencies of whole matches, as where each draw looks anew.

@@ -112,6 +112,7 @@ def way(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.slow_cases("crowded-three kinds")
 @pytest.mark.parametrize("name", ABLE)
 def test_all_seatings_that_overlap_are_equally_likely(name, way):
     able = ABLE[name]

@@ -150,6 +150,7 @@ class Short(Turncoat):
         return super().seat(population, ledger, random)[: 2 if self.proposed < 3 else 1]
 
 
+@pytest.mark.slow_cases("Stranger-said1", "Turncoat-said0")
 @pytest.mark.parametrize(
     ("name", "said"),
     [

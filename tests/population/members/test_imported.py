@@ -57,6 +57,7 @@ def names_of(other):
     return [f"old_run-{name}@{loaded[name].version}" for name in ("agent_0", "agent_1")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)
 def test_every_matchmaker_seats_them_and_they_are_rated(matchmaker, other, tmp_path):
     result = train(load_config(tree_of(tmp_path / "run", other, matchmaker)), PlainView())
@@ -110,6 +111,7 @@ def test_the_actor_plays_them_with_their_own_weights(other, tmp_path):
     assert (np.abs(records["returns"][~with_them]) == 2.0).any()
 
 
+@pytest.mark.slow
 def test_a_run_with_them_is_resumed_exactly_when_their_run_is_gone(other, tmp_path):
     source = tmp_path / "old.run"
     shutil.copytree(other, source)
@@ -139,12 +141,14 @@ def test_schedules_agree_with_them(other, tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_they_take_part_in_a_run_of_several_processes(other, tmp_path):
     tree = tree_of(tmp_path / "run", other, "random", schedule="async")
     result = train(load_config(overlay(tree, {"run": {"turns": 2000}})), PlainView())
     assert all(result.record.members[name].games > 10 for name in names_of(other))
 
 
+@pytest.mark.slow
 def test_versions_of_one_policy_are_members_of_their_own(tmp_path):
     past = {"population": {"matchmaker": "self_play", "snapshots": {"every": 2, "keep": 3}}}
     old = overlay(overlay(TREE, past), {"run": {"directory": tmp_path / "old"}})
@@ -171,6 +175,7 @@ def test_self_play_deals_them_only_seats_that_they_may_take():
     assert seatings == {(learner, old), (learner, learner)}
 
 
+@pytest.mark.slow
 def test_their_places_come_last(other, tmp_path):
     tree = tree_of(tmp_path / "run", other, "random")
     train(load_config(tree), PlainView())
@@ -181,6 +186,7 @@ def test_their_places_come_last(other, tmp_path):
     assert table["identity"][:, 0].tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_director_may_retire_them(other, tmp_path):
     first, second = names_of(other)
     name, _, version = first.partition("@")
@@ -191,6 +197,7 @@ def test_a_director_may_retire_them(other, tmp_path):
     assert remuda.load(tmp_path / "run").frozen == (second,)
 
 
+@pytest.mark.slow
 def test_runs_of_one_name_are_told_apart(other, tmp_path):
     shutil.copytree(other, tmp_path / "old.run")
     texts = (f"{other}:agent_0", f"{tmp_path / 'old.run'}:agent_0")
@@ -200,6 +207,7 @@ def test_runs_of_one_name_are_told_apart(other, tmp_path):
     assert {f"old_run-agent_0@{version}", f"old_run-agent_0-2@{version}"} <= set(members)
 
 
+@pytest.mark.slow
 def test_a_run_whose_members_are_missing_is_not_gone_on_with(other, tmp_path):
     tree = tree_of(tmp_path / "run", other, "random")
     train(load_config(tree), PlainView())

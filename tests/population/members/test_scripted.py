@@ -87,6 +87,7 @@ class World:
         return records[records["kind"] == 0]
 
 
+@pytest.mark.slow_cases("fitness", "prioritized", "random", "round_robin")
 @pytest.mark.parametrize(
     "matchmaker", ["random", "round_robin", "fitness", "prioritized", "self_play"]
 )
@@ -107,6 +108,7 @@ def test_every_matchmaker_seats_them_and_they_are_rated(matchmaker, tmp_path):
     assert theirs.any(0).all()  # on every seat
 
 
+@pytest.mark.slow
 def test_they_take_seats_in_the_share_of_the_past(tmp_path):
     games = {}
     for share in (0.1, 0.9):
@@ -118,6 +120,7 @@ def test_they_take_seats_in_the_share_of_the_past(tmp_path):
     assert games[0.9] == pytest.approx(0.45, abs=0.05)
 
 
+@pytest.mark.slow
 def test_with_frozen_copies_all_of_the_past_are_dealt_alike(tmp_path):
     population = {"snapshots": {"every": 4, "keep": 2}}
     trained(tmp_path / "run", population=population, run={"turns": 1500})
@@ -128,6 +131,7 @@ def test_with_frozen_copies_all_of_the_past_are_dealt_alike(tmp_path):
     assert share == pytest.approx(0.2, abs=5.0 * np.sqrt(0.16 / past.sum()))
 
 
+@pytest.mark.slow
 def test_they_are_named_in_the_status_the_report_and_analyses(tmp_path, capsys):
     tree = {"population": {"scripted": {"bot": "random", "other": "random"}}}
     trained(tmp_path / "run", run={"turns": 1000}, analysis={"every": 1}, **tree)
@@ -326,6 +330,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.slow
 def test_a_run_repeats_itself_and_is_resumed_exactly(tmp_path):
     for name in ("whole", "again"):
         trained(tmp_path / name, **RESUMED)
@@ -382,6 +387,7 @@ def test_a_successor_draws_other_numbers():
     assert drawn[0] != drawn[1]
 
 
+@pytest.mark.slow
 def test_a_director_may_retire_them_and_neither_copy_nor_freeze_them(tmp_path):
     population = {"director": "support:Script"}
     Script.commands = [Retire(BOT)]

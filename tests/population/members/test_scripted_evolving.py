@@ -57,6 +57,7 @@ def world_of(kind):
     return World(game="support:Tape", population=population, policy=policy)
 
 
+@pytest.mark.slow_cases("fitness")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stand_in_and_a_scripted_member_play_together(kind):
     """A policy leaves, a copy stands in, one is born; the scripted member plays all along."""
@@ -160,6 +161,13 @@ def ledger_of(directory):
     return read_records(directory / "ledger.bin")
 
 
+@pytest.mark.slow_cases(
+    "tournament-rating",
+    "tournament-return",
+    "tournament-win_rate",
+    "truncation-rating",
+    "truncation-return",
+)
 @pytest.mark.parametrize("fitness", ["return", "rating", "win_rate"])
 @pytest.mark.parametrize("select", ["truncation", "tournament"])
 def test_the_best_of_all_is_no_parent_and_the_worst_is_not_replaced(
@@ -202,6 +210,7 @@ DRAWING = {"population": {"scripted": {"bot": "random"}}}
 """A third, which draws random numbers."""
 
 
+@pytest.mark.slow
 def test_a_run_that_evolves_beside_them_repeats_itself_and_is_resumed(tmp_path):
     for name in ("whole", "again"):
         evolved(tmp_path / name, **DRAWING)

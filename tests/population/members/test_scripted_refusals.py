@@ -124,6 +124,11 @@ def test_what_returns_no_action_for_each_copy_is_told(tmp_path):
         trained(tmp_path / "run", population=population)
 
 
+@pytest.mark.slow_cases(
+    "kuhn_poker-none_there_is-1000000",
+    "kuhn_poker-not_a_number-nan",
+    "treasure_hunt-none_there_is-1000000",
+)
 @pytest.mark.parametrize(("who", "chosen"), [("none_there_is", "1000000"), ("not_a_number", "nan")])
 @pytest.mark.parametrize("game", ["kuhn_poker", "treasure_hunt"])
 def test_what_is_no_action_is_told(game, who, chosen, tmp_path):

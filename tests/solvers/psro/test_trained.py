@@ -41,6 +41,7 @@ def test_a_network_of_oracles_that_is_no_section_is_told(tmp_path):
         run(setup_of(network=3), tmp_path / "x", 1)
 
 
+@pytest.mark.slow
 def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     found = run(setup_of(), tmp_path / "x", 5, enough=0.12)
     assert found.ended == ENOUGH
@@ -67,6 +68,7 @@ def test_nash_conv_of_trained_oracles_is_exact_in_leduc_poker(tmp_path):
     assert nash_conv(tree, found.play) == pytest.approx(found.nash_conv, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
     """Two rounds are no tree here; the bound is what the responses earned in fresh matches."""
     setup = setup_of(options={"biased": True, "rounds": 2})
@@ -119,6 +121,7 @@ def test_the_interval_is_that_of_all_among_which_the_best_was_chosen(tmp_path):
     assert false <= 6  # a tenth; with the interval of one it is a fifth
 
 
+@pytest.mark.slow_cases("4")
 @pytest.mark.parametrize(
     "when", [4, *(pytest.param(when, marks=pytest.mark.slow) for when in (1, 3, 6, 7))]
 )
@@ -171,6 +174,7 @@ def test_an_interruption_ends_matches_at_once_and_keeps_nothing_of_their_round(t
     assert not read(tmp_path)[1:]
 
 
+@pytest.mark.slow
 def test_an_interruption_after_training_plays_the_mixture_that_was_known(tmp_path):
     """The responses have joined; what the last mixture plays is of those before them."""
 
@@ -183,6 +187,7 @@ def test_an_interruption_after_training_plays_the_mixture_that_was_known(tmp_pat
     assert [policy.tolist() for policy in found.play] == [[[1 / 3] * 3]] * 2
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds):
     """Of a game that is walked, and of one that is not: each line twice, and each left out."""

@@ -69,6 +69,7 @@ class Odd(Tape):
         )
 
 
+@pytest.mark.slow_cases("sequential-lockstep")
 @pytest.mark.parametrize(
     "schedules",
     [
@@ -133,6 +134,7 @@ def test_a_policy_may_be_called_what_a_role_is_called(name):
     assert policy_specs(load_config(tree), Tape().agents)[1].name == name
 
 
+@pytest.mark.slow
 def test_a_population_with_the_names_of_roles_is_resumed(tmp_path, capsys):
     directory = tmp_path / "run"
     words = (

@@ -50,6 +50,7 @@ HISTORY = ("abc", "bc", "c", "ab", "bc")
 """Parts that their owners wrote, by checkpoint."""
 
 
+@pytest.mark.slow_cases("every")
 @pytest.mark.parametrize("step", [3, 1], ids=["third", "every"])
 def test_each_that_is_listed_is_whole(step, tmp_path):
     """`step`: which lines."""

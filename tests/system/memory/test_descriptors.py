@@ -49,6 +49,7 @@ def crowd(*words):
     return done.stdout.strip()
 
 
+@pytest.mark.slow_cases("100")
 @pytest.mark.parametrize("actors", [pytest.param(1, marks=pytest.mark.slow), 100])
 def test_eight_agents_with_a_hundred_actors_need_few_open_files(actors):
     opened, limit = map(int, crowd(256, 1024, actors).split())
@@ -56,6 +57,7 @@ def test_eight_agents_with_a_hundred_actors_need_few_open_files(actors):
     assert limit == 1024  # the soft limit went up to the hard one
 
 
+@pytest.mark.slow
 def test_more_processes_than_open_files_allow_are_refused_in_a_sentence():
     said = crowd(200, 200, 100)
     assert said.startswith("refused: 108 processes need about ")

@@ -43,6 +43,7 @@ def look_around(path):
     sys.exit(5)
 
 
+@pytest.mark.slow_cases("forked")
 def test_it_has_the_surroundings_of_the_moment(way, tmp_path, monkeypatch):
     forkserver.begin()  # before anything of this is so
     monkeypatch.setenv("SET_LATER", "yes")
@@ -77,6 +78,7 @@ def count_up(shared, wakeup):
     wakeup.ring()
 
 
+@pytest.mark.slow_cases("forked")
 def test_shared_memory_crosses(way):
     shared, wakeup = SharedArrays({"values": ((3,), np.int64)}), Wakeup()
     process = forkserver.start(count_up, (shared, wakeup), name="counts")
@@ -89,6 +91,7 @@ def ring_all(wakeups):
         wakeup.ring()
 
 
+@pytest.mark.slow_cases("forked")
 def test_there_may_be_more_descriptors_than_a_message_holds(way):
     wakeups = [Wakeup() for _ in range(600)]
     process = forkserver.start(ring_all, (wakeups,), name="rings")
@@ -186,6 +189,7 @@ def test_processes_of_a_games_own_do_not_hold_up_its_end(way):
     assert ended(forkserver.start(leave_somebody_behind, (), name="parent")) == 0
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_is_replaced():
     forkserver.begin()
     wakeup = Wakeup()
@@ -239,6 +243,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_owner_leaves_nobody(tmp_path):
     program = tmp_path / "owner.py"
     program.write_text(OWNER)
@@ -270,6 +275,7 @@ def test_other_threads_of_libraries_want_another_server(monkeypatch):
     forkserver.begin()
 
 
+@pytest.mark.slow
 def test_a_lifeline_that_is_cut_already_ends_a_child_at_once():
     lifeline = Lifeline()
     forkserver.begin()
@@ -315,6 +321,7 @@ if "-c" in sys.orig_argv and "remuda.system.processes.server" in sys.orig_argv[-
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_fork_says_so_of_a_child_with_descriptors(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(NO_FORKS)
     paths = (str(tmp_path), os.environ.get("PYTHONPATH", ""))
@@ -331,6 +338,7 @@ def say_hello():
     print("hello")
 
 
+@pytest.mark.slow_cases("forked")
 def test_a_relative_log_belongs_to_the_directory_of_the_moment(way, tmp_path, monkeypatch):
     forkserver.begin()  # in another directory
     monkeypatch.chdir(tmp_path)
@@ -363,11 +371,13 @@ def finalize_later(path):
     Finalize(None, path.with_suffix(".too").touch, exitpriority=1)
 
 
+@pytest.mark.slow_cases("forked")
 def test_finalizers_of_children_run(way, tmp_path):
     assert ended(forkserver.start(finalize_later, (tmp_path / "run",), name="ends")) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.too"]
 
 
+@pytest.mark.slow
 def test_a_server_has_descriptors_for_as_many_children_as_the_hard_limit_allows():
     forkserver.end()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -384,6 +394,7 @@ def test_a_server_has_descriptors_for_as_many_children_as_the_hard_limit_allows(
         assert ended(process) == -signal.SIGKILL
 
 
+@pytest.mark.slow_cases("100000000.0")
 @pytest.mark.parametrize("seconds", [1e8, 1e300, float("inf")])
 def test_a_process_is_waited_for_however_long(seconds):
     with_nothing = forkserver.start(nothing, (), name="brief")

@@ -61,6 +61,12 @@ def ring(wakeups, _):
         wakeup.ring()
 
 
+@pytest.mark.slow_cases(
+    "both die before the hello",
+    "the server dies after fork, and its child says hello later",
+    "the server dies as it has forked",
+    "the server dies before it forks",
+)
 @pytest.mark.parametrize("instant", INSTANTS)
 def test_a_child_runs_once_or_is_lost_and_begun_again(instant, tmp_path, monkeypatch):
     body = "\n".join(f"    {line}" for line in INSTANTS[instant].strip().splitlines())
@@ -106,6 +112,7 @@ def is_gone(server):
     server.wait(60)
 
 
+@pytest.mark.slow_cases("dies", "suspend")
 @pytest.mark.parametrize("what", [dies, is_gone, psutil.Process.suspend])
 def test_no_start_waits_for_the_server(what, tmp_path, monkeypatch):
     """The best of some attempts: what else the machine does may make any of them slow."""

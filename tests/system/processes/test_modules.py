@@ -12,6 +12,7 @@ OF_THE_GAME = {
 }
 
 
+@pytest.mark.slow_cases("iqn")
 @pytest.mark.parametrize(
     "flags",
     [

@@ -125,6 +125,31 @@ def test_a_forked_child_holds_nothing_of_its_servers(tmp_path, monkeypatch):
     assert not any("remuda-recipe" in link or "pidfd" in link for link in links)
 
 
+@pytest.mark.slow_cases(
+    "forked-0",
+    "forked-1",
+    "forked-10",
+    "forked-11",
+    "forked-2",
+    "forked-3",
+    "forked-4",
+    "forked-5",
+    "forked-6",
+    "forked-7",
+    "forked-8",
+    "forked-9",
+    "spawned-0",
+    "spawned-10",
+    "spawned-11",
+    "spawned-2",
+    "spawned-3",
+    "spawned-4",
+    "spawned-5",
+    "spawned-6",
+    "spawned-7",
+    "spawned-8",
+    "spawned-9",
+)
 @pytest.mark.parametrize("room", range(12))
 def test_a_start_that_finds_no_room_leaves_nothing_open(way, room):
     assert ended(forkserver.start(nothing, (), name="first")) == 0  # all is imported
@@ -143,6 +168,7 @@ def test_a_start_that_finds_no_room_leaves_nothing_open(way, room):
     assert open_files() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", range(0, 10, 3))
 def test_a_server_that_finds_no_room_leaves_nothing_open_and_is_tried_again(room, monkeypatch):
     monkeypatch.setattr(forkserver, "MODULES", ())
@@ -207,6 +233,7 @@ def touch_and_stay(path):
     signal.pause()
 
 
+@pytest.mark.slow_cases("os.getpid() != server")
 @pytest.mark.parametrize("who", ["os.getpid() == server", "os.getpid() != server"])
 def test_a_child_that_cannot_be_watched_does_not_run(who, tmp_path, monkeypatch):
     """Be it that the server gets no descriptor of it, or that it gets none of itself."""
@@ -228,6 +255,7 @@ os.pidfd_open = refuse
         assert not (tmp_path / "x").exists() or who == "os.getpid() == server"
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_this_process_needs_no_room_to_watch_a_child(is_killed, tmp_path, monkeypatch):
     """It was an IndexError of who asked: the child's own descriptor did not arrive."""

@@ -131,12 +131,14 @@ REPLACED = """
 """
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_is_replaced(tmp_path):
     with run(tmp_path, then=REPLACED.strip()) as program:
         read(program)
         assert program.stdout.readline() == "True None\n", "another; its children live on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before",
     [
@@ -187,6 +189,7 @@ def test_children_that_nobody_is_told_of_break_nothing(tmp_path):
     wait_for(lambda: not any(map(lives, pids)), 20.0)
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_program_without_a_standard_file_has_a_server_all_the_same(number, tmp_path):
     with run(tmp_path, preexec_fn=lambda: os.close(number)) as program:

@@ -47,6 +47,7 @@ def test_a_ledger_without_matches(tmp_path, capsys):
     assert "has no finished match" in told(capsys, ledger(tmp_path / "x", []))
 
 
+@pytest.mark.slow
 def test_a_ledger_that_was_cut_is_read_up_to_its_last_whole_match(tmp_path, capsys):
     directory = ledger(tmp_path / "x", [(0, 1)] * 10 + [(0, 2)] * 10 + [(1, 2)] * 10)
     path = directory / "ledger.bin"

@@ -36,6 +36,7 @@ def matches(tmp_path):
     return ledger(tmp_path / "matches", SKILL[:, None] - SKILL[None])
 
 
+@pytest.mark.slow
 def test_one_screen_tells_it_all(matches, capsys):
     assert run(["analyse", str(matches), "--samples", "60"]) == 0
     shown = capsys.readouterr().out
@@ -54,6 +55,7 @@ def test_one_screen_tells_it_all(matches, capsys):
     assert "p0" in (matches / "payoffs.svg").read_text()
 
 
+@pytest.mark.slow
 def test_matches_that_a_killed_tournament_lacks_are_told(matches, capsys):
     path = matches / "ledger.bin"
     assert run(["analyse", str(matches), "--samples", "60"]) == 0
@@ -76,11 +78,13 @@ def test_json_is_what_is_written(matches, capsys, tmp_path):
     assert not (matches / "analysis.json").exists()
 
 
+@pytest.mark.slow
 def test_only_some_are_looked_at(matches, capsys):
     assert run(["analyse", str(matches), "--only", "p0", "p2", "--samples", "60"]) == 0
     assert "2 policies, 40 matches" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_table_of_another_program_is_analysed(tmp_path, capsys):
     path = tmp_path / "game.csv"
     path.write_text(",rock,paper,scissors\nrock,0,-1,1\npaper,1,0,-1\nscissors,-1,1,0\n")
@@ -88,6 +92,7 @@ def test_a_table_of_another_program_is_analysed(tmp_path, capsys):
     assert "mixes 3 of 3 policies" in capsys.readouterr().out.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_sixty_policies_are_drawn(tmp_path, capsys):
     skill = np.random.default_rng(1).normal(size=60)
     directory = ledger(tmp_path / "many", skill[:, None] - skill[None], matches=3)
@@ -137,6 +142,7 @@ def tournament(directory, payoffs, game="rock_paper_scissors", options=None, mat
     return directory
 
 
+@pytest.mark.slow
 def test_several_of_one_game_stand_side_by_side(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     skill = SKILL[:, None] - SKILL[None]
@@ -199,6 +205,7 @@ def fixed(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("runs") / "fixed", "prisoners_dilemma")
 
 
+@pytest.mark.slow
 def test_a_run_is_told_by_its_payoffs_and_by_its_policies(league, capsys, tmp_path):
     out = tmp_path / "out"
     command = ["analyse", str(league), "--samples", "50", "--out", str(out), "--seconds", "3"]
@@ -220,6 +227,7 @@ def test_a_run_is_told_by_its_payoffs_and_by_its_policies(league, capsys, tmp_pa
     assert written["in_words"]["behaviour"].startswith("On ")
 
 
+@pytest.mark.slow
 def test_without_fresh_play_nothing_is_played(league, capsys, tmp_path):
     command = ["analyse", str(league), "--samples", "50", "--out", str(tmp_path), "--seconds", "0"]
     assert run(command) == 0
@@ -227,6 +235,7 @@ def test_without_fresh_play_nothing_is_played(league, capsys, tmp_path):
     assert "behaviour" not in json.loads((tmp_path / "analysis.json").read_text())
 
 
+@pytest.mark.slow
 def test_agents_with_a_policy_each_are_told_by_fresh_episodes(fixed, capsys, tmp_path):
     assert run(["analyse", str(fixed), "--out", str(tmp_path), "--seconds", "3"]) == 0
     shown = capsys.readouterr().out.replace("\n", " ")
@@ -245,6 +254,7 @@ def test_agents_with_a_policy_each_are_told_by_fresh_episodes(fixed, capsys, tmp
     assert list(written["exact exploitability"]["policies"]) == ["agent_0 with agent_1"]
 
 
+@pytest.mark.slow
 def test_runs_with_a_policy_for_each_agent_stand_side_by_side(fixed, capsys, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(fixed, copy)
@@ -257,6 +267,7 @@ def test_runs_with_a_policy_for_each_agent_stand_side_by_side(fixed, capsys, tmp
     assert written["common"]["efficiency"]["deviation"] == 0.0
 
 
+@pytest.mark.slow
 def test_policies_that_met_only_themselves_are_told_by_what_they_do(tmp_path, capsys):
     directory = trained(tmp_path / "alone", population={"matchmaker": "self_play", "policies": 2})
     assert run(["analyse", str(directory), "--seconds", "3"]) == 0
@@ -267,6 +278,7 @@ def test_policies_that_met_only_themselves_are_told_by_what_they_do(tmp_path, ca
     assert "exact exploitability" in written
 
 
+@pytest.mark.slow_cases("flag0", "flag1")
 @pytest.mark.parametrize("flag", [["--wins"], ["--only", "agent_0"], ["--seconds", "0"]])
 def test_what_is_about_matches_is_refused_where_there_are_none(fixed, capsys, flag):
     assert run(["analyse", str(fixed), *flag]) in (1, 2)
@@ -274,6 +286,7 @@ def test_what_is_about_matches_is_refused_where_there_are_none(fixed, capsys, fl
     assert "each of its agents has one policy" in told or "each agent has one policy" in told
 
 
+@pytest.mark.slow
 def test_matches_and_runs_without_any_are_not_put_together(league, fixed, tmp_path, capsys):
     other = trained(tmp_path / "other", population={"matchmaker": "fixed"})
     assert run(["analyse", str(league), str(other)]) in (1, 2)

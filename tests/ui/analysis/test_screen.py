@@ -23,6 +23,7 @@ def screen(show, width=80):
     return console.export_text()
 
 
+@pytest.mark.slow
 def test_large_payoffs_are_told_in_full(tmp_path, capsys):
     rng = np.random.default_rng(0)
     lines = ["row,column,row_return,column_return"]
@@ -52,6 +53,7 @@ def test_measures_that_no_run_tells_are_left_out():
     assert "f" not in report.common
 
 
+@pytest.mark.slow
 def test_files_beside_each_other_have_their_pictures_beside_them(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a.csv", "b.csv"):
@@ -61,6 +63,7 @@ def test_files_beside_each_other_have_their_pictures_beside_them(tmp_path, capsy
     assert (tmp_path / "b" / "payoffs.png").is_file()
 
 
+@pytest.mark.slow
 def test_files_of_one_name_do_not_share_a_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(",x,y\nx,0,1\ny,-1,0\n")
@@ -129,6 +132,7 @@ def cut(monkeypatch, over):
     monkeypatch.setattr("remuda.ui.analysis.extras.play_recorded", lambda *_, **__: played)
 
 
+@pytest.mark.slow
 def test_that_play_was_cut_is_told(fixed, capsys, tmp_path, monkeypatch):
     cut(monkeypatch, (3, 8))
     assert run(["analyse", str(fixed), "--out", str(tmp_path)]) == 0

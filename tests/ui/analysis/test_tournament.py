@@ -73,6 +73,7 @@ def test_the_matrix_is_read_within_80_columns():
     assert "…" not in text
 
 
+@pytest.mark.slow
 def test_checkpoints_of_a_run_play_each_other(tmp_path, capsys):
     tree = {
         "schedule": "sequential",
@@ -117,6 +118,7 @@ def runs(tmp_path_factory):
     return base
 
 
+@pytest.mark.slow
 def test_policies_of_several_runs_play_each_other(runs, capsys):
     one, other = runs / "one", runs / "other"
     number = remuda.load(one).checkpoints[-1]
@@ -210,6 +212,7 @@ def test_a_run_that_is_called_as_a_scripted_policy_is_not_taken_for_it(
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
     words = ["tournament", f"{runs / 'one'}:agent_0", "--game", "rock_paper_scissors"]
     assert run([*words, "--episodes", "2"]) == 0
@@ -332,6 +335,7 @@ def trained_further(directory, turns):
     train(load_config(tree), PlainView(), resume=(directory / "config.yaml").exists())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["{}"], ["{}:agent_0", "random"]])
 def test_resume_plays_the_versions_of_before_though_the_run_went_on(words, tmp_path, capsys):
     """The newest weights are meant; a run that goes on has newer ones."""
@@ -379,6 +383,7 @@ def test_ctrl_c_ends_with_what_there_is(runs, tmp_path, capsys, monkeypatch):
     assert "2,000 episodes per pair and seat" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_all_policies_of_a_run_and_their_frozen_copies(tmp_path, capsys):
     tree = {
         "game": "rock_paper_scissors",

@@ -15,6 +15,7 @@ def matches_in(directory):
 UNTIL = "rank of the top 2 is 99% sure"
 
 
+@pytest.mark.slow
 def test_until_it_is_sure(capsys, tmp_path):
     where = ["--game", "connect_four", "--directory", str(tmp_path / "t")]
     words = ["tournament", "random", "tactician", *where, "--until", UNTIL]

@@ -104,6 +104,7 @@ def test_mistakes_are_told_in_one_line(words, said, capsys):
     assert "Traceback" not in captured.err
 
 
+@pytest.mark.slow
 def test_train_evaluate_watch(tmp_path, capsys):
     directory = tmp_path / "run"
     assert run(["train", "treasure_hunt", "--run.directory", str(directory), *QUICK]) == 0

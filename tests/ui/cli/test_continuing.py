@@ -77,6 +77,7 @@ def again(*words):
     return run(["train", *WORDS, "--resume", "auto", *words])
 
 
+@pytest.mark.slow
 def test_auto_begins_a_run_and_continues_it_until_it_is_finished(tmp_path, monkeypatch, capsys):
     """The same command in a batch queue, each time without a terminal."""
     monkeypatch.chdir(tmp_path)
@@ -112,6 +113,7 @@ def test_auto_continues_the_run_of_the_directory_that_is_named(tmp_path, monkeyp
     assert "nothing was left to do" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_auto_begins_anew_in_a_named_directory_without_a_checkpoint(
     killed, tmp_path, monkeypatch, capsys
 ):
@@ -123,6 +125,7 @@ def test_auto_begins_anew_in_a_named_directory_without_a_checkpoint(
     assert json.loads((tmp_path / "mine" / "summary.json").read_text())["finished"]
 
 
+@pytest.mark.slow
 def test_auto_leaves_a_run_alone_that_another_process_is_running(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert again("--run.directory", "mine", "--run.turns", "20") == 0
@@ -133,6 +136,7 @@ def test_auto_leaves_a_run_alone_that_another_process_is_running(tmp_path, monke
     held.unlock()
 
 
+@pytest.mark.slow
 def test_auto_works_for_seeds(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--seeds", "2", "--run.directory", "both", "--run.turns", "20")

@@ -102,6 +102,11 @@ def test_no_damage_ends_in_a_traceback(name, harm, finished, tmp_path, capsys):
         told(capsys, *(directory if word == "RUN" else word for word in words))
 
 
+@pytest.mark.slow_cases(
+    "evaluate-config.yaml-binary-config.yaml is not YAML",
+    "evaluate-config.yaml-empty-config.yaml is damaged: it is empty",
+    "evaluate-weights/policy_0.safetensors-cut in half-policy_0.safetensors is dam",
+)
 @pytest.mark.parametrize(
     ("command", "name", "harm", "said"),
     [
@@ -135,6 +140,7 @@ def test_processors_that_are_none_are_told_as_damage(processors, finished, tmp_p
     assert "summary.json is damaged: " in everything
 
 
+@pytest.mark.slow_cases("weights/policy_0.safetensors-missing1")
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
@@ -161,6 +167,7 @@ def test_a_report_that_could_not_be_made_whole_is_a_failure(
     assert (directory / "report.html").exists() == ("no report" not in missing)
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_none_is_put_aside_and_begun_anew(finished, tmp_path, capsys):
     directory = harmed(finished, tmp_path / "run", "ledger.bin", "binary")
     whole = read_records(finished / "ledger.bin")

@@ -55,6 +55,7 @@ def start(tmp_path, script):
     )
 
 
+@pytest.mark.slow_cases("game", "setup")
 @pytest.mark.parametrize(
     "moment",
     [WHILE_TRAINING_IS_IMPORTED, WHILE_THE_GAME_IS_MADE, WHILE_THE_RUN_IS_SET_UP],
@@ -72,6 +73,7 @@ main()
     assert "went on" not in done.stdout
 
 
+@pytest.mark.slow_cases("SIGTERM")
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.slow)])
 def test_after_a_run_it_ends_at_once_again_and_the_run_is_whole(name, tmp_path):
     """SIGTERM ended it without a word."""
@@ -88,6 +90,7 @@ main()
     assert (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow
 def test_a_second_one_in_greedy_play_tells_how_the_policies_can_be_measured(tmp_path):
     script = """
 from remuda.training import finish
@@ -103,6 +106,7 @@ main()
     assert (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow_cases("SIGINT-SIGTERM", "SIGTERM-SIGINT", "SIGTERM-SIGTERM")
 @pytest.mark.parametrize("second", TOLD)
 @pytest.mark.parametrize("first", TOLD)
 def test_a_second_signal_ends_a_run_at_once_and_says_so(first, second, tmp_path):

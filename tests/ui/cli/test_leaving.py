@@ -185,6 +185,7 @@ def test_a_program_without_an_output_ends_well():
     assert subprocess.run(words, preexec_fn=lambda: os.close(1)).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
 def test_a_run_without_an_output_is_made_to_its_end(closed, tmp_path):
     words = ("train", "treasure_hunt", "--schedule", "async", "--run.turns", "60")

@@ -44,6 +44,7 @@ def test_a_full_disk_behind_the_output_costs_only_the_lines(tmp_path):
     assert_whole(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_gone_costs_only_the_lines(tmp_path):
     process = subprocess.Popen(
         program(tmp_path / "run", *TURNS),
@@ -58,6 +59,7 @@ def test_a_reader_that_is_gone_costs_only_the_lines(tmp_path):
     assert_whole(tmp_path / "run")
 
 
+@pytest.mark.slow_cases("{'LC_ALL': 'C'}", "{'PYTHONIOENCODING': 'latin-1'}")
 @pytest.mark.parametrize(
     "environment",
     [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}],
@@ -102,6 +104,7 @@ def test_a_pipe_that_is_never_read_stalls_neither_play_nor_a_stop(tmp_path):
     os.close(read)
 
 
+@pytest.mark.slow_cases("False-false", "False-true", "True-false")
 @pytest.mark.parametrize("live", ["true", "false"])
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_terminal_that_closes_stops_the_run_in_order(live, stopped, tmp_path):
@@ -174,6 +177,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow_cases("closed", "never read")
 @pytest.mark.parametrize("output", ["full", "closed", "never read"])
 def test_callbacks_and_views_that_print_do_not_end_a_run_in_python(output, tmp_path):
     script = tmp_path / "script.py"
@@ -199,6 +203,7 @@ def test_callbacks_and_views_that_print_do_not_end_a_run_in_python(output, tmp_p
     assert "no screen" in notes[0]
 
 
+@pytest.mark.slow
 def test_under_nohup_a_terminal_that_closes_stops_nothing(tmp_path):
     process = subprocess.Popen(
         program(tmp_path / "run", "--checkpoint.every", "0.2"),

@@ -29,6 +29,7 @@ def finds_games(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds_are_trained_into_one_directory_with_one_report(tmp_path, capfd, jobs, finds_games):
     base = tmp_path / "runs"
@@ -61,6 +62,7 @@ def wait_for(condition, process, seconds=300.0):
         time.sleep(0.05)
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_what_is_done_and_tells_how_to_go_on(tmp_path, jobs, capfd, finds_games):
     base = tmp_path / "runs"

@@ -98,6 +98,7 @@ def real_runs():
     return place()
 
 
+@pytest.mark.slow
 def test_from_the_table_to_a_run(dashboard):
     page = dashboard(real_runs())
     page.open()
@@ -114,6 +115,7 @@ def test_from_the_table_to_a_run(dashboard):
     assert page.ask("document.title") == "Run: fixed – Remuda"
 
 
+@pytest.mark.slow_cases("population", "run")
 @pytest.mark.parametrize("view", ["population", "timeline", "run"])
 def test_each_page_of_a_population(dashboard, view):
     page = dashboard(real_runs())
@@ -127,6 +129,7 @@ def test_each_page_of_a_population(dashboard, view):
         page.wait("document.querySelector('[aria-label=\"Ratings\"] canvas')")
 
 
+@pytest.mark.slow
 def test_an_episode_plays(dashboard):
     page = dashboard(real_runs())
     page.open("#/watch/fixed")
@@ -160,6 +163,7 @@ def test_a_run_is_watched_and_told_of_as_it_is_measured(dashboard, tmp_path, sam
     assert page.ask("document.getElementById('sampled').checked") is sampled
 
 
+@pytest.mark.slow
 def test_curves_are_asked_for_where_there_is_more_of_them(dashboard, tmp_path):
     run = made_run(tmp_path / "run")
     page = dashboard(tmp_path)
@@ -178,6 +182,7 @@ def test_curves_are_asked_for_where_there_is_more_of_them(dashboard, tmp_path):
     page.wait(f"{asked('curves?')} > {curves}")
 
 
+@pytest.mark.slow
 def test_what_nobody_sees_is_drawn_where_the_page_is_printed(dashboard, tmp_path):
     run = made_run(tmp_path / "run")
     page = dashboard(tmp_path)
@@ -201,6 +206,7 @@ def test_what_nobody_sees_is_drawn_where_the_page_is_printed(dashboard, tmp_path
         page.driver.set_window_size(size["width"], size["height"])
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_no_requests_is_shown_and_offers_control_when_it_does(
     dashboard, driver, tmp_path
 ):
@@ -249,6 +255,7 @@ Element.prototype.replaceChildren = function (...given) {
 """A clock of the page's own: on it an answer and what is written anew take what the test says."""
 
 
+@pytest.mark.slow
 def test_a_page_that_costs_much_looks_less_often(dashboard, tmp_path):
     made_run(tmp_path / "run")
     page = dashboard(tmp_path)
@@ -306,6 +313,7 @@ window.fetch = (...asked) => {
 """Loses an answer, and delays that of one axis."""
 
 
+@pytest.mark.slow
 def test_another_axis_is_drawn_even_where_an_answer_is_late_or_lost(dashboard, tmp_path):
     made_run(tmp_path / "run")
     page = dashboard(tmp_path)
@@ -341,6 +349,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 def test_names_are_never_html(dashboard, tmp_path):
     for i, name in enumerate(HOSTILE):
         run = made_run(tmp_path / name.replace("/", ""), game=name)
@@ -372,6 +381,7 @@ def test_names_are_never_html(dashboard, tmp_path):
     assert page.ask("window.harmed") is None
 
 
+@pytest.mark.slow
 def test_it_can_be_used_by_keyboard_and_heard(dashboard):
     page = dashboard(real_runs())
     page.open()

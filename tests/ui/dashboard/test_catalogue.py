@@ -149,6 +149,7 @@ def test_one_odd_file_costs_no_other_run(tmp_path, name, text):
     assert len(catalogue.runs()) == 4
 
 
+@pytest.mark.slow_cases("3600.0")
 @pytest.mark.parametrize("longest", [3600.0, 0.1])
 def test_after_a_look_that_took_long_all_goes_on(tmp_path, monkeypatch, longest):
     """The first look at many runs takes long; what nobody watches is ended all the same."""

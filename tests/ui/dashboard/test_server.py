@@ -95,6 +95,7 @@ def test_seeds_are_one_curve(ask, tmp_path):
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
+@pytest.mark.slow
 def test_broken_and_foreign_directories_are_shown_as_what_they_are(ask, tmp_path):
     made_run(tmp_path / "good")
     (tmp_path / "empty").mkdir()
@@ -319,6 +320,7 @@ def test_large_requests_are_refused(tmp_path):
             assert client.post("/api/watch", content=body, headers=OWN).status_code == 400
 
 
+@pytest.mark.slow
 def test_an_episode_is_watched():
     fixed_run()
     with client_of(place()) as client:
@@ -364,6 +366,7 @@ def test_probabilities_of_a_policy_that_draws():
             assert abs(told["expects"]) < 5.0  # a game of one turn, that pays 1 or takes it
 
 
+@pytest.mark.slow
 def test_the_processes_that_play_end_with_the_server():
     fixed_run()
     with client_of(place()) as client:
@@ -417,6 +420,7 @@ def test_no_page_but_watching_runs_code_of_a_run(ask, tmp_path):
     assert harmed.exists()
 
 
+@pytest.mark.slow_cases("..", "other", "other@best", "~")
 @pytest.mark.parametrize("who", ["other", "..", "~", "other@best", "agent_0/../other"])
 def test_seats_are_not_taken_from_elsewhere(tmp_path, monkeypatch, who):
     """A name that is none of the run's might be that of a directory where the server stands."""
@@ -486,6 +490,7 @@ class Watching(remuda.Callback):
         self.thread.join()
 
 
+@pytest.mark.slow
 def test_a_run_is_watched_as_it_plays_now(tmp_path):
     watching = Watching(tmp_path)
     remuda.train(

@@ -181,6 +181,7 @@ def trained(tmp_path_factory):
     return base
 
 
+@pytest.mark.slow
 def test_policies_of_runs_choose_as_when_they_are_asked(trained):
     game, loaded = find_game("tag"), remuda.load(trained / "tag")
     env = game.make(1)
@@ -206,6 +207,7 @@ def test_policies_of_runs_choose_as_when_they_are_asked(trained):
     assert asked[0] == 5 * 15
 
 
+@pytest.mark.slow
 def test_sampled_policies_explore(trained):
     game = find_game("kuhn_poker")
     env, run_of = game.make(1), str(trained / "kuhn_poker")
@@ -223,6 +225,7 @@ def test_sampled_policies_explore(trained):
     assert found[True] == {1, 2}
 
 
+@pytest.mark.slow
 def test_a_person_plays_against_a_policy_of_a_run(typed, trained):
     who = {"agent_0": "me", "agent_1": f"{trained / 'kuhn_poker'}:agent_1"}
     shown = typed("kuhn_poker", b"2", who)
@@ -230,6 +233,7 @@ def test_a_person_plays_against_a_policy_of_a_run(typed, trained):
     assert "(over)" in shown
 
 
+@pytest.mark.slow
 def test_a_game_between_policies_is_shown_without_a_terminal(trained, capsys):
     words = ["play", "kuhn_poker", "--seat", f"agent_0={trained / 'kuhn_poker'}", "agent_1=random"]
     assert run(words) == 0
@@ -430,6 +434,10 @@ def test_seats_are_told_in_three_ways():
     assert found == {"game": "tag", "turns": 3, "seat": seats}
 
 
+@pytest.mark.slow_cases(
+    "tag --seat agent_0=me-a human needs a terminal, but the input or output is not one",
+    "tag --seat.agent_0 me-a human needs a terminal",
+)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -499,6 +507,7 @@ class Session:
         return code, after == self.before
 
 
+@pytest.mark.slow
 def test_a_game_in_a_terminal_from_beginning_to_end():
     session = Session("play", "tag", "--seat", "agent_0=me", "--turns", "2")
     session.wait_for("3 right")
@@ -510,6 +519,7 @@ def test_a_game_in_a_terminal_from_beginning_to_end():
     assert session.end() == (0, True)
 
 
+@pytest.mark.slow_cases("ctrl-c")
 @pytest.mark.parametrize("how", ["ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_the_terminal_is_as_it_was_after_an_interruption(how):
     session = Session("play", "tag", "--seat", "agent_0=me")

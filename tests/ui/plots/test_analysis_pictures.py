@@ -89,6 +89,7 @@ def words_of(picture: Picture) -> list[str]:
 SIZES = [(3, 1.0), (8, 1.0), (8, 1e-4), (8, 2e4), (60, 1.0)]
 
 
+@pytest.mark.slow_cases("60-1.0", "8-0.0001", "8-1.0", "8-20000.0")
 @pytest.mark.parametrize(("count", "scale"), SIZES)
 def test_nothing_that_is_written_covers_another_or_is_cut(count: int, scale: float) -> None:
     seen = 0
@@ -112,6 +113,7 @@ def test_nothing_that_is_written_covers_another_or_is_cut(count: int, scale: flo
     assert seen >= 5
 
 
+@pytest.mark.slow_cases("60", "8")
 @pytest.mark.parametrize("count", [3, 8, 60])
 def test_every_policy_is_named_once_in_rows_and_at_most_once_in_maps(count: int) -> None:
     pictures = drawn(count)
@@ -133,6 +135,7 @@ def test_every_policy_is_named_once_in_rows_and_at_most_once_in_maps(count: int)
             assert sum(counts) == (int(named[1]) if named else count)
 
 
+@pytest.mark.slow_cases("60")
 @pytest.mark.parametrize("count", [8, 60])
 def test_rows_hold_the_numbers_in_the_order_of_ranks(count: int) -> None:
     found, pictures = analysed(count), drawn(count)
@@ -151,6 +154,7 @@ def test_rows_hold_the_numbers_in_the_order_of_ranks(count: int) -> None:
     assert max(bars) == mass.max()
 
 
+@pytest.mark.slow
 def test_numbers_stand_in_the_cells_with_standard_errors_of_as_many_digits() -> None:
     found = analysed(8)
     best, second = np.argsort(found.ranking.ranks, kind="stable")[:2]
@@ -215,6 +219,7 @@ def test_policies_that_never_met_themselves_have_no_equilibrium_and_no_map() -> 
         assert "self-play is missing for some policies" in pictures[name].caption
 
 
+@pytest.mark.slow
 def test_files_have_text_as_text_and_their_caption(tmp_path: Path) -> None:
     pictures = [drawn(3)[name] for name in ("ranking", "structure", "pareto")]
     written = write_pictures(pictures, tmp_path)
@@ -239,6 +244,7 @@ def test_a_picture_of_an_earlier_analysis_does_not_stay(tmp_path: Path) -> None:
     assert (tmp_path / "ranking.pdf").exists()
 
 
+@pytest.mark.slow
 def test_a_page_shows_them_all_with_captions_and_sentences(tmp_path: Path) -> None:
     page = draw_into(tmp_path, analysed(8, 0.0)).read_text()
     for words in analysed(8, 0.0).in_words().values():

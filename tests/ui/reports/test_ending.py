@@ -26,6 +26,7 @@ def summary_of(directory):
     return json.loads((directory / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_game_that_cannot_be_drawn_costs_the_picture(tmp_path, capsys):
     assert train(tmp_path / "run", "render") == 0
     said = capsys.readouterr()
@@ -37,6 +38,7 @@ def test_a_game_that_cannot_be_drawn_costs_the_picture(tmp_path, capsys):
     assert "no display" in (tmp_path / "run" / "logs" / "coordinator.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_game_that_raises_in_greedy_play_costs_the_measurement(tmp_path, capsys):
     assert train(tmp_path / "run", "raise") == 0
     said = capsys.readouterr()
@@ -51,6 +53,7 @@ def test_a_game_that_raises_in_greedy_play_costs_the_measurement(tmp_path, capsy
     assert (tmp_path / "run" / "weights" / "agent_1.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_greedy_play_keeps_what_was_played(tmp_path, capsys):
     assert train(tmp_path / "run", "interrupt") == 130
     said = capsys.readouterr()
@@ -62,6 +65,7 @@ def test_ctrl_c_in_greedy_play_keeps_what_was_played(tmp_path, capsys):
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_greedy_play_of_a_slow_game_ends_in_time_and_says_so(tmp_path, capsys):
     assert train(tmp_path / "run", "slow", "--run.evaluate_seconds", "1.2") == 0
     said = capsys.readouterr().out
@@ -71,6 +75,7 @@ def test_greedy_play_of_a_slow_game_ends_in_time_and_says_so(tmp_path, capsys):
     assert "run.evaluate_seconds" in said
 
 
+@pytest.mark.slow
 def test_where_all_copies_are_too_slow_one_of_them_is_played(tmp_path):
     """Seven copies would not end an episode within the time, and one does."""
     words = ("--env.num_envs", "7", "--run.evaluate_seconds", "2", "--env.options.seconds", "0.1")
@@ -78,6 +83,7 @@ def test_where_all_copies_are_too_slow_one_of_them_is_played(tmp_path):
     assert summary_of(tmp_path / "run")["evaluation"]["episodes"] >= 1
 
 
+@pytest.mark.slow
 def test_where_no_episode_ends_in_time_there_is_no_return(tmp_path, capsys):
     words = ("--run.evaluate_seconds", "0.01", "--env.options.seconds", "0.1")
     assert train(tmp_path / "run", "slow", *words) == 0
@@ -85,6 +91,7 @@ def test_where_no_episode_ends_in_time_there_is_no_return(tmp_path, capsys):
     assert summary_of(tmp_path / "run")["evaluation"] is None
 
 
+@pytest.mark.slow
 def test_results_come_before_pictures(tmp_path, monkeypatch, capsys):
     seen = []
 
@@ -98,6 +105,7 @@ def test_results_come_before_pictures(tmp_path, monkeypatch, capsys):
     assert "no report: KeyError: 'pictures'" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_report_is_made_again(tmp_path, capsys):
     directory = tmp_path / "run"
     assert train(directory, "") == 0
@@ -114,6 +122,7 @@ def test_the_report_is_made_again(tmp_path, capsys):
     assert "summary.json is missing: the run has not ended" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_policy_that_stopped_learning_is_told_to_the_end(tmp_path, capsys):
     directory = tmp_path / "run"
     assert train(directory, "", "--policies.agent_1.learning_rate", "1e38") == 3
@@ -126,6 +135,7 @@ def test_a_policy_that_stopped_learning_is_told_to_the_end(tmp_path, capsys):
     assert "3" in capsys.readouterr().out.split("exit code")[1]
 
 
+@pytest.mark.slow
 def test_a_run_without_a_turn_has_no_picture(tmp_path, capsys):
     directory = tmp_path / "run"
     assert train(directory, "") == 0
@@ -141,6 +151,7 @@ def test_a_run_without_a_turn_has_no_picture(tmp_path, capsys):
     assert not (directory / "report.html").exists()
 
 
+@pytest.mark.slow_cases("sequential")
 @pytest.mark.parametrize("schedule", ["sequential", pytest.param("async", marks=pytest.mark.slow)])
 def test_the_best_of_a_short_run_is_found(schedule, tmp_path, capsys):
     """It ends before the first checkpoint is due."""
@@ -151,6 +162,7 @@ def test_the_best_of_a_short_run_is_found(schedule, tmp_path, capsys):
     assert json.loads((directory / "checkpoints" / "best.json").read_text())["checkpoint"] == 1
 
 
+@pytest.mark.slow
 def test_where_none_was_measured_the_newest_checkpoint_stands_in(tmp_path, capsys):
     directory = tmp_path / "run"
     assert train(directory, "", "--run.evaluate_episodes", "0") == 0
@@ -160,6 +172,7 @@ def test_where_none_was_measured_the_newest_checkpoint_stands_in(tmp_path, capsy
     assert "checkpoint 1" in said.err
 
 
+@pytest.mark.slow
 def test_greedy_play_computes_in_one_thread(tmp_path, monkeypatch):
     """Two threads of a process fight where the machine is busy: it took seven times as long."""
     import torch
@@ -209,6 +222,7 @@ def whole(directory, said):
     return summary["evaluation"]["episodes"] == 7 and summary["finished"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_while_the_last_checkpoint_is_judged_loses_nothing(name, tmp_path, capsys):
     directory = tmp_path / "run"
@@ -223,6 +237,7 @@ def test_a_signal_while_the_last_checkpoint_is_judged_loses_nothing(name, tmp_pa
     assert best_of(directory) == 1
 
 
+@pytest.mark.slow
 def test_a_game_that_raises_while_the_last_checkpoint_is_judged_costs_that(tmp_path, capsys):
     directory = tmp_path / "run"
     assert duel(directory, "raise") == 0
@@ -233,6 +248,7 @@ def test_a_game_that_raises_while_the_last_checkpoint_is_judged_costs_that(tmp_p
     assert best_of(directory) == 1
 
 
+@pytest.mark.slow
 def test_judging_ends_with_the_time_that_greedy_play_left(tmp_path, monkeypatch, capsys):
     """Where the time is up between two episodes, those that are over decide nothing."""
     directory, clock = tmp_path / "run", time.monotonic
@@ -246,6 +262,7 @@ def test_judging_ends_with_the_time_that_greedy_play_left(tmp_path, monkeypatch,
     assert 1000 <= Duel.skipped < 1300, "it went on"
 
 
+@pytest.mark.slow
 def test_results_come_before_judging(tmp_path, monkeypatch, capsys):
     seen = []
 

@@ -134,6 +134,7 @@ def test_a_run_whose_module_is_broken_does_not_stop_others(tmp_path, monkeypatch
         load_config({"policy": {"algorithm": "broken_algorithm:Mine"}})
 
 
+@pytest.mark.slow
 def test_a_run_is_looked_at_while_it_goes_on_and_after(tmp_path):
     directory, seen = tmp_path / "run", []
 

@@ -53,6 +53,7 @@ def prepared(directory, fault="none"):
     return preparation
 
 
+@pytest.mark.slow
 def test_a_child_draws_it(directory, started):
     preparation = prepared(directory)
     assert len(started) == 1
@@ -61,6 +62,7 @@ def test_a_child_draws_it(directory, started):
     assert not (directory / "logs" / "picture.log").exists()
 
 
+@pytest.mark.slow
 def test_what_it_failed_by_is_told(directory):
     preparation = prepared(directory, "render")
     assert preparation.picture() == "OSError: no display"
@@ -68,12 +70,14 @@ def test_what_it_failed_by_is_told(directory):
     assert not (directory / "play.gif").exists()
 
 
+@pytest.mark.slow
 def test_a_game_that_takes_the_process_with_it_costs_the_picture(directory, capfd):
     """As native code of a game may do."""
     preparation = prepared(directory, "kill")
     assert preparation.picture() == "its process was killed by SIGKILL"
 
 
+@pytest.mark.slow
 def test_one_that_never_ends_is_not_waited_for(directory, started, monkeypatch):
     monkeypatch.setattr(preparing, "LIMIT", 0.5)
     preparation = prepared(directory, "hang")
@@ -85,6 +89,7 @@ def test_one_that_never_ends_is_not_waited_for(directory, started, monkeypatch):
     assert not os.path.exists(f"/proc/{pid}")
 
 
+@pytest.mark.slow
 def test_without_a_server_nobody_has_tried(directory):
     forkserver.end()
     preparation = Preparation()
@@ -93,6 +98,7 @@ def test_without_a_server_nobody_has_tried(directory):
     assert preparation.picture() is None
 
 
+@pytest.mark.slow
 def test_a_run_in_processes_has_its_picture_from_a_child(tmp_path, capsys):
     words = ("--schedule", "async", "--run.evaluate_episodes", "7", "--env.options.fault", "render")
     where = tmp_path / "run"
@@ -115,6 +121,7 @@ class Refused:
         pass
 
 
+@pytest.mark.slow
 def test_where_the_system_refuses_a_process_nobody_has_tried(directory, monkeypatch):
     asked = []
     monkeypatch.setattr(forkserver, "start", lambda *_, **__: asked.append(1) or Refused())
@@ -122,6 +129,7 @@ def test_where_the_system_refuses_a_process_nobody_has_tried(directory, monkeypa
     assert asked
 
 
+@pytest.mark.slow
 def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeypatch, capsys):
     def refused(_):
         raise RuntimeError("can't start new thread")
@@ -133,6 +141,7 @@ def test_where_the_system_refuses_a_thread_everything_is_there(tmp_path, monkeyp
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("then", "expected"), [(signal.SIGCONT, ""), (signal.SIGKILL, None)], ids=["drawn", "not drawn"]
 )

@@ -131,6 +131,7 @@ def test_the_pictures_of_a_run_in_another_directory_are_inside(tmp_path: Path) -
 QUICK = {(0, 1, False), (1, 1, False), (2, 1, True), (3, 64, True), (0, 64, True)}
 
 
+@pytest.mark.slow_cases("2-1-True", "3-64-True")
 @pytest.mark.parametrize(
     ("records", "policies", "evaluated"),
     [
@@ -169,6 +170,7 @@ def test_a_policy_s_own_loss_is_drawn_apart_from_the_total(tmp_path: Path) -> No
     assert_pictures(run)
 
 
+@pytest.mark.slow
 def test_64_policies(tmp_path: Path) -> None:
     names = [f"agent_{i}" for i in range(64)]
     run = a_run(tmp_path, names)
@@ -223,6 +225,7 @@ def test_what_is_summarised(tmp_path: Path) -> None:
     assert policy.replay_ratio == pytest.approx(0.64)
 
 
+@pytest.mark.slow
 def test_what_the_game_tells_of_its_episodes_is_shown(tmp_path: Path) -> None:
     run = a_run(tmp_path, ["red"])
     write_report(run)
