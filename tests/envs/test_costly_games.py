@@ -420,6 +420,6 @@ def test_a_measurement_that_hangs_is_told_and_makes_room(tmp_path, monkeypatch):
     outcome = process.outcome(0.0)
     assert (outcome.found, outcome.failed) == ((), False)
     assert outcome.words == (
-        "checkpoint 7 was not measured: a call of its environment does not return",
+        "checkpoint 7 was not measured: a call of the environment does not return",
     )
     assert silent.is_killed

@@ -44,16 +44,17 @@ class PopulationAnalysis:
 class PopulationAnalyser:
     """The client of a helper process that analyses the population every `analysis.every` seconds.
 
-    They communicate by a pipe. Requests and answers are a few kilobytes, which fit into an empty
-    pipe. The helper reads the complete records of the ledger, which the coordinator writes.
+    Client and helper communicate through a pipe. A request or an answer has a few kilobytes, which
+    fit into an empty pipe. The helper reads complete records of the ledger, which the coordinator
+    writes.
     Guarantees:
 
     1. No method waits for the helper, its start or its end.
     2. There is at most one helper and one open request. If an analysis is not finished when the
        next is due, the next one is skipped.
-    3. A helper that ends is replaced when the next analysis is due. One that does not answer for
-       `patience` + `analysis.every` seconds is killed, and its successor gets twice as long. The
-       run continues, and each kind of message appears once.
+    3. A helper that ends is replaced when the next analysis is due. A helper that does not answer
+       for `patience` + `analysis.every` seconds is killed, and its successor gets twice as long.
+       The run continues, and each kind of message appears once.
     4. The helper ends with this process (its lifeline), and `close` kills it.
     """
 
@@ -209,7 +210,7 @@ def analyser_of(
     logs: Path,
     say: Callable[[str], None],
 ) -> PopulationAnalyser | None:
-    """Make the analyser of a run's population; None if there is no population or it is off."""
+    """Make the analyser of a run's population; None without population or `analysis.every`."""
     config = spec.config
     if table is None or not config.analysis.every:
         return None

@@ -145,9 +145,9 @@ class RecentPayoffs:
     """The sums of results between the analysed members; each record of the ledger is read once.
 
     1. Between two frozen members, all meetings read since both were selected count.
-    2. If one of two members learns, all meetings of the newest read count; older ones count as at
-       most `RECENT` meetings.
-    3. A newborn starts from zero: results of the previous policy with its name are cleared.
+    2. If one of two members learns, all meetings of the newest `read` count, and all older ones
+       together count as at most `RECENT` meetings.
+    3. A new policy starts from zero: results of the previous policy with its name are cleared.
     4. A ledger that became shorter, or was replaced, is read from its start.
     """
 
@@ -190,7 +190,7 @@ class RecentPayoffs:
         return from_sums([str(place) for place in range(len(self._keys))], self._sums, True)
 
     def _add(self, records: Array) -> None:
-        """Add up records in order; a birth clears the results of the slot's previous policy."""
+        """Add up records in order; a new policy clears the results of the policy it replaces."""
         births = np.flatnonzero(records["kind"] == BIRTH)
         for part in np.split(records, births):
             if len(part) and part["kind"][0] == BIRTH:
@@ -210,7 +210,7 @@ class RecentPayoffs:
         with np.errstate(divide="ignore"):
             scale = np.where(changing, np.minimum(RECENT / self._sums[7], 1.0), 1.0)
         self._sums *= scale
-        self._sums[6] *= scale  # of squared weights
+        self._sums[6] *= scale  # sums of squared weights are scaled twice
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, self._sides, True, False, self._sums)
 

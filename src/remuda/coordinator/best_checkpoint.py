@@ -34,7 +34,7 @@ from remuda.system.user_errors import where_raised
 
 log = logging.getLogger(__name__)
 
-SLACK = 30.0  # additional seconds for the measuring process, to start and to end a turn
+SLACK = 30.0  # additional seconds for the measuring process to start and to finish a turn
 TO_CLOSE = 1.0  # seconds for that process to close its environment when it is stopped
 
 
@@ -81,7 +81,7 @@ class CheckpointPlay:
         return None if evaluation.cut else measurement(evaluation, config.env.scripted)
 
     def challenge(self, snapshots: Mapping[str, Snapshot], number: int) -> float:
-        """Return by how much snapshots score higher against a checkpoint than it does against them.
+        """Return the mean return of snapshots minus a checkpoint's when they play each other.
 
         NaN if play was cut short: short episodes end first, so partial results would be biased.
         """
@@ -112,7 +112,7 @@ class MeasuringProcess:
     def begin(self, number: int, snapshots: Mapping[str, Snapshot]) -> None:
         """Start a process without waiting for it."""
         self._number, self._refused = number, ""
-        # for evaluation, and again for play with the best
+        # `seconds` for the evaluation, and as much again for play against the best checkpoint
         seconds = self._spec.config.run.evaluate_seconds
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
         ours, theirs = Pipe(duplex=False)
@@ -140,9 +140,11 @@ class MeasuringProcess:
             elif time.monotonic() < self._limit:
                 return None
             else:
-                found = self._unmeasured("a call of its environment does not return")
+                found = self._unmeasured("a call of the environment does not return")
         except (EOFError, OSError):
-            found = self._unmeasured(self._refused or f"its process ended; its log is {self._log}")
+            found = self._unmeasured(
+                self._refused or f"the measuring process ended; its log is {self._log}"
+            )
         self._end(0.0)
         return found
 
@@ -150,7 +152,7 @@ class MeasuringProcess:
         return Outcome((), False, (f"checkpoint {self._number} was not measured: {why}",))
 
     def end(self) -> None:
-        """Stop the current measurement; its environment is closed if that is quick."""
+        """Stop the current measurement, which has `TO_CLOSE` seconds to close its environment."""
         self._end(TO_CLOSE)
 
     def _end(self, patience: float) -> None:
@@ -206,7 +208,7 @@ def best_keeper(
     inline, cancelled = config.schedule == "sequential", threading.Event()
 
     # A measurement in parallel to the run may continue briefly after a signal, until the keeper
-    # sets `cancelled`. Inline, the signal itself must end it.
+    # sets `cancelled`. Inline, the signal itself must end the measurement.
     def interrupted() -> bool:
         return cancelled.is_set() or (inline and stopped())
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 VALUES = 2500
-"""Values encoded in a tick (at most one piece more): a few milliseconds. A run of up to about 20
-policies fits into one tick."""
+"""Values encoded in a tick, which takes a few milliseconds; the last piece may exceed the number.
+The values of about 20 policies fit into one tick."""
 RECORD = 18  # computing a policy's record takes as long as encoding this number of values
 ROWS = 16  # records in a piece
 
@@ -18,8 +18,8 @@ Work = Iterator[int]  # each step does a piece and yields its number of values
 class Pieces:
     """Work that is done in pieces, by calls of `go_on`.
 
-    There is no thread: if the process dies, the rest is not done. So the last piece writes
-    everything that must become visible at once.
+    There is no thread, so if the process dies, the remaining pieces are lost. Data that must become
+    visible at once is therefore written by the last piece.
     """
 
     def __init__(self) -> None:

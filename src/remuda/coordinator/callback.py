@@ -26,7 +26,7 @@ class EpisodeSummary:
     episodes: int
     """Their number, counting each agent that the policy plays."""
     mean_return: float
-    """Mean undiscounted return of one agent over them."""
+    """Mean undiscounted return of one agent over these episodes."""
 
 
 class Callback:
@@ -36,9 +36,9 @@ class Callback:
 
     1. Callbacks run in the process that calls `train`, one at a time, between two polls of the run,
        which are a quarter of a second apart. They never run inside actors or learners.
-    2. While one runs, nothing is logged, saved or restarted, and signals wait. Play and training
-       continue in their own processes; in the schedule `sequential` they wait too. However long it
-       takes, no process counts as hanging.
+    2. While a callback runs, nothing is logged, saved or restarted, and signals wait. Play and
+       training continue in other processes, but wait in the schedule `sequential`. However long
+       the callback takes, no process counts as hanging.
     3. An exception ends the run cleanly: with a checkpoint, weights and summary. Then `train`
        raises `RemudaError` with the file and the line, from the original exception.
     """
@@ -55,7 +55,7 @@ class Callback:
 
         Args:
             run: the current run.
-            episodes: by policy, for those with any; single episodes are not reported.
+            episodes: by policy, a summary if any of its episodes ended.
         """
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:
@@ -63,7 +63,7 @@ class Callback:
 
         Args:
             run: the current run.
-            row: its columns, as in `Run.metrics`, such as `row["turns"]` and
+            row: the line's columns, as in `Run.metrics`, such as `row["turns"]` and
                 `row["agent_0/mean_return"]`; NaN if a column has no value.
         """
 
@@ -146,7 +146,8 @@ class ActiveRun:
     def hyperparameters(self, policy: str) -> dict[str, float]:
         """Return the current values of all hyperparameters that can change during the run.
 
-        If new policies replace others during the run, the values are the slot's newest policy's.
+        If new policies replace others during the run, the values belong to the newest policy of
+        this name.
 
         Raises:
             UsageError: there is no such policy.
@@ -166,7 +167,7 @@ class ActiveRun:
         Args:
             values: such as `{"learning_rate": 1e-4, "ppo.clip": 0.1}`; the names are those that
                 `hyperparameters` returns.
-            policy: its name; None: all policies.
+            policy: the name of a policy, or None for all policies.
 
         Raises:
             UsageError: an unknown name or policy, a value that is not allowed, or the run has

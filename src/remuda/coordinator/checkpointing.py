@@ -1,12 +1,12 @@
 """Take checkpoints during a run, and find the best one.
 
-The coordinator requests a checkpoint by one word (`Control.save`). Each role writes its own part
-between two units of work; the coordinator adds the scoreboard and the published snapshots, and
-commits (`system/checkpoint/store.py`). With `checkpoint.replay`, a learner's part holds the
-committed steps of its rings. The actor's part holds the current, uncommitted step of each stream,
-because no other process may read it; a resumed actor writes these steps back into its ring. A
-learner's part that belongs to another policy than the one in the population's table is ignored on
-restore.
+The coordinator writes the number of a requested checkpoint into shared memory (`Control.save`).
+Each role writes its part between two units of work. The coordinator adds the scoreboard and the
+published snapshots, and completes the checkpoint (`system/checkpoint/store.py`). With
+`checkpoint.replay`, a learner's part holds the committed steps of its rings. The actor's part holds
+the current, uncommitted step of each stream (an agent in an environment copy), because no other
+process may read that step; a resumed actor writes these steps back into its ring. A learner's part
+is ignored on restore if the population's table has another policy in its place.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ OUT_OF_TIME = (
 """The end of the message that a checkpoint was not measured completely."""
 
 Measure = Callable[[Mapping[str, Snapshot]], Mapping[str, Any] | None]
-"""A function that evaluates snapshots. It returns at least `mean_return`; None if cut short. If
-`constant_sum` is true, means do not rank checkpoints. If `same_returns` is true too, they do unless
-the best has the same mean, up to rounding relative to `largest_return`."""
+"""A function that evaluates snapshots. It returns at least `mean_return`, or None if cut short. If
+`constant_sum` is true, mean returns do not rank checkpoints. Yet if `same_returns` is true too, two
+different means rank them; means within rounding (relative to `largest_return`) are the same."""
 Challenge = Callable[[Mapping[str, Snapshot], int], float]
-"""A function that plays snapshots against a checkpoint. It returns their mean return minus the
-checkpoint's; NaN if cut short."""
+"""A function that plays snapshots against a checkpoint. It returns the snapshots' mean return minus
+the checkpoint's, or NaN if play was cut short."""
 
 
 class Saver(Protocol):
@@ -73,15 +73,15 @@ class Checkpointer:
     ) -> None:
         self._checkpoints, self._config = checkpoints, config
         self._contents, self._say = contents, say
-        self._turns = turns  # at the last checkpoint
-        self.failed = ""  # the disk's error at the newest checkpoint; empty if it was written
+        self._turns = turns  # turns played at the last checkpoint
+        self.failed = ""  # the disk error that prevented the newest checkpoint; empty if none did
 
     def take(self, runtime: Saver, turns: int, seconds: float) -> int | None:
         """Write a checkpoint now; return its number, or None if none was written.
 
-        If no turn was played since the last one, nothing is written. The part of a dead or late
-        process is reused from an older checkpoint, from which its successor continues. If all parts
-        must be from the same moment, no checkpoint is written in this case.
+        Write nothing if no turn was played since the last checkpoint. Reuse the part of a dead or
+        late process from an older checkpoint, from which a restarted process continues. If all
+        parts must be from the same moment, write no checkpoint instead.
         """
         number = 0
         if turns == self._turns:

@@ -34,7 +34,7 @@ TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0
 """A line of metrics is written each time the run is 1 / `LINES` longer, and at least every
 `LONGEST` seconds."""
-# seconds between metrics lines that list all frozen copies; others omit them if they are many
+# seconds between metrics lines that list all frozen copies; other lines omit them if there are many
 WHOLE = 60.0
 SHOWN_TICKS = 16  # number of ticks that the live view averages over
 RETRY = 2.0  # maximum seconds until a failed checkpoint is retried
@@ -115,7 +115,7 @@ class Ending:
     """The end of a session of a run."""
 
     words: str
-    finished: bool  # true if it reached its limit: nothing is left to resume
+    finished: bool  # true if the run reached its limit: nothing is left to resume
     record: Record
     earlier: float  # seconds of play in earlier sessions
     restarts: dict[str, int]  # number of restarts by process, without zeros
@@ -165,7 +165,7 @@ class Coordinator:
                 self._ledger_writer.begin()
             boards: list[ScoreboardReader] = []
             with passed_over():
-                # Read before the processes play, so that the first record has every episode.
+                # Read the scoreboard before play starts, so the first record has every episode.
                 self._runtime.start(stopped, lambda: boards.append(self._make_board()))
                 board = boards[0] if boards else self._make_board()
                 return self._go_on(board, config, every, signals)
@@ -180,7 +180,7 @@ class Coordinator:
                 self._best.close(EVALUATION_LIMIT)
 
     def ended_before(self, words: str) -> Ending:
-        """Return the ending of a run with nothing left to do; starts and writes nothing."""
+        """Return the ending of a run with nothing left to do; start and write nothing."""
         board = self._make_board()
         session = board.between(board.start, board.read(), whole=True)
         if self._analyser is not None:
@@ -227,8 +227,8 @@ class Coordinator:
                 recent.append(now)
                 self._work(VALUES)
                 continue
-            # A tick computes one record: that of the logged interval, if one is due. While a line
-            # is still being encoded, the next interval is extended.
+            # A tick computes one record: that of the logged interval, if a line is due. While a
+            # line is still being encoded, the next interval is extended.
             interval = line_interval(config, board.seconds(now))
             is_due = now.time - logged.time >= interval and not self._metrics.work.busy
             is_logged = is_due or bool(words)

@@ -1,4 +1,4 @@
-"""Exclude long-lived objects from garbage collection during a run."""
+"""Exclude ("freeze") long-lived objects from garbage collection during a run."""
 
 from __future__ import annotations
 

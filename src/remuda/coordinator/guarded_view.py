@@ -27,7 +27,7 @@ class GuardedView:
                 f"{view!r} lacks some; leave `view` out to have the default view"
             )
         self._view = view
-        self.failed = ""  # the failure as a message; empty: no failure
+        self.failed = ""  # a message about the failure; empty if there is none
 
     def start(self, goal: Goal) -> None:
         self._call(self._view.start, goal)

@@ -159,7 +159,7 @@ class MetricsLog:
         self._resumed_at = resumed_at
         self._encoder = EventEncoder()
         self._failing = False
-        self.failed = ""  # why the last records are missing; empty: none is missing
+        self.failed = ""  # why the last records are missing; empty if none is
         self.work = Pieces()
 
     def begin(self, record: Record, frozen: FrozenTexts | None = None) -> None:

@@ -1,12 +1,12 @@
-"""Requests to a live run: stop, save, change a value, or show its weights.
+"""Requests to a live run: stop, save, change hyperparameters, or show weights.
 
-A request is a file in the run's directory `requests/`, which the client renames once it is
+A request is a file in the run's directory `requests/`. The client renames the file once it is
 complete. The coordinator executes requests between two polls, removes them, and writes each answer
 to a file next to the request. If a client dies, its request is executed, and its answer is removed
 later. A file of weights, if requested, is written before the answer. When training ends, the
 coordinator writes a file `closed`: clients read existing answers and stop waiting. A client looks
-for `closed` before it looks for its answer, so it misses no answer. At the end it removes the
-directory, unless an answer in it has not been read yet.
+for `closed` before it looks for its answer, so it misses no answer. At the end the coordinator
+removes the directory, unless an answer in it has not been read yet.
 
 If the coordinator is killed, the client sees that no process holds the run, or that another
 directory replaced the one it wrote into. A resumed run removes old requests. On a full disk
@@ -49,14 +49,14 @@ ANSWER, WEIGHTS = ".answer", ".weights"  # file name suffixes of a run's answers
 CLOSED = "closed"
 WIRE = np.dtype("<f4")
 Playing = Callable[[str], Mapping[str, Snapshot]]
-"""A function that returns the newest weights of a policy; empty if it does not play."""
+"""A function that returns the newest weights of a policy; empty if the policy does not play."""
 
 
 class Requests:
     """The requests to one run, executed in the coordinator's process."""
 
     def __init__(self, directory: Path, run: ActiveRun, say: Callable[[str], None]) -> None:
-        """Start without requests, and remove those of an earlier session."""
+        """Remove the requests of an earlier session."""
         self._folder, self._run, self._say = directory / FOLDER, run, say
         self._playing: Playing | None = None
         self._is_closed = False
@@ -223,7 +223,7 @@ def ask_weights(directory: Path, policy: str, size: int, seconds: float = PATIEN
         with contextlib.suppress(OSError):
             path.unlink()
     if len(data) != size * WIRE.itemsize:
-        raise UsageError(f"the weights that {directory} shows of {policy} do not fit its network")
+        raise UsageError(f"the weights of {policy} in {directory} do not fit its network")
     return Snapshot(np.frombuffer(data, WIRE).astype(np.float32), version, learner_step, 0.0)
 
 

@@ -30,7 +30,7 @@ Numbers = list[float | None]
 
 
 class Spread(NamedTuple):
-    """Extremes and standard deviation of each policy's returns in an interval; None: no episode."""
+    """Extremes and standard deviation of each policy's returns in an interval; None if unknown."""
 
     low: Numbers
     high: Numbers
@@ -85,7 +85,7 @@ class Reading:
     traffic: tuple[int, int] | None  # bytes and messages between nodes so far; None with one node
 
 
-FEW = 100  # up to this number, frozen copies are in every record; more only if it is `whole`
+FEW = 100  # a record that is not `whole` omits frozen copies if there are more than this
 
 
 class ScoreboardReader:
@@ -257,7 +257,7 @@ class ScoreboardReader:
 
 def _read(column: Column, learned: Row, learn: Row, on_policy: list[bool]) -> Sequence[Any]:
     source = column.source
-    assert source is not None, f"nothing works out {column.name}"
+    assert source is not None, f"column {column.name} is not computed"
     if isinstance(source, Total):
         total: list[int] = learn[:, source.of].astype(np.int64).tolist()
         return total

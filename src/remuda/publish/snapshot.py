@@ -1,20 +1,21 @@
 """Published weights: one snapshot per policy, read whole or not at all.
 
 A snapshot has a flat float32 vector of all parameters and buffers, its version, the learner's step,
-the exploration rate, and the training state that newborn policies inherit. The learner trains a
-private network and copies its weights here; actors copy newer snapshots from here. There are no
-locks.
+the exploration rate, and the training state that new policies of a population inherit. The learner
+trains a private network and copies its weights into shared memory, from which actors copy newer
+snapshots. There are no locks.
 
-Only one process writes a policy's snapshots: its learner, or on another node the process that
-receives them. Each policy has two rows, and a row's `sequence` is odd while it is written. A reader
-reads `sequence`, copies the row, and reads `sequence` again. `active` is the row that actors read;
-`versions[policy]`, stored last, shows readers that there is a new snapshot.
+On each node only one process writes a policy's snapshots: its learner, or the process that receives
+them from the learner's node. Each policy has two rows. A row's `sequence` is odd while the row is
+being written; a row whose writer died is torn. A reader reads `sequence`, copies the row, and reads
+`sequence` again. `active` is the row that actors read; `versions[policy]`, stored last, shows
+readers that there is a new snapshot.
 
-- `double_buffer`: the learner writes the inactive row and then makes it active. So a reader's copy
-  is torn only if a second publication starts while it copies.
+- `double_buffer`: the learner writes the inactive row and then makes that row active. A reader must
+  discard its copy only if a second publication starts while it copies.
 - `snapshot`: actors always read the same row, which is overwritten in place. An actor that reads
   during a write keeps its old weights until its next turn. Each publication is written to the other
-  row first; a restarted learner, checkpoints, and actors without weights can read that one instead.
+  row first, so a restarted learner, checkpoints, and actors without weights can read that row.
 
 A learner that dies, at any instruction, leaves at most one torn row: it never starts to write one
 row while the other is torn, and a restarted learner writes a torn row first. So a reader that needs
@@ -148,12 +149,12 @@ class Publisher:
         epsilon: float,
         training: TrainingState | None = None,
     ) -> int:
-        """Copy the weights [size] out as the next version, and return that version."""
+        """Publish the weights [size] as the next version, and return that version."""
         self._publish(Snapshot(weights, self.version + 1, learner_step, epsilon, training))
         return self.version
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Publish a snapshot from another node, under its version, unless it is older."""
+        """Publish a snapshot from another node under its version, unless that is not newer."""
         if snapshot.version > self.version:
             self._publish(snapshot)
 
@@ -189,9 +190,9 @@ class Publisher:
 class SnapshotReader:
     """A `WeightReader` of shared memory: finds new snapshots, and copies them.
 
-    If the learner writes a row while it is copied, the copy is discarded; the next `newer` tries
-    again. `newest` finds published weights even if the learner died while it wrote, as does `newer`
-    for a policy that it has not copied yet.
+    If the learner writes a row while it is copied, the copy is discarded, and the next call of
+    `newer` tries again. `newest` finds published weights even if the learner died while it wrote,
+    as does `newer` for a policy that this reader has not copied yet.
     """
 
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
@@ -221,8 +222,8 @@ class SnapshotReader:
     def newest(self, policy: str, training: bool = False) -> Snapshot:
         """Return a policy's newest snapshot, or the previous one while a new one is written.
 
-        The snapshot is valid until the next call of `newest` or `newer`. This never waits for a
-        process: while one row is written, the other is complete.
+        The snapshot is valid until the next call of `newest` or `newer`. The call never waits for
+        the learner: while one row is written, the other is complete.
         """
         for attempt in range(TRIES):
             active = self._published.active(policy)
@@ -244,7 +245,7 @@ class SnapshotReader:
         self._seen[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
-        """Return a copy of a row; None if it is torn or was overwritten meanwhile."""
+        """Return a copy of a row; None if the row is torn, or was overwritten during the copy."""
         slots = self._published.slots[policy]
         copy = self._copies.get(policy)
         if copy is None:

@@ -1,6 +1,6 @@
 """A policy's training state other than its weights: moments, target networks, schedules.
 
-It is published in the same row as the weights. A newborn policy may inherit its parent's.
+The state is published with the weights. A new policy of a population may inherit its parent's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from remuda.types import Array, Floats, State
 # names of Adam's moments; all other vectors, such as target networks, are copies of weights
 MOMENTS = ("mean", "square")
 STEPS = "steps"  # the number of optimizer steps
-# steps since the exploration schedule started, and steps that the ring had received at its start
-# (possibly negative, if it continues a parent's schedule)
+# steps since the exploration schedule started, and steps that the ring had received at that time
+# (possibly negative if a parent's schedule is continued)
 EXPLORED, BEGUN = "explored", "begun"
 
 
@@ -67,7 +67,7 @@ class TrainingState:
         return cls(vectors, {name: _number(numbers, name) for name in layout.numbers})
 
     def adapted(self, layout: TrainingLayout, weights: Floats, fits: bool = True) -> TrainingState:
-        """Return the state that a newborn with these weights [P] inherits.
+        """Return the state that a new policy with these weights [P] inherits.
 
         If the weights are not the parent's (`fits` is False), moments and optimizer steps start at
         zero, all other vectors are copies of the weights, and the other numbers are inherited.
@@ -92,8 +92,8 @@ def _number(numbers: State, name: str) -> float:
 class TrainingRows:
     """Training states of one policy, in the shared arrays of `TrainingLayout.fields`.
 
-    It holds the whole `SharedArrays`, because pickling single arrays would copy them. Modules
-    `publish.snapshot` and `population.members.births` state which process writes a row.
+    An instance keeps the whole `SharedArrays`, because pickling single arrays would copy them. The
+    modules `publish.snapshot` and `population.members.births` state which process writes a row.
     """
 
     def __init__(self, layout: TrainingLayout, shared: SharedArrays) -> None:

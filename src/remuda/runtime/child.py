@@ -39,13 +39,13 @@ class AwakeClock:
 class Silence:
     """Seconds without a heartbeat, counting only time that the role and its watcher could use.
 
-    Heartbeats also age while a laptop sleeps, or if a role gets no processor time.
+    A heartbeat may also be old because a laptop slept, or because a role got no processor time.
 
     1. If the process sleeps or is stopped, all time counts.
-    2. If it is runnable, only the processor time that it used counts.
-    3. If it sleeps until workers answer, rules 1 and 2 apply to each worker, and only the longest
-       time counts. So times of workers that take turns on a processor do not add up. A worker that
-       has answered no longer counts.
+    2. If the process is runnable, only the processor time that it used counts.
+    3. If the process waits for environment workers, rules 1 and 2 apply to each worker, and only
+       the longest time counts. The times of workers that take turns on a processor therefore do
+       not add up. A worker that has answered no longer counts.
     """
 
     def __init__(self) -> None:
@@ -115,10 +115,10 @@ class Place:
 class ProcessorTime:
     """The processor time of a role, measured from outside."""
 
-    used: float = 0.0  # seconds of processor time, including its workers
+    used: float = 0.0  # seconds of processor time, including environment workers
     watched: float = 0.0  # seconds over which `used` was measured
     _last: tuple[int, float] | None = None  # process id and time of the last measurement
-    _had: dict[ProcessId, float] = field(default_factory=dict)  # by process, its `cpu` at that time
+    _had: dict[ProcessId, float] = field(default_factory=dict)  # each process's `cpu` at that time
 
     @property
     def share(self) -> float | None:
@@ -151,7 +151,7 @@ class Child:
     silence: Silence = field(default_factory=Silence)
     lost: int = 0  # consecutive processes that were lost with the fork server before they started
     was_ready: bool = False  # True once any process of this role was ready
-    due: float = 0.0  # without a process: when to spawn the next one
+    due: float = 0.0  # when to spawn the next process; 0 if none is due
     # times of the deaths within the window of the restart budget
     deaths: deque[float] = field(default_factory=deque)
     restarts: int = 0

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Word(Generic[T]):
-    """A word of `Control` that every role may read."""
+    """A word (one shared number) of `Control` that every role may read."""
 
     def __init__(self, name: str, kind: Callable[[int], T]) -> None:
         self._name, self._kind = name, kind
@@ -27,22 +27,24 @@ class _Word(Generic[T]):
 
 
 class Control:
-    """A few shared words and a wake-up for each role.
+    """A few shared words (64-bit numbers), and a wake-up for each role.
 
-    The coordinator writes `go`, `stop`, `close`, `save` and `settled`, and a role's entries of
-    `state`, `heartbeat` and `compiling` while it has no process. Each child writes its entries of
-    `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`; the actor writes `played`
-    and `save_after`. Children end with the coordinator. The words of a dead child remain; the
-    coordinator finds it dead or silent and resets its state for a successor. While a lockstep actor
-    is dead, learners sleep, a heartbeat at a time, until its successor plays.
+    The coordinator writes `go`, `stop`, `close`, `save` and `settled`. It also writes the entries
+    of `state`, `heartbeat` and `compiling` of a role without a process. Each child writes its
+    entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`. The actor
+    writes `played` and `save_after`. Children end with the coordinator. The words of a dead child
+    remain, until the coordinator resets the role's state before a restart. While a lockstep actor
+    is dead, learners wait and send heartbeats until the restarted actor plays.
 
     - `go`: every role has been ready once. No turn is played before the learners are ready.
-    - `stop`: actors and learners must finish. `close`: bridges must send the rest and finish.
+    - `stop`: actors and learners must finish. `close`: bridges must send the remaining data and
+      finish.
     - `save`: the number of the requested checkpoint. `saved`: the last checkpoint whose part the
-      role wrote, negative if that failed. `settled`: the last one that is complete or given up.
+      role wrote, negative if that failed. `settled`: the last checkpoint that is complete or
+      abandoned.
     - `played`, `trained`: in lockstep, turns played by the actor, and turns after which each
       learner has trained. `save_after`: the checkpoint that belongs to the turn in `played`. Each
-      node of a cluster has separate words; its bridge writes these three for other nodes.
+      node of a cluster has a copy of these three, which its bridge updates from other nodes.
     """
 
     may_go, stopped, closed = _Word("go", bool), _Word("stop", bool), _Word("close", bool)
@@ -94,7 +96,7 @@ class Control:
         self.words["heartbeat"][role] = time.monotonic()
 
     def tell_saved(self, role: int, number: int, failed: bool) -> None:
-        """Report that this role's part of a checkpoint is written, or failed."""
+        """Report that this role has written its part of a checkpoint, or has failed to."""
         store(self.words["saved"], role, -number if failed else number)
 
     def tell_compiling(self, role: int, compiling: bool) -> None:

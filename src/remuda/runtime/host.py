@@ -50,7 +50,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
             if hosting.restore and restore(worker, hosting.checkpoints):
                 log.info("resumes from the newest checkpoint")
             with contextlib.suppress(OSError):
-                os.nice(hosting.nice)  # only now: the others wait until this role is ready
+                os.nice(hosting.nice)  # not earlier: others wait until this role is ready
             log.info("ready")
             context = RoleContext(hosting.index, control, hosting.checkpoints, hosting.timeline)
             control.enter(hosting.index, RUNNING)
@@ -80,7 +80,7 @@ def _fail(control: Control, hosting: Hosting, code: int = EXCEPTION) -> None:
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Set torch's number of threads: more would compete, and add floats in another order."""
+    """Set torch's number of threads; more would compete for cores and change the order of sums."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""The layout of a run: environment copies per actor, policies and device per learner."""
+"""The layout of a run: each actor's environment copies, and each learner's policies and devices."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None
     several_actors = (
         config.actor.processes == "auto" and config.env.num_envs > 1 and config.env.workers == 1
     )
-    if set(devices_of(config)) != {"cpu"}:  # one learner process per device, whatever it costs
+    if set(devices_of(config)) != {"cpu"}:  # one learner process per device at any cost
         return several_actors and cores is None and not any(own_devices)
     return config.learners.processes == "auto" or several_actors
 
@@ -140,10 +140,10 @@ def is_open(config: Config, own_devices: Sequence[str], cores: int | None = None
 def niceness(
     config: Config, layout: Layout, priorities: Sequence[float], here: Collection[int] | None = None
 ) -> list[int]:
-    """Return the niceness of each role's process; that of actors is 0.
+    """Return the niceness of each role's process, which is 0 for actors.
 
-    Learners have `learners.nice`, plus steps for a lower mean priority of their policies: the
-    kernel gives a process 1.25 times the time of one that is a step nicer.
+    Learners have `learners.nice`, or more if their policies have a lower mean priority. The kernel
+    gives a process 1.25 times the processor time of a process whose niceness is higher by 1.
     """
     base = config.learners.nice
     if base == "auto":

@@ -28,14 +28,14 @@ STATES = {STARTING: "starting", RUNNING: "running", DONE: "done", FAILED: "faile
 GLANCE = 0.005  # seconds between two checks of roles that are saving
 ENDING = 1.0  # seconds that a process has to exit after an exception, before it is killed
 KILLING = 0.5  # seconds of each wait for a killed process
-ATTEMPTS = 3  # starts that may be lost with the fork server before one counts as a death
+ATTEMPTS = 3  # starts that may be lost with the fork server before a lost start counts as a death
 
 
 class ProcessRuntime:
     """A runtime that starts, watches, restarts and stops one process per role.
 
     1. Processes are forked from a server that never touched a GPU, or spawned, and receive shared
-       memory. Starting one never waits for a process, because it may die at any instant.
+       memory. A start never waits for the new process, which may die at any instant.
     2. No child outlives the coordinator, even if a signal kills the coordinator.
     3. A child that exits, raises, is killed, or is silent for too long is reported with the cause
        and its log. It restarts after a pause from its last good state; the others continue. A role
@@ -117,7 +117,7 @@ class ProcessRuntime:
         return [child.index for child in self._children if child is not self._bridge]
 
     def move(self, here: Collection[int]) -> None:
-        """Run these roles on this node; others end at once.
+        """Run the roles `here` on this node, and end all others at once.
 
         A role that arrives was ready on another node, so its first failure does not end the run.
         """
@@ -350,7 +350,7 @@ class ProcessRuntime:
         return f"ended with exit code {code}"
 
     def _start_again(self, child: Child, process: Process) -> None:
-        log.warning("the fork server died before it started %s; it is started again", child.name)
+        log.warning("the fork server died before %s started; the role is started again", child.name)
         process.close()
         child.process, child.lost = None, child.lost + 1
         self._spawn(child)

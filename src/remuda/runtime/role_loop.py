@@ -1,6 +1,6 @@
 """The loops that drive a worker inside its process: in parallel, or in turns.
 
-They use workers only through `remuda.types.Worker`.
+The loops use workers only through `remuda.types.Worker`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RoleContext:
         self.trace(Span.CHECKPOINT, start)
 
     def sleep(self, wait: Callable[[float, Callable[[], bool]], object]) -> None:
-        """Wait by `wait(timeout, interrupted)`, for at most `BEAT` seconds."""
+        """Call `wait(timeout, interrupted)` with a timeout of `BEAT` seconds."""
         start = time.perf_counter()
         wait(BEAT, self.interrupted)
         self.trace(Span.WAIT, start)
@@ -145,7 +145,7 @@ class LockstepActor:
 
 
 class LockstepLearner:
-    """The learners' loop in `lockstep`: after each turn, do all training that is due, report it."""
+    """The learners' loop in `lockstep`: after each turn, do the training that is due; report it."""
 
     def run(self, worker: Worker, context: RoleContext) -> None:
         control, index = context.control, context.index
@@ -178,7 +178,7 @@ class LockstepLearner:
 
 
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
-    """Restore a worker from its parts of a checkpoint; return the names of those found."""
+    """Restore a worker from its newest checkpoint parts; return the names of the parts found."""
     found: Mapping[str, State | None] = {part: checkpoints.newest(part) for part in worker.parts}
     for part, state in found.items():
         if state is not None:

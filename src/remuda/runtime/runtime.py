@@ -1,9 +1,9 @@
-"""The interface by which the coordinator runs the roles.
+"""The interface through which the coordinator runs the roles: actors and learners.
 
-`InlineRuntime` runs them in the coordinator's process, `ProcessRuntime` each in a separate one, and
-`ClusterRuntime` on several nodes. `tests/contracts/test_runtime.py` tests the first two.
-`ClusterRuntime` makes its roles from an `Assembly`, so whole runs test it
-(`tests/cluster/test_two_node_runs.py`).
+`InlineRuntime` runs all roles in the coordinator's process, `ProcessRuntime` runs each role in a
+separate process, and `ClusterRuntime` runs roles on several nodes.
+`tests/contracts/test_runtime.py` tests the first two. `ClusterRuntime` makes its roles from an
+`Assembly`, so whole runs test it (`tests/cluster/test_two_node_runs.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remuda.types import RoleStatus
 
 
 class Runtime(Protocol):
-    """A runner of a run's roles. One session of a run starts it once and stops it once.
+    """A runner of a run's roles. Each session of a run starts it once and stops it once.
 
     1. All roles are ready before any of them works.
     2. `save` reports a role's parts only if the role has written all of them.

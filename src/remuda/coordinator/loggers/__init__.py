@@ -20,7 +20,7 @@ _BY_NAME = {"wandb": "WandbLogger", "mlflow": "MLflowLogger"}
 
 
 def make_logger(name: str) -> Callback:
-    """Create the logger that `run.loggers` names, configured by its environment variables."""
+    """Create a logger from its name in `run.loggers`; environment variables configure it."""
     made: Callback = __getattr__(_BY_NAME[name])()
     return made
 

@@ -14,8 +14,8 @@ from remuda.runs.result import Result
 class WandbLogger(Callback):
     """A logger of every line of metrics, by turns, and of the final evaluation.
 
-    Its files are in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY and
-    the other environment variables work as usual. A resumed run keeps its id.
+    W&B's files are in the run directory, under `wandb/`. WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY
+    and the other environment variables work as usual. A resumed run continues the same W&B run.
     """
 
     essential: ClassVar[bool] = False
