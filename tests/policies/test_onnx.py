@@ -355,7 +355,7 @@ def test_a_file_of_a_run_tells_a_stranger_all(tmp_path, exported):
             "action_space": "Discrete(7)",
             "mask_size": "7",
             "recurrent_size": "0",
-            "network_output": "logits of all possibilities, choice after choice",
+            "network_output": "logits of all options, choice by choice",
         }
         inputs = {one.name: one for one in session.get_inputs()}
         assert inputs["observation"].shape == ["N", 2, 6, 7]

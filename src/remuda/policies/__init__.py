@@ -4,13 +4,13 @@ The parameters of K policies of one layout are one tensor [K, P] (`stack.py`); n
 matrix products over K. Row k is all of policy k, so publishing and loading are one copy. Buffers,
 such as moments that normalise inputs, are in the row too, without a gradient.
 
-Exact schedules need equal bits from equal numbers. Besides the terms, three things decide the last
-bits of a sum:
+Reproducible schedules need bit-identical results. Besides the summands, three things decide the
+last bits of a sum:
 
 - the alignment of an operand, so inputs of products and rows of a stack start on a cache line;
-- the number of policies multiplied at once, so exact schedules train them one by one;
-- the version of a compiled loop that its arrays' addresses select, so only loops that write nothing
-  may add in any order (`networks/kernels/activations.py`).
+- the number of policies multiplied at once, so these schedules train policies one by one;
+- the version of a compiled loop, selected at run time by the addresses of its arrays. So only loops
+  that read but do not write, or use one array, may sum in any order (`kernels/activations.py`).
 
 `tests/equivalence/test_layouts.py` compares random settings in processes with different memory.
 """

@@ -19,7 +19,7 @@ CACHED_PASSES = 1024  # maximum number of passes of different shapes in the cach
 
 
 class ActingStack:
-    """K policies that act without learning, each for N streams.
+    """K policies that act without learning, each for N streams (seats of environment copies).
 
     Noise and everything else that does not depend on inputs is computed when a snapshot is loaded.
     """
@@ -53,7 +53,7 @@ class ActingStack:
             if network.encoder is not None:
                 network.encoder.bind(self._weights)
         at = (1 if gathered else count, num_streams)
-        # [K, N, num_inputs], or [1, N, num_inputs] if gathered; written by the seats
+        # [K, N, num_inputs], or [1, N, num_inputs] if gathered; written by the actor
         self.inputs: Floats = aligned_zeros((*at, network.num_inputs))
         self._tensor = torch.from_numpy(self.inputs)
         shape = (count, 0 if gathered else num_streams, network.memory)
@@ -105,10 +105,10 @@ class ActingStack:
         return self._stack.read(policy)
 
     def padded_pass(self, first: int, end: int, width: int) -> tuple[Floats, Callable[[], Floats]]:
-        """Return an input buffer [k * width, num_inputs], and a pass of some policies.
+        """Return an input buffer [k * width, num_inputs], and the forward pass of some policies.
 
-        All passes share the buffer's memory: fill it, then call the pass for outputs
-        [k, width, O].
+        All passes share the buffer's memory: fill the buffer, then call the pass, which returns
+        outputs [k, width, O].
         """
         key = (first, end, width)
         if key not in self._padded:

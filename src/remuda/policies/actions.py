@@ -1,6 +1,7 @@
 """Action types, which turn network outputs into actions and log-probabilities.
 
-Acting uses compiled loops over streams, learning uses torch. Both use the same distribution.
+Acting uses compiled loops over streams (seats of environment copies), and learning uses torch. Both
+use the same distribution.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
 Rng = np.random.Generator
-Rngs = Sequence[Rng] | None  # by policy; None: the most likely actions
+Rngs = Sequence[Rng] | None  # by policy; None: take the most likely actions
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 LIMIT = 1e30  # larger bounds count as infinite: some libraries use the largest float for "no bound"
 
@@ -30,7 +31,7 @@ class ActionBounds:
     """The bounds of a `Box`, and the map from normalised actions into them.
 
     1. Between two finite bounds, [-1, 1] is mapped to [low, high].
-    2. With one finite bound, the action is shifted: -1 is the lower bound, or 1 the upper one.
+    2. With one finite bound, the action is shifted, so that -1 is the lower or 1 the upper bound.
     3. Without bounds the action is used unchanged.
     4. Results have the dtype of the bounds and are always within them.
     """
@@ -92,7 +93,7 @@ class Actions(ABC):
     def choose(
         self, outputs: Floats, masks: Bools, rng: Rng | None, actions: Array, log_probs: Floats
     ) -> None:
-        """Choose actions for one policy; its arrays have no policy axis."""
+        """Choose actions for one policy; the arrays have no policy axis."""
         rngs = None if rng is None else (rng,)
         self.choose_for_all(outputs[None], masks[None], rngs, actions[None], log_probs[None])
 
@@ -127,9 +128,9 @@ class Actions(ABC):
 
 
 class DiscreteActions(Actions):
-    """One or several discrete choices, independent given the observation."""
+    """A Discrete action, or a MultiDiscrete action with independently sampled choices."""
 
-    meaning = "logits of all possibilities, choice after choice"
+    meaning = "logits of all options, choice by choice"
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
@@ -175,7 +176,7 @@ class DiscreteActions(Actions):
         return list(map(log_probabilities, parts, torch.split(masks, sizes, -1)))
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
-        """Sum over the choices; masked possibilities contribute nothing."""
+        """Sum over the choices; masked options contribute nothing."""
         total = torch.zeros((), device=outputs.device)
         both = (self._log_probabilities(each, masks) for each in (outputs, others))
         for log_pi, log_other in zip(*both, strict=True):
@@ -187,7 +188,7 @@ class DiscreteActions(Actions):
 class ContinuousActions(Actions):
     """Independent normal distributions with scales that do not depend on the observation.
 
-    The ring stores the sampled, normalised actions; the environment gets them within its bounds.
+    The ring buffer stores the sampled, normalised actions; the environment gets scaled ones.
     """
 
     meaning = "means, then logarithms of standard deviations"

@@ -164,8 +164,8 @@ def running_sums(
     return found[:count]
 
 
-# maximum number of steps of reward in the initial value of a fresh policy; otherwise this value
-# would be huge if rewards are not discounted and few episodes terminated
+# maximum number of steps whose rewards the initial value of a fresh policy sums; without a maximum
+# it would be huge if rewards are not discounted and few episodes terminated
 HORIZON = 200.0
 
 
@@ -246,7 +246,7 @@ def _credit_one(
         targets[:] += advantages
 
     if is_fresh and not after.all():
-        # If all values are equal to v, a target is a part from rewards plus a factor times v.
+        # If all values are equal to v, each target is a sum of rewards plus a factor times v.
         credit(rewards, np.zeros_like(values))
         mean_rewards = float(targets[~after].mean())
         credit(np.ones_like(rewards), np.zeros_like(values))

@@ -13,7 +13,7 @@ from remuda.policies.spec import PolicySpec
 
 MANY = 1000  # minimum pixels for which a perceptron is probably a mistake
 WAYS = {"hwc": "height x width x channels", "chw": "channels x height x width"}
-NAMED = 4  # maximum number of policies that a note names
+NAMED = 4  # maximum number of policies that a note lists
 
 
 def stream_shape(spec: PolicySpec) -> StreamShape:
@@ -55,7 +55,7 @@ def check_births(config: Config, specs: Sequence[PolicySpec]) -> None:
 
 
 def shares_of(specs: Sequence[PolicySpec]) -> dict[str, tuple[str, ...]]:
-    """Return the others of each policy's `experience.group`; raise ConfigError if incompatible."""
+    """Return, by policy, the others in its `experience.group`; raise ConfigError if they differ."""
     groups: dict[str, list[PolicySpec]] = {}
     for spec in specs:
         groups.setdefault(spec.config.experience.group, []).append(spec)

@@ -1,8 +1,9 @@
-"""Several choices at once, for algorithms that learn action values.
+"""MultiDiscrete actions for algorithms that learn action values.
 
-Each combination of choices is one action; in their numbering the last choice changes fastest. With
-more than `MOST_COMBINATIONS`, each possibility of each choice has a value, and an action's value is
-the mean over its choices. The ring and the environment always get the separate choices.
+An action consists of several choices, each among some options. Each combination of choices has a
+value; they are numbered so that the last choice varies fastest. With more than `MOST_COMBINATIONS`,
+each option has a value instead, and an action's value is the mean over its choices. The ring
+buffer and the environment always get the separate choices.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MOST_COMBINATIONS = 1024  # maximum combinations with one network output each
 class JointActions(Actions):
     """Several choices, with a network output for each combination."""
 
-    meaning = "a number for each combination of choices, the last changing fastest"
+    meaning = "one number for each combination of choices; the last choice varies fastest"
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
@@ -74,13 +75,13 @@ class JointActions(Actions):
 
 
 class BranchingActions(DiscreteActions):
-    """Several choices, with a network output for each possibility of each choice.
+    """Several choices, with a network output for each option of each choice.
 
     An action's value is the mean of its choices' outputs (Tavakoli et al. 2018, "Action branching
     architectures"; Seyde et al. 2023, "Solving continuous control via Q-learning").
     """
 
-    meaning = "values of all possibilities, choice after choice"
+    meaning = "values of all options, choice by choice"
 
     def __repr__(self) -> str:
         return f"BranchingActions({self.sizes})"
@@ -138,7 +139,7 @@ def take_best_joint(outputs: Floats, masks: Bools, sizes: Integers, actions: Int
 
 @njit(cache=True)
 def take_best_choices(outputs: Floats, masks: Bools, sizes: Integers, actions: Integers) -> None:
-    """Write the first allowed possibility with the largest value for each choice, or 0."""
+    """Write each choice's first allowed option with the largest value; 0 if none is allowed."""
     masked = masks.shape[1] > 0
     for n in range(outputs.shape[0]):
         begin = 0
@@ -184,9 +185,9 @@ def explore_choices(
 def explore_allowed(
     actions: Integers, masks: Bools, sizes: Integers, uniforms: np.ndarray, epsilon: float
 ) -> None:
-    """Replace each action [N, size], with probability `epsilon`, by a uniformly drawn allowed one.
+    """Replace each action [N, size], with probability `epsilon`, by a random allowed action.
 
-    One uniform number decides both: if it is below epsilon, it is uniform on [0, epsilon).
+    If a uniform number is below epsilon, it is uniform on [0, epsilon), and selects the new action.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -217,7 +218,7 @@ def _count(masks: Bools, n: int, begin: int, size: int) -> int:
 
 @njit(cache=True)
 def _allowed(masks: Bools, n: int, begin: int, size: int, number: int) -> int:
-    """Return the allowed possibility with this number."""
+    """Return the option that is number `number` among the allowed options, from 0."""
     if masks.shape[1] == 0:
         return number
     for j in range(size):

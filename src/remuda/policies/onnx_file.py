@@ -74,8 +74,8 @@ def onnx_file(
     if not _agrees(model, module, inputs):
         raise UsageError(
             f"{spec.name}: its network ({type(network).__name__}) cannot be written as ONNX: the "
-            "graph computes different outputs. The network may use only torch operations, which "
-            "are the same for any batch size, and no random numbers or values outside of torch"
+            "graph computes different outputs. The network may use only torch operations that are "
+            "the same for any batch size, and no random numbers or values computed outside of torch"
         )
     _describe(model, {item.name: item.meaning for item in inputs} | outputs)
     set_model_props(model, {**about, **_metadata(spec, network, agent)})
@@ -89,7 +89,7 @@ def _action_space(agent: AgentSpec) -> Space[Any]:
 
 
 def _start(space: Space[Any]) -> list[int]:
-    """Return the number of the first action of each choice; empty for continuous actions."""
+    """Return the smallest value of each discrete choice; empty for continuous actions."""
     if isinstance(space, Dict | Tuple):
         parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
         return [start for part in parts for start in _start(part)]
@@ -118,7 +118,7 @@ def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
     if frames:
         meaning = (
             f"The newest {spec.config.n_frames} observations of the episode, the oldest first; "
-            "zeros for those before its start"
+            "zeros before its start"
         )
     yield _Input("observation", torch.from_numpy(observation), meaning)
     if spec.masked:
@@ -139,7 +139,7 @@ def _inputs(spec: PolicySpec, network: Network) -> Iterator[_Input]:
 
 def _outputs(spec: PolicySpec, network: Network) -> dict[str, str]:
     outputs = {
-        "action": "The greedy action, within its bounds; the first if several are equal",
+        "action": "The greedy action, within its bounds; if several are equally good, the first",
         "network_output": f"The output that sets the action: {spec.action_selector().meaning}",
     }
     if network.memory:
@@ -184,7 +184,7 @@ def _export(module: GreedyModule, inputs: Sequence[_Input], outputs: Sequence[st
 def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -> bool:
     """Return whether graph and module compute the same from random inputs, up to rounding.
 
-    Values that leave torch during tracing become constants in the graph.
+    They differ if values left torch during tracing, because these become constants in the graph.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -263,7 +263,7 @@ class GreedyModule(nn.Module):
         shape: tuple[int, ...],
         start: Sequence[int] = (),
     ) -> None:
-        """Copy the weights; `start` is the number of the first action of each choice."""
+        """Copy the weights; `start` is the smallest value of each discrete choice."""
         super().__init__()
         self._start = tuple(start) if any(start) else ()
         self._network, self._actions, self._shape = network, actions, shape

@@ -28,7 +28,7 @@ class _Threads:
 
 @contextlib.contextmanager
 def parts_at_once(count: int) -> Iterator[None]:
-    """Process `count` parts at the same time in this process."""
+    """Let `each` process `count` parts at the same time."""
     before = _Threads.count
     _Threads.count = count
     try:

@@ -67,7 +67,7 @@ class EpsilonGreedy(ActionSelector):
         if self._branching:
             self.meaning = actions.meaning
         elif isinstance(actions, JointActions):
-            self.meaning = "values of all combinations of choices, the last changing fastest"
+            self.meaning = "values of all combinations of choices; the last choice varies fastest"
 
     def choose_for_all(
         self,
@@ -105,7 +105,7 @@ class EpsilonGreedy(ActionSelector):
 
 
 class Sampled(ActionSelector):
-    """A sample from the network's distribution, or the most likely action if the rate is 0."""
+    """A sample from the network's distribution, or the most likely action if epsilon is 0."""
 
     def __init__(self, actions: Actions) -> None:
         self.actions, self.meaning = actions, actions.meaning
@@ -157,7 +157,7 @@ def choose_for_all(
     branching: bool,
     actions: Integers,
 ) -> None:
-    """Write the best actions, or random ones where uniforms [K, N] are below `epsilons` [K]."""
+    """Write the best actions, or random actions if `uniforms` [K, N] are below `epsilons` [K]."""
     for k in range(outputs.shape[0]):
         if branching or sizes.size == 1:
             take_best_choices(outputs[k], masks[k], sizes, actions[k])

@@ -127,7 +127,7 @@ class PolicySpec:
 
     @property
     def pictures(self) -> tuple[ImagePart, ...]:
-        """Return the parts with three axes or two axes of pixels; if none, all with two axes."""
+        """Return the image parts: three axes, or two axes of pixels; else all with two axes."""
         parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
         flat = [part for part in parts if len(part.shape) == 2]
         found = [p for p in parts if len(p.shape) == 3 or (len(p.shape) == 2 and p.is_pixels)]
@@ -152,7 +152,7 @@ class PolicySpec:
         return pictures[0].image if pictures else None
 
     def layout_of(self, part: Part) -> Guess:
-        """Return the configured layout of an image, else the environment's, else a guess."""
+        """Return an image's layout: from the configuration, else the environment, else a guess."""
         layout = self.layout if self.config.network.layout == "auto" else self.config.network.layout
         if len(part.shape) == 2:
             return Guess("chw", True)
@@ -164,7 +164,7 @@ class PolicySpec:
 
 
 def make_algorithm(specs: Sequence[PolicySpec], streams: Sequence[Any], device: str = "cpu") -> Any:
-    """Build a stack's algorithm; `streams` are NumPy generators for rollouts, else torch's."""
+    """Build a stack's algorithm; `streams` are random generators: NumPy (rollouts) or torch."""
     kind: Any = specs[0].config.entry.load()
     return kind([spec.config for spec in specs], specs[0].network(), streams, device)
 
@@ -207,7 +207,7 @@ def check_first_weights(spec: PolicySpec, weights: np.ndarray) -> None:
 
 
 def alike(one: AgentSpec, other: AgentSpec) -> bool:
-    """Return whether a policy can play both seats."""
+    """Return whether one policy can play both agents' seats."""
     return (
         one.observation_space == other.observation_space
         and one.action_space == other.action_space

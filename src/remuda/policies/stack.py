@@ -1,8 +1,8 @@
 """The parameters of K policies of one layout, as one flat tensor.
 
 `flat` is [K, P]; row k contains policy k. Rows are contiguous and start at a cache line, so that a
-product does not depend on the row. `parameters` are named views [K, *shape]. Some may be *buffers*:
-published, but not learned by gradients.
+product does not depend on the row. `parameters` are named views [K, *shape]. Some of them may be
+*buffers*, which are published, but not learned by gradients.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ParameterStack:
             self.parameters[name].requires_grad_()
 
     def rows(self, first: int, end: int) -> ParameterStack:
-        """Return the stack of some of these policies, in the same memory."""
+        """Return a stack of policies `first` to `end` - 1, in the same memory."""
         part = self._parts.pop((first, end), None)
         if part is None:
             part = object.__new__(ParameterStack)
@@ -76,7 +76,7 @@ class ParameterStack:
         errors: Sequence[Tensor] | None = None,
         add: bool = False,
     ) -> None:
-        """Backpropagate a loss, or outputs with these `errors`, to `gradients`."""
+        """Backpropagate a loss, or outputs with their gradients `errors`, to `gradients`."""
         self.take(self.gradients_of(loss, errors), add)
 
     def gradients_of(
@@ -100,7 +100,7 @@ class ParameterStack:
             self.flat[policy].copy_(torch.as_tensor(weights))
 
     def restore(self, policy: int, state: State, name: str) -> None:
-        """Overwrite the parameters of one policy from a checkpoint; raise CheckpointError."""
+        """Overwrite one policy's parameters from a checkpoint; raise CheckpointError if unfit."""
         self.write(policy, fitting(state, name, np.empty(self.flat.shape[1], np.float32)))
 
     def read(self, policy: int) -> Floats:
@@ -123,7 +123,7 @@ class Side:
         """Select `members`, in ascending order; `copy` returns a stack to copy them to."""
         first, end = members[0], members[-1] + 1
         self._stack = stack
-        self.index: slice | Tensor = slice(first, end)  # their rows in the stack
+        self.index: slice | Tensor = slice(first, end)  # rows of the members in the stack
         if end - first == len(members):
             self.part = stack.rows(first, end)
         else:

@@ -104,7 +104,7 @@ def test_a_recurrent_module_steps_with_a_state_of_its_own(algorithm, module):
     ("options", "told"),
     [
         ({"network": {"recurrent": 3}}, "and network.recurrent is 3; set it to 0"),
-        ({"network": {"shared": False}}, "needs network.shared true: there is one memory"),
+        ({"network": {"shared": False}}, "needs network.shared true: both heads use one"),
         ({"ppo": {"anchor_cost": 0.1}}, "ppo.anchor_cost is for policies without a memory"),
         (
             {"learning_mode": "off_policy", "experience": {"group": "us"}},
@@ -265,7 +265,7 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
             ConfigError,
             ": module 'policies.own_networks' has no attribute 'absent'; name your own",
         ),
-        ("shared", ConfigError, "is a module, which all policies would share; name its class"),
+        ("shared", ConfigError, "is a module, which all policies would share; set it to a class"),
         ("drops", ConfigError, "1 is Dropout, but the features of an observation may not"),
         ("square", ConfigError, "returned list, not a torch.nn.Module"),
         ("keeps_shape", ContractError, r"returned \[2, 1, 5\] for observations \[2, 5\]; it must"),

@@ -55,7 +55,7 @@ class Encoder(ABC):
         return ()
 
     def initialise(self, tower: str, parameters: Parameters, generator: torch.Generator) -> None:  # noqa: B027
-        """Draw parameters that `layers` does not name, for one policy: views [1, ...]."""
+        """Draw the parameters outside `layers`, for one policy: views [1, ...]."""
 
     def bind(self, weights: Weights) -> None:  # noqa: B027
         """Prepare inference passes with these weights [K, ...], which are read in place."""

@@ -154,11 +154,13 @@ def _check_recurrent(spec: PolicySpec) -> None:
     if network.recurrent:
         raise ConfigError(f"{problem}, and network.recurrent is {network.recurrent}; set it to 0")
     if config.shares_network is False:
-        raise ConfigError(f"{problem}, which needs network.shared true: there is one memory")
+        raise ConfigError(
+            f"{problem}, which needs network.shared true: both heads use one recurrent state"
+        )
     if config.experience.group:
         raise ConfigError(
-            f"{problem}, and experience.group is for policies without a memory: recurrent states "
-            "of other policies are of no use"
+            f"{problem}, and experience.group is for policies without a memory: a policy cannot "
+            "use the recurrent states of other policies"
         )
     if config.rollout_length and config.ppo.anchor_cost:
         raise ConfigError(f"{problem}, and ppo.anchor_cost is for policies without a memory")

@@ -47,7 +47,7 @@ def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
 class ImagePart(NamedTuple):
     """An image in a flattened observation."""
 
-    start: int  # index of its first number in one observation
+    start: int  # index of the image's first number in one observation
     image: Image
 
     @property

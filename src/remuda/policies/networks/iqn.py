@@ -108,7 +108,7 @@ class IQNetwork(QNetwork):
         return QuantileLayers(weights, self.hidden, self.config.activation)
 
     def _products(self, weights: Weights, features: Tensor, embedding: Tensor) -> Tensor:
-        """Return the last hidden layer; an embedding [K, N, F] is used for all samples."""
+        """Return the last hidden layer's outputs; an embedding [K, N, F] applies to all samples."""
         policies, _, width = features.shape
         by_sample = embedding.view(policies, -1, self.own.quantiles, width)
         x = (features.unsqueeze(2) * by_sample).flatten(1, 2)

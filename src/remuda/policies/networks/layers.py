@@ -1,7 +1,7 @@
 """Plain and noisy linear layers, the dueling head, and input scaling, for K policies.
 
-*Plain weights* are parameters with noise added and the dueling head folded, computed once per pass,
-or once per version if a policy only acts.
+*Plain weights* are parameters with noise added and the dueling head folded into one linear layer.
+They are computed once per pass, or once per version if a policy only acts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remuda.policies.stack import Parameters
 
 NOISE_SCALE = 0.5  # sigma_0 of Fortunato et al. 2018, section 3.2
 
-# one factor for a whole observation, or (count, factor) of consecutive values
+# one factor for a whole observation, or a (count, factor) for each group of consecutive values
 Scale = float | tuple[tuple[int, float], ...]
 
 

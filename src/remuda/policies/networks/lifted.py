@@ -73,14 +73,14 @@ class LiftedModule(Encoder):
     1. Each policy has its own parameters, drawn by the module from the policy's random generator.
     2. Policies in one pass share nothing. A module that `vmap` does not support is called for one
        policy after another.
-    3. An error in user code, when a module is created or tested, names its file and line.
+    3. An error in user code, when a module is created or tested, reports its file and line.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], shape: tuple[int, ...]) -> None:
         """Create the pattern with the class or function at `path` (`module:Name`).
 
-        It is called with the observation shape, if it has a required positional parameter, and with
-        the options as keywords. Stacked frames come first in the shape. Raises ConfigError if the
+        The call gets the observation shape, if there is a required positional parameter, and the
+        options as keywords. Stacked frames come first in the shape. Raises ConfigError if the
         module cannot be created, and ContractError if it does not return features.
         """
         self._key = f"policy.network.module {path}"
@@ -88,8 +88,8 @@ class LiftedModule(Encoder):
         self._factory = load(path, self._key)
         if isinstance(self._factory, nn.Module):
             raise ConfigError(
-                f"{self._key} is a module, which all policies would share; name its class, or a "
-                "function that returns a new one"
+                f"{self._key} is a module, which all policies would share; set it to a class, or "
+                "to a function that returns a new module"
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -104,8 +104,8 @@ class LiftedModule(Encoder):
         held = [*self._pattern.named_parameters(), *self._pattern.named_buffers()]
         self._floats = {name: t for name, t in held if t.is_floating_point()}
         self._others = {name: t for name, t in held if name not in self._floats}
-        # by device, copies of the buffers that are not floats, which all policies share; on the
-        # CPU the pattern's own buffers serve, so none are copied
+        # by device, copies of the buffers that are not floats, which all policies share; no copies
+        # for the CPU, because the pattern's own buffers are there
         self._moved: dict[torch.device, dict[str, Tensor]] = {torch.device("cpu"): {}}
         self._fixed = frozenset(name for name, _ in self._pattern.named_buffers())
         self.memory = self._state_size()
@@ -216,7 +216,7 @@ class LiftedModule(Encoder):
         return size
 
     def _try(self) -> int:
-        """Try two observations; return the number of features."""
+        """Call the module with two observations; return the number of features."""
         zeros, state = torch.zeros(2, *self._shape), [2, self.memory]
         how = f"on {[*zeros.shape]} float32" + (f" and a state {state}" if self.memory else "")
         arguments = (zeros, torch.zeros(state)) if self.memory else (zeros,)
@@ -299,8 +299,8 @@ def _takes_shape(factory: Callable[..., Any]) -> bool:
 class PerPolicyModules:
     """Copies of a module, one for each acting policy: a call costs far less than `vmap`.
 
-    A copy reads the policy's weights in place. It is looked up by their address and keeps them
-    alive, so that no other weights can get this address.
+    A copy reads the policy's weights in place. It is looked up by the address of the weights, and
+    keeps the weights alive, so that no others can get this address.
     """
 
     def __init__(self, pattern: nn.Module, names: Sequence[str]) -> None:
@@ -320,7 +320,7 @@ class PerPolicyModules:
                 self._modules[key] = _Bound(self._pattern, own)
 
     def of(self, weights: Mapping[str, Tensor]) -> list[_Bound] | None:
-        """Return the modules of K policies with these weights; None: not bound."""
+        """Return the modules of K policies with these weights; None if they are not bound."""
         if not self._modules:
             return None
         first = weights[self._names[0]]

@@ -69,7 +69,7 @@ class PolicyModule(nn.Module):
 
 
 def place(module: nn.Module, name: str, values: Tensor, learned: bool) -> None:
-    """Register a parameter or buffer under this name; dots lead into submodules."""
+    """Register a parameter or buffer under this name; dots separate names of submodules."""
     *path, last = name.split(".")
     for step in path:
         if not hasattr(module, step):

@@ -31,13 +31,13 @@ class Network(ABC):
     buffers: frozenset[str] = frozenset()  # names of parameters that are published but not learned
     memory: int = 0  # size of the recurrent state; 0: not recurrent
     layers: tuple[str, ...]  # names of the linear layers in order; the last is the head
-    plain_layers: tuple[str, ...] = ()  # the layers of `outputs` if it does nothing else
+    plain_layers: tuple[str, ...] = ()  # all layers that `outputs` applies; empty if it does more
 
     def __init__(
         self,
         num_inputs: int,
         config: NetworkConfig,
-        encoder: Encoder | None = None,  # precedes its linear layers
+        encoder: Encoder | None = None,  # precedes the linear layers
         scale: Scale = 1.0,  # multiplies inputs
     ) -> None:
         self.num_inputs, self.config = num_inputs, config
@@ -108,7 +108,7 @@ class Network(ABC):
         return None if layers is None else CompiledPass(layers, inputs)
 
     def gathered_pass(self, weights: Weights) -> GatheredPass | None:
-        """Return a compiled `outputs` for streams gathered by policy; None: unsupported."""
+        """Return a compiled `outputs` for inputs that are gathered by policy; None: unsupported."""
         layers = self.compiled_layers(weights)
         return None if layers is None else GatheredPass(layers)
 
@@ -142,7 +142,7 @@ def gate_shapes(inputs: int, units: int) -> dict[str, tuple[int, ...]]:
 
 
 def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
-    """Return a GRU's next state [K, B, units], as torch.nn.GRUCell, from `gates_in` outputs."""
+    """Return a GRU's next state [K, B, units], as torch.nn.GRUCell; `gates` are from `gates_in`."""
     reset, update, new = gates.chunk(3, -1)
     own_reset, own_update, own_new = apply(weights, "gates_memory", state).chunk(3, -1)
     update = (update + own_update).sigmoid()

@@ -28,7 +28,7 @@ from remuda.policies.networks.network import (
 )
 from remuda.policies.stack import Parameters, Shapes
 
-TOWER = "hidden"  # the name of its only tower, for encoders
+TOWER = "hidden"  # name of a Q-network's only tower, for its encoder
 
 
 class QNetwork(Network):
@@ -37,11 +37,11 @@ class QNetwork(Network):
     def __init__(
         self,
         num_inputs: int,
-        num_actions: int,  # outputs: one for each action or possibility
+        num_actions: int,  # outputs: one for each action, or for each option if branching
         config: NetworkConfig,
         encoder: Encoder | None = None,
         scale: Scale = 1.0,  # multiplies inputs
-        choices: tuple[int, ...] = (),  # number of possibilities of each branching choice
+        choices: tuple[int, ...] = (),  # number of options of each choice, if branching
     ) -> None:
         super().__init__(num_inputs, config, encoder, scale)
         self.num_actions, self.choices = num_actions, choices

@@ -18,7 +18,7 @@ from remuda.types import Bools, Floats
 
 # buffers [1, 1]: moments of targets, and the number of updates
 VALUE_MEAN, VALUE_VARIANCE, VALUE_COUNT = "value.mean", "value.variance", "value.count"
-NEWEST = 0.3  # minimum weight of an update's targets in the moments; the first ones weigh equally
+NEWEST = 0.3  # minimum weight of an update's targets in the moments; first updates weigh equally
 LEAST = 1e-4  # minimum variance
 
 

@@ -22,7 +22,7 @@ def with_own_parts(module: nn.Module, *kinds: type[nn.Module]) -> nn.Module:
     """Return a copy of a module in which `OWN` replaces submodules of these classes.
 
     A module without such submodules is returned itself. Subclasses, and submodules with a replaced
-    `forward`, are skipped: they may compute something else.
+    `forward`, are skipped, because they may compute something else.
     """
     if not any(_is_plain(part, kinds) for part in module.modules()):
         return module
