@@ -148,7 +148,7 @@ def test_a_run_without_matches_is_told(tmp_path, league):
 
 def test_a_ledger_that_is_not_of_the_run_is_told(tmp_path):
     run = by_hand(tmp_path / "x", [(MATCH, [0, 4], [LIVE, LIVE], [1.0, 0.0])])
-    with pytest.raises(RunDirectoryError, match="damaged: it names policies that do not exist"):
+    with pytest.raises(RunDirectoryError, match="damaged: it refers to policies that do not exist"):
         run.payoffs()
     run = by_hand(tmp_path / "y", [])
     assert run.ledger().num_rows == 0

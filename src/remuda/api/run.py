@@ -39,8 +39,8 @@ from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPol
 from remuda.ui.analysis.tournament_setup import Length, named_entrants, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
-"""A checkpoint's number; `final`: the weights at the end of the run, or of its newest checkpoint if
-it has not ended; `best`: the checkpoint with the best evaluation.
+"""A checkpoint's number; `final`: the weights at the end of the run, or the newest checkpoint if
+the run has not ended; `best`: the checkpoint with the best evaluation.
 """
 
 
@@ -130,8 +130,8 @@ def tournament(
         options: options of the game, as in `env.options`.
         scripted: scripted policies by agent, as in `env.scripted`; entrants do not play these
             seats.
-        episodes: episodes for each pair and each seat of its first entrant; None: 100. Not with
-            `until`.
+        episodes: episodes for each pair and each seat of its first entrant; None: 100. Not
+            allowed with `until`.
         seed: seed of all matches.
         deterministic: play greedily; otherwise explore as at the end of training.
         directory: where matches are saved (`ledger.bin` and `tournament.json`). The same call
@@ -193,7 +193,7 @@ def load(run: Result | Path | str) -> Run:
 class Run(Mapping[str, Policy]):
     """A saved run, as a mapping from names to its policies.
 
-    If the run has not ended, `final` means its newest checkpoint.
+    If the run has not ended, `final` means the newest checkpoint.
     """
 
     path: Path

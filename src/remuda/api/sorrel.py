@@ -113,7 +113,7 @@ def _refuse_dealt_seats(tree: Mapping[str, Any], settings: Mapping[str, Any]) ->
         whole = gone_on_with(Path(where).expanduser(), whole, preset)
     if load_config(whole).population.dealt:
         raise UsageError(
-            "population is set so that it deals the seats of each match, but here each "
+            "population has a matchmaker, which deals the seats of each match, but here each "
             "agent's model receives the weights of that agent's policy; leave it out, or "
             "use remuda.train, which changes no models"
         )
@@ -147,7 +147,7 @@ def put_back(policy: Policy, model: Any) -> bool:
     """Copy a policy's weights into a PyTorchIQN; return False if the model does not match.
 
     The model's noisy layers get no noise, its `epsilon` becomes 0 (greedy), and its optimizer state
-    is cleared. Its action values are those of the policy, in the game's units of reward.
+    is cleared. The model's action values are those of the policy, in the game's units of reward.
     """
     if not is_iqn(model):
         log.warning("%s is not a PyTorchIQN and is unchanged", type(model).__name__)

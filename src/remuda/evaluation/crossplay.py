@@ -192,7 +192,7 @@ def _meet(
     names, allowed = spec.roster.policies, spec.roster.seats
     dealt = [seat for seat, agent in enumerate(agents) if agent not in config.seats_taken]
 
-    # Each agent gets the policy with its name, or else one of those that may play its seat.
+    # Each agent gets the policy with the same name, or else a policy that may play the seat.
     def seats(entrant: Mapping[str, Snapshot]) -> dict[str, str]:
         chosen = {}
         for seat in dealt:

@@ -240,7 +240,7 @@ class _Play:
         return min(map(len, self._played))
 
     def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
-        """Return the results of each copy's first `rounds` episodes; None: of all so far.
+        """Return the results of each copy's first `rounds` episodes; None: of all finished ones.
 
         If play was cut, finished episodes are mostly short, so each copy contributes equally many.
         """

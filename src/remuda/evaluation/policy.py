@@ -179,7 +179,7 @@ class Policy:
         )
 
     def begin(self, streams: npt.ArrayLike = True) -> None:
-        """Start new episodes in these `streams` of the policy's own memory: [N] bool, or one.
+        """Start new episodes in these `streams` of the policy's own memory, [N] bool or one bool.
 
         Policies that stack frames or are recurrent need this between episodes. For other policies
         it does nothing.

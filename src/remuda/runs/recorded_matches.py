@@ -94,7 +94,7 @@ def _matches(run: RunDirectory) -> tuple[tuple[str, ...], Array]:
     names, records = read_records(run.ledger)
     matches = records[records["kind"] == MATCH]
     if len(matches) and not 0 <= matches["policy"].min() <= matches["policy"].max() < len(names):
-        raise RunDirectoryError(f"{run.ledger} is damaged: it names policies that do not exist")
+        raise RunDirectoryError(f"{run.ledger} is damaged: it refers to policies that do not exist")
     return names, matches
 
 

@@ -70,7 +70,7 @@ def test_returns_that_are_infinite(tmp_path, capsys):
 
 def test_policies_that_do_not_exist(tmp_path, capsys):
     directory = ledger(tmp_path / "x", [(0, 1), (0, 9)])
-    assert "is damaged: it names policies that do not exist" in told(capsys, directory)
+    assert "is damaged: it refers to policies that do not exist" in told(capsys, directory)
 
 
 def test_a_directory_without_anything(tmp_path, capsys):

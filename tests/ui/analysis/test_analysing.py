@@ -170,7 +170,7 @@ def test_payoffs_of_different_games_are_not_put_together(tmp_path, capsys):
     for second, told in (
         (other, f"{one} is of rock_paper_scissors, and {other} is of kuhn_poker: only runs of one"),
         (longer, "with different options: env.options.rounds is the default and 3"),
-        (table, f"{table} names no game"),
+        (table, f"{table} has no game"),
     ):
         assert run(["analyse", str(one), str(second)]) in (1, 2)
         shown = capsys.readouterr()

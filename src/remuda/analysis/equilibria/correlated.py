@@ -91,7 +91,7 @@ def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
     """Return the loss from each deviation in each joint strategy: [K, n_1 * ... * n_R].
 
     At an equilibrium the expected losses are at least 0. A coarse deviation is a role and an
-    alternative strategy; others also depend on the recommended strategy.
+    alternative strategy; any other deviation also depends on the recommended strategy.
 
     `payoffs`: [R, n_1, ..., n_R].
     """

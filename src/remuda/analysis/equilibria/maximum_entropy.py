@@ -129,7 +129,7 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
 
     `gains`: [K, N] the rows of G.
 
-    Returns: the distribution [N] and the dimension, 0 if there is no other; None: not found.
+    Returns: the distribution [N] and the dimension, 0 for a single point; None: not found.
     """
     sizes = np.abs(gains).max(1, initial=0.0)
     scaled = gains / np.where(sizes > 0.0, sizes, 1.0)[:, None]

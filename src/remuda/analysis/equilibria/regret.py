@@ -71,7 +71,7 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
         )
     for role, mixture in enumerate(found):
         if not (mixture.min() >= UNLIKELY and abs(mixture.sum() - 1.0) <= 1e-9):
-            raise UsageError(f"mixtures: the one of role {role} is not a distribution: {mixture}")
+            raise UsageError(f"mixtures: that of role {role} is not a distribution: {mixture}")
     gains = []
     for role, mixture in enumerate(found):
         earned = against(game, found, role)

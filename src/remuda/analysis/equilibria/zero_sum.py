@@ -56,8 +56,8 @@ def solve(matrix: npt.ArrayLike) -> ZeroSum:
 def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
     """Return the equilibrium of a zero-sum game whose mixtures have the largest entropy.
 
-    It is unique. If it is not found to within 1e-9 of half the payoff range, the result is another
-    equilibrium, and its note says so.
+    This equilibrium is unique. If it is not found to within 1e-9 of half the payoff range, the
+    result is another equilibrium, and its note says so.
 
     `matrix`: [n, m] the row's payoffs.
     """

@@ -95,10 +95,14 @@ class LedgerReader:
     def _checked(self, matches: Array) -> Array:
         policy = matches["policy"]
         if policy.min(initial=0) < 0 or policy.max(initial=0) >= len(self.policies):
-            raise RunDirectoryError(f"{self.path} is damaged: it names policies that do not exist")
+            raise RunDirectoryError(
+                f"{self.path} is damaged: it refers to policies that do not exist"
+            )
         version = matches["version"]
         if version.min(initial=LIVE) < FORMER or version.max(initial=LIVE) >= KEY - 1:
-            raise RunDirectoryError(f"{self.path} is damaged: it names versions that do not exist")
+            raise RunDirectoryError(
+                f"{self.path} is damaged: it refers to versions that do not exist"
+            )
         if np.isinf(matches["returns"]).any():  # NaN: the seat took no part
             raise RunDirectoryError(
                 f"{self.path} is damaged: a return of match {_first_damaged(matches)} is infinite"

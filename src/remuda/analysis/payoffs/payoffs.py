@@ -58,7 +58,7 @@ class Payoffs:
     matches: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise a `UsageError` for arrays that do not fit each other."""
+        """Raise a `UsageError` for inconsistent arrays or names."""
         shape = tuple(len(names) for names in self.strategies)
         roles = len(shape)
         for what, array, wanted in (
@@ -157,7 +157,7 @@ class Payoffs:
 
     @property
     def moderated(self) -> Numbers:
-        """Covariances of one match, shrunk to the pooled ones (`PRIOR`): [R, R, n_1, ..., n_R]."""
+        """Covariances of one match, shrunk towards `pooled` (`PRIOR`): [R, R, n_1, ..., n_R]."""
         weights = self.own_freedom
         known = np.where(weights > 0, self.covariances, 0.0)
         prior = np.where(self.counts < KNOWN, PRIOR, 0.0)

@@ -3,7 +3,7 @@
 Each population of m individuals plays one strategy. Rarely, a mutant with another strategy
 appears; it takes over or dies out before the next mutant. The stationary distribution of this
 chain is the ranking (Omidshafiei et al. 2019, "alpha-Rank: Multi-Agent Evaluation by Evolution").
-It is unique, so there is no equilibrium selection, and it is defined for any number of roles.
+The ranking is unique, so there is no equilibrium selection. It is defined for any number of roles.
 
 Fixation probabilities go down to exp(-m * alpha * gap), which underflows a double. This module
 therefore works with logarithms, and computes the distribution without subtractions (Grassmann,
@@ -89,7 +89,7 @@ def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
 
     The sweep starts where the largest payoff difference begins to matter. It doubles the intensity
     until two distributions agree and the smallest difference matters too. Neither the scale of the
-    payoffs nor one outlier ends it early.
+    payoffs nor one outlier ends the sweep early.
     """
     array = _checked(payoffs, population)
     least, greatest = _gaps(array)

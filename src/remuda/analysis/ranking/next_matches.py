@@ -169,8 +169,8 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
     """Return the shares of matches that make the answer sure with the fewest matches: [S, C].
 
     The payoffs are assumed to equal each draw. After n_c matches of each pair c, comparison d has
-    the variance v_d = sum_c s_dc / n_c, where s_dc is the variance contributed by one match. It is
-    wrong with probability Phi(-D_d / sqrt(v_d)), where D_d is its difference from 0.
+    the variance v_d = sum_c s_dc / n_c, where s_dc is the variance contributed by one match. The
+    comparison is wrong with probability Phi(-D_d / sqrt(v_d)), where D_d is the difference.
 
     The sum of these probabilities must equal `WRONG`, with the smallest sum of matches. At this
     optimum the derivatives by all n_c are equal. So n_c is the square root of sum_d l_d s_dc, with
@@ -261,7 +261,10 @@ def _without_own(payoffs: Payoffs) -> Payoffs:
 
 
 def _share_out(shares: Numbers, matches: int) -> Integers:
-    """Return [C] whole numbers in these proportions with this sum, by the largest remainders."""
+    """Return whole numbers [C] with the sum `matches`, in proportion to `shares`.
+
+    The rest is assigned by the largest remainders.
+    """
     if not shares.any():
         shares = np.ones_like(shares)
     wanted = shares / shares.sum() * matches

@@ -61,7 +61,7 @@ def uncertain_front(
     maximise: Maximise = False,
     draws: int = 1000,
 ) -> UncertainFront:
-    """Estimate the probability that each point is on the front, by drawing its means.
+    """Estimate the probability that each point is on the front, by drawing points.
 
     Each point is drawn from the normal distribution around its means. If many points are equally
     good, each is on the front only in some draws, so a small probability does not make a point bad.

@@ -145,7 +145,7 @@ class Society:
         length = float(self.lengths.mean())
         return (
             f"Rewards are collected in turn {_words(found)} on average; "
-            f"{figures((length + 1.0) / 2.0)} would mean evenly."
+            f"collected evenly, it would be turn {figures((length + 1.0) / 2.0)}."
         )
 
 

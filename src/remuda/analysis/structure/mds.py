@@ -45,7 +45,7 @@ def _checked(distances: npt.ArrayLike) -> Numbers:
     if len(unknown):
         row, column = unknown[0]
         raise UsageError(
-            f"distances: the one of {row} and {column} is {found[row, column]}, and "
+            f"distances: that of {row} and {column} is {found[row, column]}, and "
             f"{len(unknown)} are unknown in total; leave these policies out"
         )
     scale = float(np.abs(found).max())
@@ -66,7 +66,7 @@ def classical_mds(distances: npt.ArrayLike, dimensions: int = 2) -> PolicyMap:
     """
     d = _checked(distances)
     if dimensions < 1:
-        raise UsageError(f"dimensions is {dimensions}; a picture has at least 1, usually 2")
+        raise UsageError(f"dimensions is {dimensions}; a map has at least 1, usually 2")
     return _map(d**2, dimensions)
 
 

@@ -1,4 +1,4 @@
-"""Exploitability of each policy within its population: a lower bound of its exploitability.
+"""Exploitability of policies within their population: a lower bound of their exploitability.
 
 If all play policy i and one player changes to policy j, that player gains u(j, i) - u(i, i). The
 largest of these gains is the exploitability of i within the population: the gain of a best response

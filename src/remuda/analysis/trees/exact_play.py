@@ -78,7 +78,7 @@ def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:
 
 
 def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
-    """Return the tree of a one-round game; None: more rounds, whose history is not observed."""
+    """Return the tree of a one-round game; None: it has more rounds, and hides their history."""
     if env.rounds > 1:
         return None
     tree = flatten(MatrixGame(*np.moveaxis(env.payoffs.astype(np.float64), 2, 0)))
@@ -94,7 +94,7 @@ def _matrix_game(env: MatrixEnv) -> WalkedGame | None:
 
 
 def _open_spiel_game(env: OpenSpielEnv) -> WalkedGame | None:
-    """Return the tree of a turn-based game; None: simultaneous moves, or too large."""
+    """Return the tree of a turn-based game; None: it has simultaneous moves, or is too large."""
     if env.moves_together:
         return None
     try:

@@ -20,7 +20,7 @@ from remuda.types import Bools, Integers, Numbers
 
 Policies = Sequence[Numbers]  # by player, probabilities [I_p, A] by information set and action
 
-CHANCE, OVER = -1, -2  # instead of a player's number: chance moves; the game has ended
+CHANCE, OVER = -1, -2  # in place of a player's number: a chance move; the end of the game
 SLACK = 1e-6  # allowed error of a policy's sum of probabilities
 
 State = TypeVar("State")
@@ -241,9 +241,9 @@ def mixture(
     tree.check_player(player)
     if tree.merged:
         raise UsageError(
-            f"{tree.name}: equal states are one node here, where a policy drawn for a "
-            "whole game may act differently by history; no policy over these nodes is "
-            "equivalent"
+            f"{tree.name}: equal states are one node here, but a policy drawn for a whole "
+            "game may act differently after different histories; no policy over these nodes "
+            "is equivalent"
         )
     shares = np.ones(len(policies)) if weights is None else np.asarray(weights, np.float64)
     if not len(policies) or shares.shape != (len(policies),) or not shares.sum() > 0.0:

@@ -24,7 +24,7 @@ class Player:
 
     spec: PolicySpec
     snapshot: Snapshot
-    agent: AgentSpec  # the agent that it was trained as, or an equivalent one
+    agent: AgentSpec  # the agent as which the policy was trained, or an equivalent agent
 
 
 Entrant = Player | str  # a trained policy, or the name of a scripted policy

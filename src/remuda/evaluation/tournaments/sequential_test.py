@@ -75,11 +75,11 @@ def answer_at_look(payoffs: Payoffs, question: Question, look: int) -> LookResul
 def _clear(apart: Numbers, variances: Numbers, counts: Numbers) -> Numbers:
     """Return [D]: the distance of each comparison from 0, in standard deviations under the null.
 
-    Under the null hypothesis a match has a different mean, so its variance about the observed mean
-    is larger by the square of their distance. This distance is divided among pairs like the
-    variance of the comparison (the most likely such means). So a few equal matches make nothing
-    certain: n matches of one pair are at most sqrt(n) away. Efron 1969, "Student's t-test under
-    symmetry conditions", has bounds of this ratio.
+    Under the null hypothesis a match has a different mean, so the variance about the observed mean
+    is larger by the square of the distance between both means. This distance is divided among pairs
+    like the variance of the comparison (the most likely such means). So a few equal matches make
+    nothing certain: n matches of one pair are at most sqrt(n) away. Efron 1969, "Student's t-test
+    under symmetry conditions", has bounds of this ratio.
 
     `apart`: [D] of `Compared`; `variances`: [D, C], or [D], of `Compared`; `counts`: [C] matches of
     each pair.

@@ -5,8 +5,8 @@ answer again. Rounds are planned in `rounds.jsonl` before they are played, so an
 tournament plays the same matches on resume.
 
 Repeated looks increase the probability of a wrong answer. There are few looks, since each round
-has half as many matches as all earlier rounds. The error probability is divided among the looks
-(`remuda.evaluation.tournaments.sequential_test`).
+has about half as many matches as all earlier rounds. The error probability is divided among the
+looks (`remuda.evaluation.tournaments.sequential_test`).
 """
 
 from __future__ import annotations

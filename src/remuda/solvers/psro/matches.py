@@ -141,8 +141,9 @@ def gains_of(
 ) -> tuple[Numbers, float]:
     """Return the gains [2] of later policies against earlier mixtures, and their sum's margin.
 
-    Each gain is that of a player's best later policy, so the interval covers all later policies
-    (Bonferroni). It uses Student's t with the degrees of freedom of the pair with fewest matches.
+    Each gain is the gain of a player's best later policy, so the interval covers all later policies
+    (Bonferroni). The interval uses Student's t with the degrees of freedom of the pair with the
+    fewest matches.
     """
     payoffs, noise = sums.payoffs(counts), sums.errors(counts)
     x, y = mixtures

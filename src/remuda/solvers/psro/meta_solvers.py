@@ -187,9 +187,10 @@ def to_beat(
 ) -> float:
     """Return the payoff that a best response to a target has to exceed.
 
-    It is the payoff of the player's own mixture against the target; for the solvers of `OF_SETS`,
-    that of the player's best policy. Against a Nash mixture these are equal. Against a rectified
-    target, the policy that beats or draws with its opponents scores more than the mixture.
+    It is the payoff of the player's own mixture against the target. For the solvers in `OF_SETS` it
+    is the payoff of the player's best policy instead. Against a Nash mixture both are equal.
+    Against a rectified target, the policy that beats or draws with its opponents scores more than
+    the mixture.
 
     `payoffs`: [2, n, m].
     """

@@ -1,7 +1,7 @@
 """Double oracle with trained best responses (PSRO, Lanctot et al. 2017), for two players.
 
 Each iteration plays the pairs of policies that have not met, solves the meta-game, and trains best
-responses for both players against its mixtures, as one stack. If the game can be traversed,
+responses of both players to the resulting mixtures, as one stack. If the game can be traversed,
 NashConv is computed exactly from the networks. Otherwise it is a lower bound, from the gains of the
 responses in fresh matches.
 """

@@ -1,4 +1,4 @@
-"""Parts of an analysis that need the policies of a run: exact play, behaviour, society."""
+"""Extra parts of an analysis, which need a run's policies: exact play, behaviour, society."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def analyse_what_there_is(
 
 
 def print_report(report: Report | SocietyReport, console: Console | None = None) -> None:
-    """Print tables and sentences: all results of one source, or a row for each of several."""
+    """Print tables and sentences: all results of one source, or a row per source."""
     console = console or Console()
     if isinstance(report, SocietyReport):
         print_societies(report, console)

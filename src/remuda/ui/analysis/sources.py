@@ -149,7 +149,7 @@ def _check_together(sources: Sequence[AnalysisSource]) -> None:
     for other in sources[1:]:
         if other.game != first.game:
             left, right = (
-                f"{each.path} is of {each.game}" if each.game else f"{each.path} names no game"
+                f"{each.path} is of {each.game}" if each.game else f"{each.path} has no game"
                 for each in (first, other)
             )
             raise UsageError(f"{left}, and {right}: only runs of one game can be analysed together")

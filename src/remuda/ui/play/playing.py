@@ -237,7 +237,7 @@ class PlayedGame:
 
     game: Game
     options: Mapping[str, Any]  # the arguments of `Game.make`
-    run: str = ""  # the run whose game is played; empty: the user chose the game, or the default is
+    run: str = ""  # the run whose game is played; empty: no run, but a named game or the default
     of_run: Mapping[str, Any] = field(default_factory=dict)  # options of that run, by dotted key
     scripted: Mapping[str, str] = field(default_factory=dict)  # scripted seats of that run
     others: tuple[str, ...] = ()  # a line for each run that was trained in another game

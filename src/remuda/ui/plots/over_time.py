@@ -68,7 +68,9 @@ def _frozen_at(reader: LedgerReader, count: int) -> dict[str, int]:
     found = records[records["kind"] == FREEZE]
     policies, versions = found["policy"][:, 0], found["version"][:, 0]
     if policies.size and not (policies.min() >= 0 and policies.max() < len(reader.policies)):
-        raise RunDirectoryError(f"{reader.path} is damaged: it names policies that do not exist")
+        raise RunDirectoryError(
+            f"{reader.path} is damaged: it refers to policies that do not exist"
+        )
     return {
         str(PolicyRef(reader.policies[policy], int(version))): int(number)
         for policy, version, number in zip(policies, versions, found["number"], strict=True)
@@ -289,8 +291,8 @@ def _lineage_caption(
     slots = len({born.policy for born in births})
     count = "1 birth" if later == 1 else f"{later:,} births"
     words = (
-        f"{count} in {matches:,} matches. A row is a slot of the population; a point is a policy "
-        "born there, joined to its parent. Descendants of one initial policy share a colour"
+        f"{count} in {matches:,} matches. A row is a slot of the population; a point is the "
+        "birth of a policy, joined to its parent. Descendants of one initial policy share a colour"
     )
     if families > len(KINDS):
         words += f", for the {len(KINDS)} largest of {families} surviving lines"

@@ -196,7 +196,7 @@ def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
 
 
 FRONT_SAMPLES = 200  # draws of the payoffs, for the uncertainty of objectives
-SURE = 0.95  # a policy alone on the front is the best if it is on it in this share of draws
+SURE = 0.95  # a policy alone on the front is called the best if this share of draws confirms it
 
 
 @dataclass(frozen=True)

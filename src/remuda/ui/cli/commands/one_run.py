@@ -61,7 +61,7 @@ class StatusOptions(PrintOptions, RunOptions):
 
 
 class ReportOptions(RunOptions):
-    """Show the results of a run, and rewrite its picture and its report."""
+    """Show the results of a run, and rewrite its GIF and its report."""
 
     NEEDED = needs("run", "name the run to report on, as in `remuda report RUN`")
 
@@ -170,7 +170,7 @@ def watch(options: WatchOptions) -> int:
 
 
 def report(options: ReportOptions) -> int:
-    """Show the results of a run, and rewrite its picture and its report."""
+    """Show the results of a run, and rewrite its GIF and its report."""
     from remuda.runs.run_directory import RunDirectory
     from remuda.ui.reports.results import print_files
     from remuda.ui.reports.run_end import make_report, show_results

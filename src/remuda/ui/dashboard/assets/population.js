@@ -87,7 +87,7 @@ export function make(main, id) {
     const words = (born) => [`${born.policy}, generation ${born.generation}`, `born after ${number(born.matches)} matches`,
       born.parent === null ? "initialised at random" : `child of ${born.parent} (generation ${born.parent_generation})` + (born.second ? ` and ${born.second}` : ""),
       ...Object.entries(born.hyperparameters).slice(0, 10).map(([name, value]) => `${name}: ${number(value)}`)].join("\n");
-    chart("Lineage", "One row per slot of the population, over finished matches. When a policy is replaced, an arrow comes from its parent. Hover over a birth to see its initial hyperparameters.", rows.length > 10 ? "chart tall" : "chart").show(() => ({
+    chart("Lineage", "One row per slot of the population, over finished matches. When a policy is replaced, an arrow leads from the parent to the new policy. Hover over a birth to see its initial hyperparameters.", rows.length > 10 ? "chart tall" : "chart").show(() => ({
       grid: { left: 8, right: 20, top: 10, bottom: 8, containLabel: true },
       tooltip: { trigger: "item", formatter: ({ seriesId, dataIndex }) => (seriesId === "births" ? words(lives[dataIndex]) : "") },
       xAxis: { type: "value", max: last, axisLabel: { formatter: (value) => number(value, 3) } },
