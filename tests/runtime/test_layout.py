@@ -76,9 +76,7 @@ def test_a_population_is_dealt_by_several_actors_where_its_game_is_slow(machine)
     for schedule in ("sequential", "lockstep"):
         assert len(make_layout(load_config(tree | {"schedule": schedule}), 3).copies) == 1
         exact = load_config(tree | {"schedule": schedule, "actor": {"processes": 2}})
-        with pytest.raises(
-            ConfigError, match="fixes the order of all steps; or use --schedule async"
-        ):
+        with pytest.raises(ConfigError, match="set it to 1, or use --schedule async"):
             make_layout(exact, 3)
 
 

@@ -53,7 +53,7 @@ LOOK = 0.1  # seconds between two checks by the keeper
 
 
 def sweep_homes() -> None:
-    """Remove the directories of dead agents on this machine; a name contains its process id."""
+    """Remove directories of dead agents on this machine, by the process ids in their names."""
     for left in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
         process = left.name.removeprefix(HOME).split("-")[0]
         if process.isdecimal() and not Path(f"/proc/{process}").exists():
@@ -91,7 +91,7 @@ class NodeStatus:
     news: tuple[str, ...] = ()
     fatal: RoleDiedError | None = None
     traffic: tuple[tuple[int, ...], ...] = ()  # [nodes][columns of `Count`]
-    epoch: int = 0  # epoch of the newest placement in effect there
+    epoch: int = 0  # number of the newest placement in effect on the node
 
 
 @dataclass
@@ -253,7 +253,7 @@ class NodeAgent:
 
     @in_keeper
     def save(self, number: int) -> dict[str, bytes | None]:
-        """Wait for this node's parts of a checkpoint; return their files, or None if shared."""
+        """Wait for this node's parts of a checkpoint; return their bytes, each None if shared."""
         parts = self._running.save(number)
         if self._recipe.checkpoints:
             return dict.fromkeys(parts)

@@ -197,7 +197,7 @@ class Bridge:
     # Links.
 
     def _adopt_placement(self) -> None:
-        """Adopt a new placement and replace all links, because a link belongs to one epoch."""
+        """Adopt a new placement and replace all links, because a link belongs to one placement."""
         plan = self._role.plan
         revision, found = plan.revision, plan.read()
         for peer in self._peers.values():

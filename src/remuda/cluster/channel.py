@@ -149,7 +149,7 @@ class Channel:
         return woken
 
     def lose(self) -> None:
-        """After the other node is lost, stop actors here from waiting for its learners."""
+        """When the other node is lost, stop this node's actors from waiting for its learners."""
         if not self._stores.in_turns:
             for experience in self._late:
                 experience.release()

@@ -229,7 +229,7 @@ def _begin_after(ring: ExperienceRing, words: Integers) -> None:
     shared["queue_sequence"][:] = word.NOTHING
     shared["queue_steps"][:] = int(words[word.CLOSED_STEPS])
     if written > int(words[word.CLOSED_STEPS]):
-        # No actor will close the unfinished segment, but its steps must be counted. Close it by a
+        # No actor will close the unfinished segment, but its steps must be counted. Count them by a
         # queue entry without a segment, which a learner skips.
         closed = int(words[word.CLOSED])
         shared["queue_steps"][closed % ring.num_segments] = written

@@ -161,7 +161,7 @@ class Link:
         self.is_open = False  # True after the greeting
         self.began = self.heard = time.monotonic()  # times of creation and of last received data
         self.sent_bytes = self.received_bytes = self.frames = 0
-        # The called end sends nothing before the caller has proved that it knows the secret.
+        # The accepting end sends nothing before the other end has proved that it knows the secret.
         self._drawn = b"" if peer is None else os.urandom(DRAWN)
         self._pending: list[memoryview] = []
         if peer is not None:

@@ -68,7 +68,7 @@ def answers_of(
     """Wait for the answers of nodes, by number; lost and silent nodes are left out."""
 
     def is_to_come(number: int) -> bool:
-        """Return whether an answer may still come: its node is alive and responds."""
+        """Return whether an answer may still come, because the node is alive and responds."""
         member = members.get(number)
         if calls[number].done() or member is None:
             return not calls[number].done()

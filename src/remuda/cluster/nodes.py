@@ -47,7 +47,7 @@ class Call(Protocol):
 
 
 class Nodes(Protocol):
-    """The nodes of a run, each with one agent: an object in a separate process there.
+    """The nodes of a run, each with one agent: an object in a separate process on that node.
 
     1. A node's number is never reused: a node that comes back gets a new number.
     2. A node has at most one agent, and a dead agent is not replaced.
@@ -74,7 +74,7 @@ class Nodes(Protocol):
         """Kill the node's agent unconditionally, and count the node as lost."""
 
     def stop(self) -> None:
-        """Kill all agents, and end every process that was started here."""
+        """Kill all agents, and end every process that this object started."""
 
 
 Addresses = Mapping[int, tuple[str, int]]  # the address of each node's bridge
@@ -110,7 +110,8 @@ class Placement:
     def peers_of(self, node: int) -> list[int]:
         """Return the nodes that exchange data with a node.
 
-        Every node exchanges data with the head, and nodes with actors with nodes with learners.
+        Every node exchanges data with the head. A node with actors also exchanges data with nodes
+        with learners.
         """
         plays, learns = set(self.actors), set(self.learners)
         if node not in self.nodes:
@@ -139,9 +140,9 @@ def place(
 ) -> Placement:
     """Assign a node to every role.
 
-    Learners that need a GPU go to a node with GPUs; a policy's label has priority. Each other role
-    goes to the node with the most remaining cores, learners before actors. For `devices`, `wanted`
-    and `beside` see `needs_of`.
+    Learners that need a GPU go to a node with GPUs; a policy's label (`policy.node`) has priority.
+    Each other role goes to the node with the most remaining cores, learners before actors. For
+    `devices`, `wanted` and `beside` see `needs_of`. If `lead`, the head hosts the first actor.
     """
     left = {node.number: float(node.cores) for node in nodes}
     gpus = {node.number: node.gpus for node in nodes}

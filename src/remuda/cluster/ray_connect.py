@@ -199,7 +199,7 @@ class NodePoller:
         self.failure = ""  # the error of the running query's last attempt
 
     def newest(self) -> NodeSnapshot | None:
-        """Return a new answer once, if there is one; start a query if none is running."""
+        """Return the answer of a finished query once; start a query if none is running."""
         now = time.monotonic()
         if self._asked is not None and now > self._looked + GAP:
             # This process itself was stopped: an answer may have arrived without being read.

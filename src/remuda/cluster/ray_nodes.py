@@ -288,7 +288,7 @@ class RayNodes:
                 try:
                     found.append(self._take(node, 1.0))
                 except NodeLostError:
-                    self._give_up(node)  # it died before it was taken
+                    self._give_up(node)  # the node died before it was used
                 except RemudaError as error:
                     self._refused.add(node.ray_id)
                     LOG.warning("%s; the run does not use this node", error)

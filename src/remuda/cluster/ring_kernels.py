@@ -66,7 +66,7 @@ class Sent(NamedTuple):
 
     sequence: Integers
     committed: Integers
-    words: Integers  # [WORDS] last sent
+    words: Integers  # [WORDS], as last sent
 
 
 @njit(cache=True)
@@ -94,7 +94,7 @@ def has_changed(parts: RingParts, sent: Sent, words: Integers) -> bool:
 
 @njit(cache=True)
 def _entries(parts: RingParts, words: Integers, first: int, steps: int, out: Integers) -> int:
-    """Copy the queue entries from `first` to the end that `words` contain; return their number.
+    """Copy the queue entries from `first` up to `CLOSED` in `words`; return their number.
 
     Entries that the actor overwrites during the copy get no segment. `CLOSED_STEPS` in `words` is
     set to the last copied entry's count, or without a new entry to `steps`, the value last sent.
@@ -132,7 +132,7 @@ def _size(
     end: int,
     is_new: bool,
 ) -> int:
-    """Return the bytes of a segment's steps `first` to `end`, and of its first data if new."""
+    """Return the bytes of steps `first` to `end`, plus the data before them if `is_new`."""
     size: int = parts.recurrent_states.shape[1] if is_new else 0
     for f in range(len(fields)):
         lo = 0 if is_new else min(first + layout[f, 1], layout[f, 2])

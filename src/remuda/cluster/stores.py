@@ -133,7 +133,7 @@ class Stores:
         return Words([(array, where) for array, where in parts if where != []])
 
     def _population_words(self, placement: Placement, home: int, to: int) -> Parts:
-        """Return followers' words, and words by which learners confirm that a policy is new."""
+        """Return followers' words, and words by which learners confirm that they start policies."""
         if self.table is None:
             return []
         parts: Parts = []

@@ -56,7 +56,7 @@ class TableOut:
         self.is_read = False  # True if the lead changed nothing during the last `read`
 
     def read(self) -> None:
-        """Read the words before rings and weights, and record whether they are consistent."""
+        """Read the words, before rings and weights; record whether the words are consistent."""
         arrays = self._table.arrays
         before, moves = (load(arrays["words"], word) for word in (REVISION, MOVES))
         sequence = arrays["sequence"]

@@ -1,7 +1,7 @@
 """Copies of published weights on nodes where their policy does not learn.
 
 On these nodes the bridge process publishes the learner's newest snapshot with its version number.
-The bridge may skip versions. If it dies while writing, it is restarted as a learner would be.
+The bridge may skip versions. If it dies while writing, it continues as a restarted learner does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WeightsOut:
         self._sent[:] = versions
 
     def newer(self) -> dict[int, int]:
-        """Return the newest version of each policy whose newest version is not yet sent."""
+        """Return the newest version of each policy that has an unsent version."""
         versions = self._published.board["versions"][self._policies]
         found = versions > self._sent
         pairs = zip(self._policies[found].tolist(), versions[found].tolist(), strict=True)

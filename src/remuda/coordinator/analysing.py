@@ -142,7 +142,7 @@ class PopulationAnalyser:
             self._pipe.send(members)
         except OSError as error:
             if error.errno in forkserver.GONE:
-                return  # it died since the last poll; the next poll reports that
+                return  # the helper died since the last poll; the next poll reports that
             self.close()
             self._say_once(
                 "start",
@@ -210,7 +210,7 @@ def analyser_of(
     logs: Path,
     say: Callable[[str], None],
 ) -> PopulationAnalyser | None:
-    """Make the analyser of a run's population; None without population or `analysis.every`."""
+    """Make the analyser of a run's population; None without a population or `analysis.every`."""
     config = spec.config
     if table is None or not config.analysis.every:
         return None

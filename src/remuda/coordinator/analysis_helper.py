@@ -158,7 +158,7 @@ class RecentPayoffs:
         self._read = 0
 
     def look_at(self, members: Integers) -> None:
-        """Select the members: keep known sums, and start new ones at 0."""
+        """Select the members: keep known sums, and start new sums at 0."""
         keys = members[:, 0] * KEY + members[:, 1] + 1
         sums = np.zeros((ROWS, len(keys), len(keys)))
         _, now, before = np.intersect1d(keys, self._keys, return_indices=True)

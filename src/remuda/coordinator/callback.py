@@ -1,4 +1,4 @@
-"""Callbacks: user objects that receive the events of a run, and may act on it."""
+"""Callbacks: user objects that receive the events of a run, and may change the run."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Callback:
     """
 
     essential: ClassVar[bool] = True
-    """True if an exception ends the run. If not, it is reported, and the run continues without this
-    callback."""
+    """True if an exception ends the run. If false, an exception is reported, and the run continues
+    without this callback."""
 
     def on_start(self, run: ActiveRun) -> None:
         """The run is about to start or resume; nothing has been played in this session."""
@@ -55,7 +55,7 @@ class Callback:
 
         Args:
             run: the current run.
-            episodes: by policy, a summary if any of its episodes ended.
+            episodes: the summary of each policy whose episodes ended, by policy.
         """
 
     def on_metrics(self, run: ActiveRun, row: Mapping[str, float]) -> None:
@@ -73,7 +73,7 @@ class Callback:
         Args:
             run: the current run.
             number: the checkpoint's number, as `Run.policy` takes it.
-            path: its directory.
+            path: the checkpoint's directory.
         """
 
     def on_end(self, run: ActiveRun, result: Result | None) -> None:
@@ -91,7 +91,7 @@ class ActiveRun:
     directory: Path
     config: Config
     policies: tuple[str, ...]
-    """The names of the policies that it trains."""
+    """The names of the policies that the run trains."""
     turns: int
     """Turns played, over all copies and sessions, as of the last poll; right after a resume, those
     of the checkpoint."""

@@ -150,8 +150,8 @@ class BestKeeper:
     """The search for the best checkpoint by evaluation: during the run, or pausing it (`inline`).
 
     The best checkpoint has the highest mean return over all agents. In constant-sum environments
-    that mean is always the same. There a checkpoint becomes the best by beating the best so far:
-    when they play each other, its mean return must be higher.
+    that mean is always the same. In them a checkpoint becomes the best by beating the best so far:
+    when the two play each other, its mean return must be higher.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class BestKeeper:
         self.collect(timeout)
 
     def measured(self, number: int, snapshots: Mapping[str, Snapshot]) -> tuple[bool, Any]:
-        """Return whether measuring failed, and the result; called in the other process."""
+        """Return whether measuring failed, and the result; called in the measuring process."""
         self._play(number, snapshots)
         return self._failed, tuple(self._done)
 

@@ -53,7 +53,7 @@ class RunEvents(Protocol):
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Return whether a checkpoint is requested now; reading it resets it."""
+        """Return whether a checkpoint is requested now; reading resets the request."""
 
     def look(self, reading: Reading, seconds: float) -> None:
         """Receive the counters of this tick, `seconds` of play after the start of the run."""
@@ -318,7 +318,7 @@ class Coordinator:
         return self._metrics.work.busy or self._status.work.busy
 
     def _work(self, values: int) -> None:
-        """Encode about `values` values; if a status is being written, half of them are for it."""
+        """Encode about `values` values, half of them for the status if one is being written."""
         share = values // 2 if self._status.work.busy else values
         self._status.work.go_on(values - self._metrics.work.go_on(share))
 

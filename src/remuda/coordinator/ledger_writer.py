@@ -36,8 +36,8 @@ class LedgerWriter:
     def close(self) -> None:
         """Append the remaining records after all processes have ended.
 
-        These include results that the lead has not processed. No checkpoint includes them, so a
-        resumed run discards them.
+        These include results that the lead (actor-0) has not processed. No checkpoint includes
+        such results, so a resumed run discards them.
         """
         self._table.followers.hand_over()
         self.write()

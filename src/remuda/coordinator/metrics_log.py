@@ -1,8 +1,8 @@
 """Write metrics to a file of JSON lines, which is authoritative, and to TensorBoard's file.
 
 A TensorBoard event has all numbers of a record: ten thousand for 256 policies. As protobuf objects
-they cost four times as much time as JSON. Here a number is encoded as four bytes after its tag's
-cached bytes.
+they would take four times as long as JSON. This module therefore encodes a number as four bytes
+after the cached bytes of its tag.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from remuda.system.checkpoint.opening import APPEND, open_file
 from remuda.system.kernels import njit
 from remuda.types import Array
 
-CHEAPER = 4  # a number here costs 1 / CHEAPER of a value in JSON
+CHEAPER = 4  # encoding a number takes 1 / CHEAPER of the time of a value in JSON
 
 
 class EventEncoder:
@@ -36,7 +36,7 @@ class EventEncoder:
 
     def __init__(self) -> None:
         self._tags: dict[tuple[str, tuple[str, ...]], list[bytes]] = {}
-        self._known = 0  # cached tags; a new one costs as much as a value in JSON
+        self._known = 0  # number of cached tags; a new tag takes as long as a value in JSON
 
     def encode(self, record: Record, event: Any, found: list[bytes]) -> Work:
         """Encode a record as one event, in pieces."""

@@ -9,7 +9,7 @@ for `closed` before it looks for its answer, so it misses no answer. At the end 
 removes the directory, unless an answer in it has not been read yet.
 
 If the coordinator is killed, the client sees that no process holds the run, or that another
-directory replaced the one it wrote into. A resumed run removes old requests. On a full disk
+directory replaced the directory of the request. A resumed run removes old requests. On a full disk
 requests fail, but the run continues. Every user who may write into the run's directory may send
 requests.
 """

@@ -304,7 +304,7 @@ def _behind(experience: ExperienceStore, written: int, learn: Row) -> int | None
 
 
 def _lost(experience: ExperienceStore, written: int, learn: Row) -> int:
-    """Return the steps that no learner trained on, including all later ones of a halted policy."""
+    """Return the steps that no learner trained on, with all steps after a policy was halted."""
     if experience.rollout and learn[Learn.HALTED]:
         return int(written - learn[Learn.TRAINED])
     return int(learn[Learn.LOST])

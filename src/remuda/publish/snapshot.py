@@ -154,7 +154,7 @@ class Publisher:
         return self.version
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Publish a snapshot from another node under its version, unless that is not newer."""
+        """Publish a snapshot from another node under its version, if the version is newer."""
         if snapshot.version > self.version:
             self._publish(snapshot)
 
@@ -175,7 +175,7 @@ class Publisher:
     def _write(self, row: int, snapshot: Snapshot) -> None:
         slots = self._slots
         sequence = slots["sequence"]
-        writing = int(sequence[row]) | 1  # odd already if a learner died here
+        writing = int(sequence[row]) | 1  # already odd if a learner died while writing
         store(sequence, row, writing)
         fence_release()
         slots["weights"][row] = snapshot.weights

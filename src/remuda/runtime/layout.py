@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 PROCESS_MEMORY = 800 * 2**20  # estimated bytes of a process: the interpreter, torch, its arrays
-NICE = 3  # niceness of learners if cores are scarce: half of an actor's processor time
+NICE = 3  # niceness of learners if cores are scarce; gives half of an actor's processor time
 NICEST = 19  # the highest niceness of the kernel
 # For a population, `auto` considers several actors if an agent-step takes at least this many
 # seconds: their communication then costs little by comparison.
@@ -223,7 +223,7 @@ def _check_actors(config: Config) -> None:
     if actors > 1 and config.exact:
         raise ConfigError(
             f"actor.processes is {actors}, but the schedule {config.schedule} needs 1, because it "
-            "fixes the order of all steps; or use --schedule async"
+            "fixes the order of all steps; set it to 1, or use --schedule async"
         )
     if actors > copies:
         raise ConfigError(

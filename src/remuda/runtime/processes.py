@@ -39,10 +39,10 @@ class ProcessRuntime:
     2. No child outlives the coordinator, even if a signal kills the coordinator.
     3. A child that exits, raises, is killed, or is silent for too long is reported with the cause
        and its log. It restarts after a pause from its last good state; the others continue. A role
-       whose first process fails is not restarted. Time in which this process was stopped does not
-       count as silence, nor time in which a role or its workers got no processor time.
+       whose first process fails is not restarted. Time in which this process was stopped, or in
+       which a role or its workers got no processor time, does not count as silence.
     4. More deaths of one role than the budget allows end the run.
-    5. `stop` leaves no child behind: one that does not finish within its limit is killed.
+    5. `stop` leaves no child behind: a child that does not finish within its limit is killed.
     """
 
     def __init__(

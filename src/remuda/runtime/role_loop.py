@@ -46,7 +46,7 @@ class RoleContext:
         return self.control.stopped or self.save_due()
 
     def save(self, worker: Worker) -> None:
-        """Write this role's part of the requested checkpoint; a full disk is only reported."""
+        """Write this role's part of the requested checkpoint, or report a disk error."""
         start = time.perf_counter()
         number = self.control.save
         failed = False
