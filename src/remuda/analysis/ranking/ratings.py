@@ -186,7 +186,7 @@ class RatingHistory(Summary):
     """Ratings at several numbers of matches, on openskill's scale."""
 
     names: tuple[str, ...]  # of the n strategies
-    matches: Integers  # [C] number of matches before each row
+    matches: Integers  # [C] number of matches before each recorded rating
     ratings: Numbers = field(repr=False)  # [C, n] means of the skills; 25 before the first match
     uncertainties: Numbers = field(repr=False)  # [C, n] standard deviations; 25 / 3 at first
     played: Integers = field(repr=False)  # [C, n] matches of each strategy

@@ -91,7 +91,7 @@ def _canonical(values: Numbers, vectors: Numbers, kept: int) -> Numbers:
     """Return the first `kept` eigenvectors, or a few more, in a unique form.
 
     The projector of each group of equal eigenvalues is unique. The new vectors are its columns, the
-    longest first, each made orthogonal to the previous ones.
+    longest first. Each is made orthogonal to the previous ones.
     """
     found = np.zeros_like(vectors)
     start = 0

@@ -1,8 +1,8 @@
 """Exact exploitability of trained policies, in games small enough to traverse.
 
 These are matrix games of one round, the games of `played_trees` (Kuhn and Leduc poker, tic-tac-toe)
-and small turn-based games of OpenSpiel. The measured policies act as follows: stochastic policies
-sample from their probabilities, and Q-learners act greedily.
+and small turn-based games of OpenSpiel. Stochastic policies sample from
+their probabilities, and Q-learners act greedily.
 """
 
 from __future__ import annotations

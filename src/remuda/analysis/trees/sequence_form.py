@@ -2,7 +2,7 @@
 
 A realization plan represents a player's policy by the player's probability of each of its action
 sequences. In these plans the payoff is bilinear and the constraints are linear. An equilibrium is
-therefore the solution of a linear program whose size is linear in that of the tree (Koller, Megiddo
+therefore the solution of a linear program, whose size is linear in the tree size (Koller, Megiddo
 and von Stengel 1996, "Efficient computation of equilibria for extensive two-person games").
 """
 
@@ -28,7 +28,7 @@ class SequenceFormEquilibrium:
     """A Nash equilibrium of a two-player zero-sum game, with bounds that prove its accuracy.
 
     Against exact best responses, player 0's policy receives at least `lower`, and player 1's policy
-    concedes at most `upper`. The game's value is between them; their difference is the NashConv of
+    concedes at most `upper`. The game's value is between both; their difference is the NashConv of
     the policies.
     """
 

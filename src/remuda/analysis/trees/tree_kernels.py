@@ -14,7 +14,7 @@ from remuda.types import Bools, Integers, Numbers
 
 @njit(cache=True)
 def reach(first: Integers, children: Integers, probabilities: Numbers) -> Numbers:
-    """Return the probability of reaching each node, [N], from that of each edge [E].
+    """Return the probability of reaching each node, [N], from the edges' probabilities [E].
 
     If several edges lead to a node, their probabilities are added.
     """

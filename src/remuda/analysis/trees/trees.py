@@ -216,7 +216,7 @@ class Tree:
         return found
 
     def reach(self, probabilities: Numbers) -> Numbers:
-        """Return [N]: the probability of reaching each node, from those of edges [E]."""
+        """Return [N]: the probability of reaching each node, from edge probabilities [E]."""
         found: Numbers = kernels.reach(self.first, self.children, probabilities)
         return found
 

@@ -35,7 +35,7 @@ class Participant:
     """A named entrant with its policies."""
 
     name: str
-    members: tuple[tuple[Entrant, ...], ...]  # by seat, which they take in turns; empty: reserved
+    members: tuple[tuple[Entrant, ...], ...]  # by seat: policies that take turns; empty: reserved
 
     def summary(self) -> list[dict[str, object]]:
         """Return the distinct members as plain data, in order."""

@@ -96,7 +96,7 @@ def _make_ready(
 
     - `lengths`: [S] number of members by seat.
     - `allowed`: [S, S, L, L] whether two members may sit together.
-    - `met`: [S, S, L, L] how often they did.
+    - `met`: [S, S, L, L] how often two members sat together.
     - `sat`: [S, L] matches of a member in a seat.
     - `order`: [S, L] members in the order to try; written.
     - `least`: [S, S] the fewest meetings of an allowed pair; written.

@@ -1,7 +1,7 @@
 """The matches of a tournament, their seatings and their means.
 
 A *seating* has an entrant for each seat. A cell of a tournament is the return of one agent of the
-row among agents of the column. It needs one seating for each seat that the row's agent may have. A
+row among agents of the column. A cell needs one seating for each seat of the row's agent. A
 seating that belongs to two cells (in games of two seats) is played once and counts for both. A
 reserved seat belongs to no entrant, and its returns do not count. Match `k` of seating `i` has
 the number `k * I + i` with I seatings, so matches in ascending order cycle through all seatings.

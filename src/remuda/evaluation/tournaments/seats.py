@@ -57,8 +57,8 @@ class TournamentSeats(StreamSeats):
     Guarantees:
 
     1. Every match of the list is started once, and stored when it ends, however long it takes.
-    2. All random draws in a match follow from the seed and the match number, whatever copy plays
-       it; except those of user-made scripted policies and games.
+    2. All random draws in a match follow from the seed and the match number, whichever copy
+       plays it, except those of user-made scripted policies and games.
     3. After `end_dealing` no match is started, and matches in progress are finished. So the choice
        of matches does not depend on their results.
     """

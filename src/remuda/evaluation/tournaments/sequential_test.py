@@ -2,9 +2,10 @@
 
 Stopping at the first convincing look stops too often by luck. So the total error probability is
 divided among the looks in advance. An answer counts only if its error probability is within that
-look's share. The probability of stopping at a wrong answer is then at most their sum (the union
-bound; Lan and DeMets 1983, "Discrete sequential boundaries", divide it by a function of the
-information). Neither the policies' true difference nor the number of looks has to be known.
+look's share. The probability of stopping at a wrong answer is then at most the sum of the shares
+(the union bound; Lan and DeMets 1983, "Discrete sequential boundaries", set the shares by a
+function of the information). Neither the policies' true difference nor the number of looks has to
+be known.
 
 The error probability at a look assumes a normal distribution. It is valid if sums of that many
 matches are almost normal, and too small if large rare returns have not occurred yet.

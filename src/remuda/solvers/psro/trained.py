@@ -96,7 +96,7 @@ def run_trained(
 
 @dataclass(frozen=True)
 class _Responses:
-    """The best responses of an iteration that joined the population."""
+    """The best responses that joined the population in one iteration."""
 
     added: list[list[Any]]  # player, name and file of each
     mixtures: Mixtures  # the meta-game's mixtures, to which these are responses

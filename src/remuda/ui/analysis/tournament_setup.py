@@ -57,7 +57,7 @@ class Crossplay:
     entrants: Mapping[str, Entrant]  # in the order in which the user named them
     sources: Mapping[str, str]  # run directories of trained entrants
     taken: Mapping[str, str]  # scripted policies by agent
-    notes: tuple[str, ...] = ()  # for example on a run that was trained in another game
+    notes: tuple[str, ...] = ()  # for example about a run that was trained in another game
 
     def setup(self, seed: int, sampled: bool) -> TournamentSetup:
         """Return the tournament with a seed."""

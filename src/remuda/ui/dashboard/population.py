@@ -161,7 +161,7 @@ def _mixture(payoffs: Payoffs) -> dict[str, Any]:
 
 
 def _map(payoffs: Payoffs) -> list[list[float]] | None:
-    """Map members with similar payoffs near each other, [members, 2]; None: too few matches."""
+    """Place members on a map, similar payoffs near each other: [members, 2]; None: few matches."""
     import numpy as np
 
     from remuda.analysis.structure.mds import payoff_map

@@ -258,7 +258,10 @@ def game_of(
     seats: Mapping[str, str],
     are_all_seated: bool = False,
 ) -> PlayedGame:
-    """Return the named game, or the first run's in `seats`; options override the run's options."""
+    """Return the named game, or the game of the first run in `seats`.
+
+    `options` override the run's options.
+    """
     words = [player for player in seats.values() if is_policy_of_run(player)]
     if name is not None:
         game = find_game(name)

@@ -1,4 +1,4 @@
-"""Pictures over the matches of a run: ratings, and lineages with hyperparameters."""
+"""Pictures of a run over its matches: ratings, and lineages with hyperparameters."""
 
 from __future__ import annotations
 
