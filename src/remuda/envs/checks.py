@@ -2,7 +2,7 @@
 
 Adapters check every value of another library's game before they write it into their arrays. The
 actor checks the arrays of every game while it processes them. A fault ends the actor with an error
-that names the agent, the copy, the turn and the value. `env.check false` turns all checks off.
+that states the agent, the copy, the turn and the value. `env.check false` turns all checks off.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def fitting(what: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any])
 
 
 def numbers_in(value: Any) -> Array | None:
-    """Convert a value to an array of numbers; None: not possible."""
+    """Convert a value to an array of numbers; None if that is impossible."""
     try:
         # A tensor may be on a device, or require a gradient.
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
@@ -163,7 +163,7 @@ def short(value: Any) -> str:
 
 @njit(cache=True)
 def first_strange(rows: Array, mask: Bools) -> int:
-    """Return the first row in the mask with a number that is not finite in float32, or NONE."""
+    """Return the first row in the mask with a number that is not finite in float32, or -1."""
     for i in range(rows.shape[0]):
         if mask[i]:
             for j in range(rows.shape[1]):
@@ -182,10 +182,11 @@ def first_outside(
     terminated: Bools,
     truncated: Bools,
 ) -> int:
-    """Return the flat index of the first number in `rows` outside its bounds, or NONE.
+    """Return the flat index of the first number in `rows` outside its bounds, or -1.
 
     `rows`, [num_envs, size], are the newest observations of an agent, and the bounds are [size] of
-    the same dtype. It checks only copies in which the agent acts or its episode ended in this turn.
+    the same dtype. Only copies in which the agent acts or its episode ended in this turn are
+    checked.
     """
     num_envs, size = rows.shape
     for i in range(num_envs):
@@ -202,7 +203,7 @@ def first_outside(
 
 @njit(cache=True)
 def first_stuck(masks: Bools, ends: Integers, acts: Bools) -> int:
-    """Return the first acting stream that has a choice without an allowed action, or NONE."""
+    """Return the first acting row with a choice that has no allowed action, or -1."""
     for stream in range(masks.shape[0]):
         if not acts[stream]:
             continue
@@ -253,13 +254,13 @@ class BoundsCheck:
             f"{spec.name} in copy {env.first_copy + copy}, turn {int(turns[copy])} of the episode: "
             f"its observation holds {rows[copy, at]:g} (number {at} of {rows.shape[1]}), and its "
             f"observation space says {np.ravel(space.low)[at]:g} to {np.ravel(space.high)[at]:g}. "
-            "It is used unchanged; later ones are not reported. Fix the bounds of the space, or "
-            "the observation"
+            "It is used unchanged; later violations are not reported. Fix the bounds of the space, "
+            "or the observation"
         )
 
 
 def _bounds_of(spec: AgentSpec, seen: Array) -> tuple[Array, Array, Array] | None:
-    """Return observations as [num_envs, size], and the bounds, [size]; None: unbounded."""
+    """Return observations [num_envs, size] and their bounds [size]; None if unbounded."""
     space: Any = spec.observation_space
     rows = seen.reshape(len(seen), -1)
     low, high, dtype = np.ravel(space.low), np.ravel(space.high), seen.dtype
@@ -281,7 +282,7 @@ def _is_whole(low: Array, high: Array, dtype: np.dtype[Any]) -> bool:
 
 
 class TurnChecks:
-    """The checks of an actor; errors name the agent and the copy."""
+    """The checks of an actor; error messages contain the agent and the copy."""
 
     def __init__(self, env: VectorEnv, turns: Integers) -> None:
         """Check `env`; `turns`: [num_envs], completed turns of each copy's episode."""
@@ -296,7 +297,7 @@ class TurnChecks:
             self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
 
     def observed(self, agent: int, seen: Array, stream: int) -> None:
-        """Refuse an observation that is not finite; `stream`: its copy; NONE: all are finite."""
+        """Refuse an observation that is not finite; `stream` is its copy, or -1 for none."""
         if stream != NONE:
             self._fail(agent, stream, not_finite("the observation", seen[stream]))
 

@@ -56,8 +56,8 @@ def close_all(copies: Sequence[Any]) -> None:
 def close(call: Callable[[], object], whose: object, limit: float | None = None) -> None:
     """Call a `close`; if it raises or hangs, report that and continue.
 
-    It runs in the calling thread. A signal interrupts it if that is the main thread, except in
-    native code that never returns to Python, which is only reported.
+    `call` runs in the calling thread. If that is the main thread, a signal interrupts a `call` that
+    hangs. Native code that never returns to Python cannot be interrupted, and is only reported.
     """
     name = f"close() of {type(whose).__name__}"
     try:

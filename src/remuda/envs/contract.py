@@ -54,7 +54,7 @@ def require_same(first: Trace, second: Trace, copies: Iterable[int], guarantee: 
 
 
 class VectorEnvContract:
-    """A test suite to inherit: define `make`. Each test names the guarantee that it checks."""
+    """A test suite to inherit: define `make`. Each test states the guarantee that it checks."""
 
     def make(self, num_envs: int) -> VectorEnv:
         """Make the environment under test."""
@@ -338,7 +338,7 @@ class VectorEnvContract:
         require_same(trace, again, range(3), guarantee)
 
     def test_pictures_are_pictures(self) -> None:
-        """`render` returns [height, width, 3] uint8, if the game has a picture."""
+        """`render` returns [height, width, 3] uint8, if the game can be rendered."""
         env = self.make(1)
         env.reset(seeds_of(1, 1), every(1))
         try:

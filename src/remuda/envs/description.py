@@ -28,7 +28,7 @@ class EnvSpec:
     agents: tuple[AgentSpec, ...]
     turn_groups: tuple[tuple[int, ...], ...]
     episode_metrics: tuple[str, ...] = ()
-    has_histories: bool = False  # its library numbers moves, see `VectorEnv.history`
+    has_histories: bool = False  # whether `VectorEnv.history` returns moves
     in_force: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """All of the game's options with their values; empty in a description read from a file."""
 
@@ -66,11 +66,11 @@ class EnvSpec:
 
     @property
     def teams(self) -> tuple[str, ...]:
-        """The team of each agent; empty: a team of one."""
+        """The team of each agent; an empty name is a team of one."""
         return tuple(agent.team for agent in self.agents)
 
     def seat(self, agent: int) -> EnvSpec:
-        """Describe the same environment as one of its agents sees it, alone."""
+        """Return this description with only one of its agents."""
         return replace(self, agents=(self.agents[agent],), turn_groups=((0,),))
 
     def make(self, copies: int, check: bool = True) -> VectorEnv:
@@ -122,7 +122,7 @@ class EnvSpec:
 
     @staticmethod
     def from_plain(plain: Any, game: str, options: Mapping[str, Any]) -> EnvSpec | None:
-        """Return what `to_plain` described; None if that was another game or had other options.
+        """Return what `to_plain` described; None if its game or options were different.
 
         Raise ValueError if the data is damaged.
         """

@@ -13,10 +13,10 @@ class Part(NamedTuple):
     """One array in an observation."""
 
     name: str
-    """Its keys in the environment's space, joined by dots; empty: it is the whole observation."""
+    """Its keys in the environment's space, joined by dots; empty for a whole observation."""
     start: int  # the offset of its numbers in the flat observation
     shape: tuple[int, ...]
-    is_pixels: bool  # true if it is uint8, 0 to 255
+    is_pixels: bool  # true if it is uint8 with the upper bound 255
 
     @property
     def size(self) -> int:
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 
 class PartsBox(spaces.Box):
-    """A flat `Box` [size] that knows its parts."""
+    """A flat `Box` [size] with a list of its parts."""
 
     def __init__(self, low: Any, high: Any, parts: tuple[Part, ...]) -> None:
         super().__init__(low, high, dtype=np.float32)

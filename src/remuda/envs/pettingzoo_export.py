@@ -39,7 +39,7 @@ class _Exported:
     """One copy of a game, whose agents are identified by their names."""
 
     def __init__(self, game: VectorEnv, name: str = "game", render_mode: str | None = None) -> None:
-        """Wrap one copy of a game; with the mode `rgb_array`, `render` returns a picture."""
+        """Wrap one copy of a game; with the mode `rgb_array`, `render` returns an image."""
         if game.num_envs != 1:
             raise ValueError(f"an environment is one copy of a game, not {game.num_envs}")
         self._game, self.render_mode = game, render_mode
@@ -63,7 +63,7 @@ class _Exported:
         return self._game.agents[self._index[agent]].action_space
 
     def render(self) -> Array | None:
-        """Return a picture: [height, width, 3] uint8."""
+        """Return an image: [height, width, 3] uint8."""
         return None if self.render_mode is None else self._game.render()
 
     def close(self) -> None:
@@ -143,9 +143,9 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """Play one turn, in the game's order.
 
-        An agent that skips turns gets their rewards once it is active again, or its episode ends.
-        An agent whose episode has ended gets its final observation, or, if it is active again in
-        the next turn, the first observation of its next episode.
+        An agent gets the rewards of turns that it skips when it is active again or its episode
+        ends. An agent whose episode has ended gets its final observation, or, if it is active again
+        in the next turn, the first observation of its next episode.
         """
         game, played = self._game, self.agents
         for group in game.turn_groups:
@@ -213,7 +213,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
     def step(self, action: Any) -> None:
         """Let the selected agent act.
 
-        The last action of a turn ends it. Rewards appear as soon as they accrue.
+        The last action of a turn ends the turn. Rewards appear as soon as the game gives them.
         """
         if self.terminations[self.agent_selection] or self.truncations[self.agent_selection]:
             self._was_dead_step(action)

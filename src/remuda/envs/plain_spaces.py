@@ -16,7 +16,7 @@ LARGEST = 2**28  # numbers in one array, so that a damaged file cannot fill the 
 
 
 class NotPlainError(ValueError):
-    """A space that JSON cannot describe: of an unknown class, or of long doubles."""
+    """A space that JSON cannot describe, because of an unknown class or long doubles."""
 
 
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def from_plain(plain: dict[str, Any]) -> spaces.Space[Any]:
 
 
 def _runs(array: Array) -> dict[str, Any]:
-    """Return an array as dtype, shape and runs of equal numbers: most bounds are one number."""
+    """Return dtype, shape and runs of equal numbers, since most bounds are one number repeated."""
     if array.dtype.itemsize > np.dtype(np.float64).itemsize:
         raise NotPlainError(f"{array.dtype}: JSON has no number of so many digits")
     flat = array.ravel()
@@ -90,7 +90,7 @@ def _to_parts_box(plain: dict[str, Any]) -> PartsBox:
 
 
 def _to_dict(plain: dict[str, Any]) -> spaces.Dict:
-    # Pairs keep their order, which decides how a value is flattened; a mapping would be sorted.
+    # Pairs keep their order, which decides how a value is flattened; Dict sorts a mapping.
     return spaces.Dict([(key, from_plain(own)) for key, own in plain["spaces"]])
 
 

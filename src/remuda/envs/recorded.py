@@ -27,7 +27,7 @@ class PlayedEpisodes:
 
     @property
     def returns(self) -> Numbers:
-        """Return undiscounted returns, [E, N]; NaN: the agent took no part."""
+        """Return undiscounted returns, [E, N]; NaN if the agent took no part."""
         returns: Numbers = np.where(self.took_part, self.rewards.sum(1), np.nan)
         return returns
 
@@ -38,7 +38,7 @@ class ObservedStates:
 
     observations: Array
     """[S, frames, *shape], as the game writes them: each observation comes last, after the previous
-    ones in its episode; frames before the episode's start are zeros."""
+    observations of its episode. Frames before the episode's start are zeros."""
     masks: Bools | None  # [S, mask_size]; None: the agents are not masked
     episodes: Integers  # [S] the number of each observation's episode
 
@@ -115,7 +115,7 @@ class Recorded(Wrapped):
         """The newest observations of each agent."""
 
     def start(self) -> None:
-        """Start to record; call it after the turn in which the actor compiles."""
+        """Start recording; call this after the actor has compiled with a dummy turn."""
         self._is_on = True
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
@@ -187,7 +187,7 @@ class Recorded(Wrapped):
         return PlayedEpisodes(names, whole, took_part, lengths, metrics)
 
     def observed(self, agents: Sequence[int]) -> ObservedStates | None:
-        """Return the observations of agents with equal spaces; None: no agent acted."""
+        """Return the observations of agents with equal spaces; None if no agent acted."""
         parts = [part for agent in agents for part in self._observed[agent] if len(part[0])]
         if not parts:
             return None

@@ -45,7 +45,7 @@ class Game:
 
     @property
     def is_own(self) -> bool:
-        """Return whether it is the user's game, neither Remuda's nor a library's."""
+        """Return whether it is a user's game, neither Remuda's nor a library's."""
         return self.name not in GAMES and self.factory.partition(":")[0] not in LIBRARIES
 
     def load(self) -> Callable[..., Any]:
@@ -60,8 +60,7 @@ class Game:
     def policy(self, name: str) -> ScriptedPolicy:
         """Load a policy that does not learn: `random`, one of `scripted`, or `module:callable`.
 
-        `name` may also be one that `loading.name_object` returned. A class is instantiated without
-        arguments.
+        `name` may also come from `loading.name_object`. A class is instantiated without arguments.
         """
         found = self._find_policy(name)
         if isinstance(found, type):
@@ -155,7 +154,7 @@ GAMES = {name: Game(name, **entry) for name, entry in data.load("games").items()
 
 
 def is_known(name: str) -> bool:
-    """Return whether this names a built-in game, or a game of a library with an adapter."""
+    """Return whether `name` is a built-in game, or a game of a library with an adapter."""
     return name in GAMES or name.partition(":")[0] in LIBRARIES
 
 

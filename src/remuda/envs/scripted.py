@@ -13,8 +13,8 @@ from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
 ScriptedPolicy = Callable[[VectorEnv, int, Array, np.random.Generator], Array]
 """Chooses one agent's actions in all copies: (env, agent, observations, rng) -> actions.
 
-Observations are [num_envs, *observation_shape], actions [num_envs, *action_shape]. It may read the
-environment, and must draw random numbers from `rng` only."""
+Observations are [num_envs, *observation_shape], actions [num_envs, *action_shape]. A policy may
+read the environment, and must draw random numbers from `rng` only."""
 
 
 def at_random(env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator) -> Array:
@@ -25,7 +25,7 @@ def at_random(env: VectorEnv, agent: int, observations: Array, rng: np.random.Ge
 
 
 def masks_of(env: VectorEnv, agent: int) -> Bools | None:
-    """Return an agent's masks, [num_envs, possibilities]; None: everything is allowed."""
+    """Return an agent's masks, [num_envs, possibilities]; None if it is not masked."""
     spec = env.agents[agent]
     if not spec.masked:
         return None
@@ -40,7 +40,7 @@ def choice_sizes(spec: AgentSpec) -> list[int]:
     if isinstance(space, MultiDiscrete):
         sizes: list[int] = space.nvec.ravel().tolist()
         return sizes
-    assert isinstance(space, Discrete), f"actions in {space} are not counted"
+    assert isinstance(space, Discrete), f"actions in {space} are not discrete"
     return [int(space.n)]
 
 

@@ -1,4 +1,4 @@
-"""Play games and record traces, so that two of them can be compared."""
+"""Play games and record traces, so that two traces can be compared."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class _Table:
         """Agent, copy and value of this turn's rewards before the agent acted."""
 
     def read(self, shape: tuple[int, int]) -> Array | None:
-        """Return a copy of its numbers; None: it no longer exists."""
+        """Return a copy of its numbers; None if the table no longer exists."""
         try:
             return _table_of(self._holder[self._key], shape)
         except (LookupError, TypeError):
@@ -239,7 +239,7 @@ class EarlyRewards(Wrapped):
     `end_turn` returns the rewards of a turn, but not when they came. A game that gives rewards
     while agents act accumulates them in a *table*: an array or nested lists with a number for each
     copy and agent. `end_turn` returns the table, or its growth in the turn. Tables are read when
-    agents observe. Play a turn of the game first, so that they exist.
+    agents observe. Play a turn of the game first, so that its tables exist.
     """
 
     def __init__(self, game: VectorEnv) -> None:
@@ -257,7 +257,7 @@ class EarlyRewards(Wrapped):
     def found(self) -> Early | None:
         """Return an early reward, or None.
 
-        It is None if all rewards are equal, because a counter of turns could match those.
+        None if all rewards are equal, because a table that counts turns could match equal rewards.
         """
         if self._least >= self._most:
             return None
@@ -306,7 +306,7 @@ class EarlyRewards(Wrapped):
 
 
 def _table_of(value: Any, shape: tuple[int, int]) -> Array | None:
-    """Return a copy of a table as [num_envs, num_agents] float64; None: it is not a table."""
+    """Return a copy of a table as [num_envs, num_agents] float64; None if it is not a table."""
     if isinstance(value, list) and value and isinstance(value[0], list | np.ndarray):
         try:
             value = np.array(value)

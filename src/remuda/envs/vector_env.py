@@ -21,40 +21,40 @@ class VectorEnv(ABC):
     Every environment guarantees (`remuda.envs.contract` tests it):
 
     1. The same seeds and actions give the same observations and results.
-    2. Copies share nothing: nothing that happens in one changes another.
+    2. Copies share nothing: nothing that happens in one copy changes another.
     3. `reset` restarts the copies in its mask and leaves the others unchanged. Afterwards each of
        those copies has an active agent, or its episode has already ended. Such an episode lasts one
-       turn, in which no agent acts, and is not counted.
-    4. `observe` writes all of `out` and nothing else, and changes nothing in the world.
+       turn, in which no agent acts, and is ignored.
+    4. `observe` writes all of `out` and nothing else, and does not change the environment.
     5. `act` takes effect at once: agents that observe after it observe its effect. Actions of
        agents that were not active when they observed are ignored.
     6. Termination is not truncation, and an agent never has both. An agent whose episode has ended
        is not active, except with `may_return_at_once`.
     7. Observations are in the declared space, with its shape and dtype.
-    8. If it can be saved, a restored environment continues exactly like the one that was saved.
-    9. After an agent's episode has ended, it does not end again before the agent is active again,
-       and the agent gets no reward before the turn that makes it active. A reward of that turn
-       belongs to its new episode. When a copy has finished, every agent's episode has ended.
+    8. If an environment can be saved, it continues exactly from the saved state when restored.
+    9. An agent whose episode has ended does not end again before it is active again, and gets no
+       reward before the turn that makes it active. A reward of that turn belongs to its new
+       episode. When a copy has finished, every agent's episode has ended.
     10. `mask` writes all of `out` and changes nothing; an active agent always has an allowed
         action.
-    11. It keeps no reference to the arrays that are passed to `observe`, `mask` and `act`.
+    11. The environment keeps no reference to arrays passed to `observe`, `mask` and `act`.
     12. Environments in the same process share nothing.
     13. For copies that have finished, `end_turn` returns the declared episode metrics.
     14. `rewards_so_far` is maintained if an agent may get a reward in a turn before it acts. It
-        starts every turn at 0, and at its end equals the rewards that `end_turn` returns.
+        starts every turn at 0, and ends it equal to the rewards that `end_turn` returns.
     """
 
     num_envs: int
     agents: tuple[AgentSpec, ...]
     turn_groups: tuple[tuple[int, ...], ...]
     """The groups of agents that observe together, in the order in which they act: ((0,), (1,)) is
-    one after another, ((0, 1),) at once. `env.observe_together` sets it to one group of all agents,
-    so a property needs a setter."""
+    one after another, ((0, 1),) at once. `env.observe_together` sets `turn_groups` to one group of
+    all agents, so a property needs a setter."""
     active: Bools
     """[num_envs, num_agents]: agents that act when their group's turn comes. Always the same array,
     which `reset`, `act` and `end_turn` update. A copy without an active agent after `end_turn` has
-    finished. An inactive agent may come back in the same episode or, once its own has ended, in a
-    new one."""
+    finished. An inactive agent may become active again in the same episode or, after this
+    episode has ended, in a new one."""
 
     can_observe_together: bool = True
     """True if all agents may observe at the start of a turn (`env.observe_together`). False if an
@@ -71,10 +71,10 @@ class VectorEnv(ABC):
     means over episodes."""
 
     notes: MutableMapping[str, str] = MappingProxyType({})  # type: ignore[assignment]
-    """Warnings for the user: messages by key. Notes are only added; a run shows each key once, and
-    again at its end. An environment that adds notes sets this to a dictionary."""
+    """Warnings for the user: messages by key. Notes are never removed. A run shows each key once,
+    and again when the run ends. An environment that adds notes sets this to a dictionary."""
     checker: str = "remuda.envs.contract.check_env"
-    """The function that tests the game's contract, named in messages; empty: none."""
+    """The function that tests the game's contract, for messages; empty if there is none."""
     action_names: tuple[str, ...] = ()
     """Names of the actions of a Discrete space, for human players; empty: numbers. `up`, `down`,
     `left` and `right` are the arrow keys."""
@@ -82,7 +82,7 @@ class VectorEnv(ABC):
     check: bool = True
     """True to check every value of another library's game."""
     first_copy: int = 0
-    """The number of its first copy, if several actors share a game's copies."""
+    """The number of this environment's first copy, if several actors share a game's copies."""
 
     @property
     def num_agents(self) -> int:
@@ -103,7 +103,7 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def begin_turn(self) -> None:
-        """Begin a turn, and move the world's entities that are not agents."""
+        """Begin a turn, and move the environment's entities that are not agents."""
 
     @abstractmethod
     def observe(self, agent: int, out: Array) -> None:
@@ -115,7 +115,7 @@ class VectorEnv(ABC):
         Called right after `observe` for agents whose specification has `masked`. An active agent
         always has an allowed action. The masks of several choices (MultiDiscrete) are
         concatenated. Also called after `end_turn` if an episode was truncated: Q-learners bootstrap
-        from the best allowed action. If none is allowed, they treat all as allowed.
+        from the best allowed action, or from the best action if no action is allowed.
         """
         raise NotImplementedError(f"{type(self).__name__} allows every action to agent {agent}")
 
@@ -123,7 +123,7 @@ class VectorEnv(ABC):
     def act(self, agent: int, actions: Integers) -> None:
         """Let `agent` act in every copy: `actions` is [num_envs, *action_shape].
 
-        The resulting rewards, of any agent, accrue until `end_turn`; immediate ones appear in
+        The resulting rewards of all agents are summed until `end_turn`. Immediate rewards appear in
         `rewards_so_far` at once.
         """
 
@@ -132,12 +132,12 @@ class VectorEnv(ABC):
         """End the turn; return the rewards since `begin_turn` and how episodes ended."""
 
     def render(self, env: int = 0) -> Array:
-        """Return a picture of one copy: [height, width, 3] uint8.
+        """Return an image of one copy: [height, width, 3] uint8.
 
         Raises:
-            NotImplementedError: the game cannot be drawn.
+            NotImplementedError: the game cannot be rendered.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no picture of its world")
+        raise NotImplementedError(f"{type(self).__name__} cannot be rendered")
 
     def describe(self, agent: int, env: int = 0) -> str:  # noqa: ARG002
         """Describe an agent's observation of one copy for human players; empty: no description.
@@ -149,12 +149,12 @@ class VectorEnv(ABC):
     def history(self, env: int = 0) -> list[int] | None:  # noqa: ARG002
         """Return the moves of a copy's episode, including chance, as its library numbers them.
 
-        None: the game's library does not number moves.
+        Return None if the game's library does not number moves.
         """
         return None
 
     def state(self) -> State:
-        """Return everything that `restore` needs to continue exactly here, between two turns.
+        """Return everything that `restore` needs to continue exactly; called between two turns.
 
         Optional: without it, a resumed run starts new episodes.
 

@@ -254,7 +254,7 @@ def the_same():
          "it has length, render_mode"),
         ("makes_nothing", {"x": 1}, ConfigError, "no such option; it has none"),
         ("needs_size", {}, ConfigError, r"env\.options: .*needs_size refuses them: .*missing 1"),
-        ("makes_nothing", {}, ConfigError, "makes nothing, no environment; allowed is a class, or"),
+        ("makes_nothing", {}, ConfigError, "makes nothing, which is not an environment; allowed"),
         ("makes_copies_unasked", {}, ConfigError, "makes a Tape, .* a parameter num_envs"),
         ("NoCopies", {}, ConfigError, "NoCopies is a VectorEnv, .*parameter num_envs"),
         ("makes_one_though_asked", {}, ConfigError, "makes a Both, .*leave num_envs out"),

@@ -1,10 +1,10 @@
-"""Copies of PettingZoo's environments where one agent acts at a time.
+"""Copies of PettingZoo's environments in which one agent acts at a time (AEC).
 
-PettingZoo defines an agent's reward between two of its turns as the reward that `last()` returns
-when it is selected. `rewards` shows in which step each part of that reward was given. The two agree
-if every step calls `_accumulate_rewards`. Otherwise the reward of `last()` is used: the difference
-is added when the agent is selected. If `last()` has only returned 0, the environment does not
-accumulate rewards, and `rewards` is used.
+In PettingZoo `last()` returns an agent's reward since its previous action, when the agent is
+selected. `rewards` contains the rewards of each step. They add up to the reward of `last()` if
+every step calls `_accumulate_rewards`. If they do not, the reward of `last()` is used, and the
+difference is added when the agent is selected. If `last()` has only returned 0, the environment
+does not accumulate rewards, and `rewards` is used.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ ATTRIBUTES = (
 ROUNDING = 1e-5
 """The relative difference allowed between the sum of `rewards` and `last()`: float32 rounding."""
 DEAD_STEPS = 10
-"""Maximum dead steps per agent after one action; more raise an error."""
+"""Maximum dead steps, `step(None)`, per agent after one action; more raise an error."""
 STAYS_DEAD = (
     "step(None) was called for it, since its episode has ended, but it is still in `agents` and "
-    "still dead, while others play on; let `step` begin with `if self.terminations[agent] or "
+    "still dead, while others continue; let `step` begin with `if self.terminations[agent] or "
     "self.truncations[agent]: return self._was_dead_step(action)`, where agent is "
     "self.agent_selection"
 )
@@ -56,16 +56,15 @@ DIES_ON = (
 
 
 class AECCopies(Copies):
-    """Copies of a PettingZoo environment where one agent acts at a time.
+    """Copies of a PettingZoo environment in which one agent acts at a time.
 
     A turn is a round in which each agent may act once, in the order of `possible_agents`, if the
     environment has selected it. An agent observes when it is selected; before that, its observation
-    is zeros. Dead agents are stepped with None. An agent's episode ends when it is selected for
-    that step, or when no agent is left to act.
-    An agent may come back and be selected in the turn that ended its episode. That turn then ends
-    for its copy, and the agent acts in the next turn.
-    Rewards count in the turn in which they come. Their sum between two actions of an agent is the
-    reward that `last()` returns.
+    is zeros. Dead agents are stepped with None (a dead step). An agent's episode ends when the
+    agent is selected for its dead step, or when no agent is left to act. An agent may come back and
+    be selected in the turn that ended its episode. The turn then ends in this copy, and the agent
+    acts in the next turn. Rewards count in the turn in which the environment gives them. Their sum
+    between two actions of an agent is the reward that `last()` returns.
     """
 
     can_observe_together = False
@@ -86,14 +85,14 @@ class AECCopies(Copies):
         self.rewards_so_far = self._rewards
         self._readers = [reader_of(copy) for copy in copies]
         self._last_reward = last_reward_of(copies[0])
-        # True if an agent's last reward is only known once it is selected for its dead step.
+        # True if an agent's last reward is unknown until the agent is selected for its dead step.
         self._steps_all_dead = has_own_last(copies[0])
         self._last = [LastRewards(self.num_agents) for _ in copies]
         # Whether an agent acted since its `info` was last read: earlier `info` belongs to no step.
         self._has_acted: Bools = np.zeros(self.active.shape, np.bool_)
         # By copy: the number of agents that are not in an episode; the agents whose episode has
-        # ended and that were not selected since; the last value of `agents`; and the agent that
-        # came back in the turn that ended its episode.
+        # ended and that were not selected since; the last value read from `agents`; and the agent
+        # that came back in the turn that ended its episode.
         self._out = [self.num_agents] * num_envs
         self._ended: list[set[int]] = [set() for _ in copies]
         self._live_before: list[list[Any]] = [[] for _ in copies]
@@ -130,7 +129,7 @@ class AECCopies(Copies):
         return super().end_turn()
 
     def _acting(self, agent: int) -> Bools:
-        """Leave out agents that came back and have not observed yet."""
+        """Return the copies in which an agent acts, and has observed if it came back."""
         acting = self.active[:, agent]
         for e, back in self._back.items():
             if back == agent:
@@ -176,7 +175,7 @@ class AECCopies(Copies):
                 self._rewards[e, agent] += reward
 
     def _count(self, e: int, agent: int) -> None:
-        """Add the part of `last()` missing from `rewards`, for an agent that acts next or ended."""
+        """Add what `rewards` lacks of `last()`, for an agent that acts next or has ended."""
         name, last = self._names[agent], self._last[e]
         reward = self._last_reward(self.copies[e], self._readers[e], name)
         if reward is not None and type(reward) is not float:
@@ -191,8 +190,8 @@ class AECCopies(Copies):
     def _admit(self, e: int) -> None:
         """Start the episodes of live agents, whether or not they were selected.
 
-        An agent whose episode has ended starts another only when it is selected, because before
-        that it could end without having acted.
+        An agent whose episode has ended starts another episode only when it is selected, because
+        until then this episode could end without an action.
         """
         if not self._out[e]:
             return
@@ -223,14 +222,14 @@ class AECCopies(Copies):
         """Return the number of the selected agent, or raise a `ContractError`."""
         agent = self._index.get(name)
         if agent is None:
-            fault = UntakeableError(self._unknown(name, "its `agent_selection` names"))
+            fault = UntakeableError(self._unknown(name, "its `agent_selection` is"))
             raise self._broken(e, None, fault)
         return agent
 
     def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
         """Find the agent that acts next, and step dead agents on the way.
 
-        `ended` holds the agents whose episode has ended, and whether it was terminated.
+        `ended` maps the agents whose episode has ended to whether the episode was terminated.
         """
         read = self._readers[e]
         for _ in range(DEAD_STEPS * self.num_agents):
@@ -314,7 +313,7 @@ def has_own_last(copy: AECEnv[Any, Any, Any]) -> bool:
 def last_reward_of(copy: AECEnv[Any, Any, Any]) -> Callable[[Any, Callable[[str], Any], Any], Any]:
     """Return a function (copy, its attribute reader, agent) -> the reward of `last()`.
 
-    The reward is None if unknown: an environment's own `last()` knows only the selected agent's.
+    The reward is None if it is unknown: an overridden `last()` returns only the selected agent's.
     """
     if not has_own_last(copy):
         return _accumulated
@@ -339,7 +338,7 @@ class LastRewards:
     def __init__(self, num_agents: int) -> None:
         self._accumulates = False
         self.differs: tuple[float, float] | None = None
-        """The first sums of `rewards` and of `last()` that differed."""
+        """The first sum of `rewards` that differed from the reward of `last()`, and that reward."""
         self.restart(num_agents)
 
     def restart(self, num_agents: int) -> None:
@@ -377,8 +376,8 @@ class LastRewards:
 def reader_of(copy: Any) -> Callable[[str], Any]:
     """Return a function that reads one of `ATTRIBUTES`, as `getattr(copy, name)` does.
 
-    It avoids PettingZoo's wrappers: each forwards attributes by a Python call, and together they
-    take as long as a step of a small game.
+    The function avoids PettingZoo's wrappers: each forwards attributes by a Python call, and
+    together these calls take as long as a step of a small game.
     """
     wrappers, inner = [], copy
     while _only_forwards(inner):

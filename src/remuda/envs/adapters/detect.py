@@ -10,7 +10,7 @@ CHECKERS = {
     PARALLEL: "pettingzoo.test.parallel_api_test",
     AEC: "pettingzoo.test.api_test",
 }
-"""The library's own test of each kind; it covers much of the contract, but not masks."""
+"""The library's own test of each kind; the test covers much of the contract, but not masks."""
 _BASES = {
     ("remuda", "VectorEnv"): COPIES,
     ("gymnasium", "VectorEnv"): VECTOR,
@@ -23,7 +23,7 @@ _BASES = {
 
 
 def kind_of(thing: object) -> str:
-    """Return the kind of an environment or of its class; empty: unknown.
+    """Return the kind of an environment or of its class, or an empty text if it is unknown.
 
     An object without a known base class is recognised by its methods.
     """

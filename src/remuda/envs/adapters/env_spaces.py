@@ -27,7 +27,7 @@ class EnvSpaces:
 
     1. An observation is flattened exactly as in training.
     2. An action is in `action_space`, and is exactly what training passes to the environment.
-    3. The shapes of its parts distinguish a batch from a single observation.
+    3. A batch is distinguished from a single observation by the shapes of its parts.
     """
 
     def __init__(self, agent: AgentSpec) -> None:
@@ -46,14 +46,14 @@ class EnvSpaces:
         return isinstance(own, spaces.Box) and own.shape == self._observations.space.shape
 
     def split(self, observation: Any) -> tuple[Any, Any]:
-        """Split an observation, or a batch, into its unmasked part and its mask, or None."""
+        """Split an observation, or a batch, into the part without a mask and the mask, if any."""
         if not isinstance(observation, Mapping):
             return observation, None
         comes_with = self._agent.masked and MASK in observation
         mask = observation[MASK] if comes_with else None
         part = self._observations.part
         if part is None and comes_with and self.is_array:
-            part = OBSERVATION  # PettingZoo's form, in any space
+            part = OBSERVATION  # PettingZoo's form is accepted for any space
         has_part = part is not None and part in observation
         return observation[part] if has_part else observation, mask
 
@@ -76,7 +76,7 @@ class EnvSpaces:
         return rows, count is None
 
     def allowed(self, mask: Any, count: int, single: bool) -> Bools | None:
-        """Return a mask of the environment as [N, mask_size]; None: it already has that form."""
+        """Return a mask of the environment as [N, mask_size]; None if it already has that form."""
         if self._form is None or isinstance(self.action_space, spaces.Discrete):
             return None
         size = possibilities(self._agent)
@@ -105,7 +105,7 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 
 def _count(space: spaces.Space[Any], value: Any, name: str) -> int | None:
-    """Return the size of a batch; None: it is a single value."""
+    """Return the size of a batch; None for a single value."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _count_of_parts(space, value, name)
     if not isinstance(space, ARRAYS):

@@ -48,7 +48,7 @@ class GymnasiumEnv(Copies):
     """Copies of one Gymnasium environment, stepped one after another.
 
     Observations that are not a Box are flattened by `gymnasium.spaces.flatten`. The agent is masked
-    if the observation holds an `action_mask`, or if `info` of the first reset has that key.
+    if the observation contains an `action_mask`, or if `info` of the first reset has that key.
     """
 
     turn_groups = ((0,),)
@@ -122,8 +122,9 @@ def has_agents(
 ) -> bool:
     """Return whether the tuples of an environment have a part for each of several agents.
 
-    That is so if one of `ATTRIBUTES` has their number, or if the first step of `another` copy
-    returns a reward for each part. A single agent may have tuples too.
+    This is true if one of `ATTRIBUTES` has the number of parts, or if the first step of another
+    copy returns a reward for each part. A single agent may have tuples too. `another` makes that
+    copy.
     """
     sees, acts = env.observation_space, env.action_space
     if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
@@ -146,7 +147,7 @@ def _pays_each(make: Callable[[], gymnasium.Env[Any, Any]], count: int) -> bool:
             reward: Any = env.step(env.action_space.sample())[1]
         finally:
             close(env.close, env)
-    except Exception:  # an environment that cannot be stepped here: unknown
+    except Exception:  # the environment cannot be stepped here
         return False
     return is_sequence(reward) and len(reward) == count
 
@@ -204,12 +205,12 @@ class TupleEnv:
         return by_agent, paid, terminations, truncations, self._infos(info)
 
     def render(self) -> Any:
-        """Return a picture, or raise a `NotImplementedError`."""
+        """Return an image, or raise a `NotImplementedError`."""
         try:
             return self.env.render()
         except Exception as error:  # it may need a display, or a library that is missing
             line = " ".join(str(error).split())
-            raise NotImplementedError(f"{self.env} cannot draw here: {line}") from None
+            raise NotImplementedError(f"{self.env} cannot be rendered here: {line}") from None
 
     def close(self) -> None:
         self.env.close()
@@ -245,7 +246,7 @@ class TupleEnv:
         return found
 
     def _mask(self, mask: Any, agent: int) -> Any:
-        """Return an agent's mask, or the one that all share; lengths are checked later."""
+        """Return an agent's mask, or the mask that all agents share; lengths are checked later."""
         if isinstance(mask, Mapping):
             return {name: self._mask(part, agent) for name, part in mask.items()}
         if self._is_by_agent(mask) and any(part is None or is_sequence(part) for part in mask):
@@ -268,7 +269,7 @@ def _is_true(end: Any) -> bool:
 class TupleCopies(ParallelCopies):
     """Copies of an environment of tuples."""
 
-    checker = ""  # PettingZoo's tests refuse tuples, and Gymnasium's several rewards
+    checker = ""  # PettingZoo's tests refuse tuples; Gymnasium's refuse several rewards
 
 
 def copies_of(
@@ -277,7 +278,7 @@ def copies_of(
     wrapping: Wrapping = NOTHING,
     forget: Callable[[Any], None] | None = None,
 ) -> ParallelCopies:
-    """Make copies of an environment of tuples; `forget` is that of `TupleEnv`."""
+    """Make copies of an environment of tuples; `forget` is passed to `TupleEnv`."""
     return TupleCopies(lambda: TupleEnv(make(), forget), num_envs, wrapping)
 
 
@@ -289,7 +290,7 @@ def made_quietly(name: str, **options: Any) -> gymnasium.Env[Any, Any]:
 
 
 def make_lbf(name: str, /, num_envs: int = 1, **options: Any) -> ParallelCopies:
-    """Make copies of level-based foraging (Papoudakis et al. 2021): `Foraging-8x8-2p-2f-v3`."""
+    """Make copies of level-based foraging (Papoudakis et al. 2021), as `Foraging-8x8-2p-2f-v3`."""
     return _make("lbf", "lbforaging", name, num_envs, _clear_positions, **options)
 
 
@@ -300,7 +301,7 @@ def _clear_positions(env: Any) -> None:
 
 
 def make_rware(name: str, /, num_envs: int = 1, **options: Any) -> ParallelCopies:
-    """Make copies of the robotic warehouse (Papoudakis et al. 2021): `tiny-4ag`."""
+    """Make copies of the robotic warehouse (Papoudakis et al. 2021), as `tiny-4ag`."""
     full = name if name.startswith("rware") else f"rware-{name}-v2"
     return _make("rware", "rware", full, num_envs, None, **options)
 
@@ -335,7 +336,7 @@ def make_gymnasium(
     """Make copies of an environment of Gymnasium's registry.
 
     `my_module:Name-v0` imports a module that registers it. An environment whose spaces are tuples
-    with a part for each agent gets several agents: see `has_agents`.
+    with a part for each agent gets several agents (see `has_agents`).
     """
     with making(f"gymnasium:{name}", gymnasium.error.Error, TypeError, ImportError):
         module, _, name = name.rpartition(":")

@@ -46,12 +46,12 @@ def _refused(layer: Any, name: str) -> ConfigError:
 
 
 def lasting_state(env: VectorEnv) -> str:
-    """Return a note about state that user-written wrappers keep between episodes; empty: none.
+    """Return a note about state that a user's wrappers keep between episodes, or an empty text.
 
     Plays a few random turns between two resets from the same seed; state that then differs
     outlasts episodes. Pass an environment that is not used otherwise. Running statistics raise a
-    ConfigError, also in the environment itself. If the environment cannot be played, the note is
-    empty.
+    ConfigError, even those of the environment itself. If the environment cannot be played, the note
+    is empty.
     """
     copies = getattr(env, "copies", ())
     layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
@@ -66,7 +66,7 @@ def lasting_state(env: VectorEnv) -> str:
             if over.all():
                 break
         env.reset(seeds, everyone)
-    except Exception:  # the run itself reports it
+    except Exception:  # the run itself reports the error
         return ""
     changed = [
         (layer, name)

@@ -24,22 +24,22 @@ log = logging.getLogger(__name__)
 class Library:
     """A library of games."""
 
-    name: str  # the part before the colon
+    name: str  # the part of a game's name before the colon
     adapter: str  # `module:callable`, which makes copies of a game
     package: str  # the Python package that is imported
     extra: str  # the extra of Remuda that installs it; empty: always installed
     example: str
-    listing: Callable[[], Iterable[str]]  # returns all its games, if it is installed
+    listing: Callable[[], Iterable[str]]  # returns all games of the installed library
     wraps: bool = False
-    """True if its environments are Gymnasium's or PettingZoo's, so wrappers can be applied."""
+    """True if its environments have Gymnasium's or PettingZoo's interface, so wrappers apply."""
 
     @property
     def is_installed(self) -> bool:
-        """Return whether it can be imported here."""
+        """Return whether the library's package is installed."""
         return find_spec(self.package) is not None
 
     def names(self) -> list[str]:
-        """Return all its games by their names in Remuda, sorted; empty if not installed."""
+        """Return the names in Remuda of all its games, sorted; empty if it is not installed."""
         if not self.is_installed:
             return []
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

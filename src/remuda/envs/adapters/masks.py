@@ -1,9 +1,9 @@
 """Convert other libraries' action masks to rows of booleans.
 
-A mask is a row with one entry per action. With several choices (`MultiDiscrete`) their entries are
-concatenated; each bit of a `MultiBinary` is a choice between off and on. A mask may also have a
-part for each choice, as in Gymnasium's `sample(mask=...)`, where None allows all actions of the
-choice.
+A mask is a row with one entry per action. With several choices (`MultiDiscrete`) the entries of all
+choices are concatenated; each bit of a `MultiBinary` is a choice between off and on. A mask may
+also have a part for each choice, as in Gymnasium's `sample(mask=...)`. A part that is None allows
+all actions of its choice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class MaskForm:
     """The layout of the masks of an action space."""
 
     size: int  # actions, summed over all choices
-    parts: Mapping[Any, MaskForm] | None = None  # by choice; None: there is only one choice
-    is_named: bool = False  # the parts have names (`Dict`), not positions
+    parts: Mapping[Any, MaskForm] | None = None  # by choice; None with a single choice
+    is_named: bool = False  # whether the parts have names (`Dict`) instead of positions
 
 
 def mask_form(space: spaces.Space[Any]) -> MaskForm:
@@ -126,7 +126,7 @@ class Masks:
         in_observation: bool,
         has_given: bool,
     ) -> None:
-        """Start with all actions allowed; with `has_given`, the agent needs a mask to act."""
+        """Start with all actions allowed; with `has_given`, an acting agent must have a mask."""
         self._in_observation = in_observation
         self._is_masked, self._could_be = spec.masked, can_be_masked(spec.action_space)
         self._has_given = has_given or in_observation
@@ -188,8 +188,9 @@ class Masks:
 def allow_idle(masks: Bools, active: Bools, check: bool) -> None:
     """Allow all actions in rows that allow none, for example after an episode's end.
 
-    `masks` is [num_envs, possibilities] of one agent; `active`, [num_envs], is where it acts.
-    With `check`, an acting agent's empty mask is left empty, so that the actor refuses it.
+    `masks` [num_envs, possibilities] are those of one agent; `active` [num_envs] marks the copies
+    in which it acts. With `check`, the rows of these copies do not change, so that the actor
+    refuses them.
     """
     nothing = ~masks.any(axis=1)
     if check:

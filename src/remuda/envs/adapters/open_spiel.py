@@ -1,6 +1,6 @@
 """Games of OpenSpiel (Lanctot et al. 2019), sequential or simultaneous, with explicit chance.
 
-`open_spiel:leduc_poker`, or with parameters `open_spiel:kuhn_poker(players=3)`.
+Examples of names are `open_spiel:leduc_poker` and `open_spiel:kuhn_poker(players=3)`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OpenSpielEnv(TurnArrays):
 
         `sees` is `information_state`, `observation`, or `auto`: the information state if the game
         offers it, else the observation; vice versa in games of perfect information. A `ConfigError`
-        names what is missing: OpenSpiel, the game, a tensor, or explicit chance.
+        states what is missing: OpenSpiel, the game, a tensor, or explicit chance.
         """
         self._spiel, self.game = load_game(name)  # OpenSpiel's game
         self.name = name
@@ -95,7 +95,7 @@ class OpenSpielEnv(TurnArrays):
         return found
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Allow legal actions to a player that acts, and everything to others."""
+        """Allow legal actions to a player that acts, and all actions to the others."""
         out[...] = True
         for e in np.flatnonzero(self.active[:, agent]).tolist():
             out[e] = False
@@ -170,9 +170,9 @@ class OpenSpielEnv(TurnArrays):
         return {"sees": self._sees}
 
     def _update(self, e: int) -> None:
-        """Play chance after a move, and add the rewards."""
+        """Play chance events after a move, and add the rewards."""
         self._by_chance(e)
-        # Not `rewards`: in some games it keeps the old rewards while chance moves.
+        # `rewards` is not used, because some games do not update it in chance events.
         returns = np.asarray(self.states[e].returns())
         self._rewards[e] += returns - self._returns[e]
         self._returns[e] = returns
@@ -192,7 +192,7 @@ class OpenSpielEnv(TurnArrays):
             state.apply_action(chosen)
 
     def _note(self, e: int) -> None:
-        """Set which players act next, or that the episode has ended."""
+        """Mark the players that act next, or the end of the episode."""
         state, active = self.states[e], self.active[e]
         active[:] = False
         if state.is_terminal():
@@ -205,12 +205,12 @@ class OpenSpielEnv(TurnArrays):
 
 
 def make_open_spiel(name: str, /, num_envs: int = 1, *, sees: str = "auto") -> OpenSpielEnv:
-    """Make copies of a game of OpenSpiel: see `OpenSpielEnv`."""
+    """Make copies of a game of OpenSpiel (see `OpenSpielEnv`)."""
     return OpenSpielEnv(name, num_envs, sees)
 
 
 def _replayed(game: Any, history: list[int]) -> Any:
-    """Return the state after these moves; None: the rules forbid one of them.
+    """Return the state after these moves; None if the rules forbid one of them.
 
     OpenSpiel does not check moves itself, and may crash the process.
     """

@@ -1,6 +1,7 @@
 """The base class of adapters, `Copies`, and the adapter of PettingZoo's parallel environments.
 
-Adapters cannot be saved in mid-episode, because the libraries' environments cannot.
+`Copies` cannot be saved in mid-episode, because the environments of Gymnasium and PettingZoo
+cannot.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Copies(TurnArrays):
     """The base class of adapters, which owns and fills the arrays of all copies.
 
     If any agent's first `info` has an `action_mask` (even None), every agent with discrete actions
-    is masked, because some environments return only the selected agent's mask, and in others
-    agents join later. All actions are allowed to an agent that never has a mask.
+    is masked. Some environments return only the selected agent's mask, and in others agents join
+    later. All actions are allowed to an agent that never has a mask.
     """
 
     def __init__(
@@ -197,7 +198,7 @@ class Copies(TurnArrays):
             raise self._broken(e, agent, error) from None
 
     def _known(self, e: int, name: Any, where: str) -> int | None:
-        """Return an agent's number; None: it is unknown, and checks are off."""
+        """Return an agent's number; None if it is unknown and checks are off."""
         agent = self._index.get(name)
         if agent is None and self.check:
             raise self._broken(e, None, BadValueError(self._unknown(name, where)))
@@ -382,7 +383,7 @@ class ParallelCopies(Copies):
             raise self._broken(
                 e,
                 min(lingering),
-                "its episode has ended, but it is still in `agents` while others play on; in "
+                "its episode has ended, but it is still in `agents` while others continue; in "
                 "PettingZoo a step must remove the agents whose episodes it ends (they may join "
                 "again in a later step)",
             )

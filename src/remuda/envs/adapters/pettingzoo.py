@@ -29,8 +29,9 @@ def make_pettingzoo(
 ) -> ParallelCopies | AECCopies:
     """Make copies of an environment of PettingZoo, or of a library with its interface.
 
-    `name` is PettingZoo's, `classic/tictactoe-v3` or `classic.tictactoe_v3`; or a module with
-    `parallel_env` or `env`, such as `mpe2.simple_spread_v3`. `api="auto"` prefers the parallel API.
+    `name` is a name of PettingZoo's, such as `classic/tictactoe-v3` or `classic.tictactoe_v3`, or a
+    module with `parallel_env` or `env`, such as `mpe2.simple_spread_v3`. `api="auto"` prefers the
+    parallel API.
     """
     wanted = {"auto": (PARALLEL, AEC), "parallel": (PARALLEL,), "aec": (AEC,)}
     if api not in wanted:
@@ -44,7 +45,7 @@ def make_pettingzoo(
             raise ConfigError(f"pettingzoo:{name} offers no {' and no '.join(wanted[api])}")
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
         with making(f"pettingzoo:{name}", *_refusals()):
-            if num_envs == 1:  # only a single copy is drawn; the mode may slow down every step
+            if num_envs == 1:  # only a single copy is rendered; a render mode may slow down steps
                 options = with_pictures(make, options)
             return adapter(wrapping.around(lambda: make(**options)), num_envs, wrapping)
 
@@ -54,7 +55,7 @@ PARALLEL, AEC = "parallel_env", "env"
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the errors of environments that cannot be made; newer PettingZoo has one more."""
+    """Return the errors that mean that an environment cannot be made."""
     errors = vars(import_module("pettingzoo")).get("env_registry")
     own = getattr(getattr(errors, "exceptions", None), "PettingZooRegistryError", ValueError)
     return (TypeError, ValueError, AssertionError, ImportError, own)
@@ -68,7 +69,7 @@ def _offered(name: str) -> dict[str, Callable[..., Any]]:
             f"pettingzoo:{name} needs PettingZoo ({error}): pip install 'remuda[pettingzoo]'"
         ) from None
     path = name.removeprefix("pettingzoo.").replace(".", "/")
-    known = re.sub(r"_v(\d+)$", r"-v\1", path)  # its modules end in _v3, its names in -v3
+    known = re.sub(r"_v(\d+)$", r"-v\1", path)  # modules end in _v3, registered names in -v3
     kinds = {PARALLEL: "parallel", AEC: "aec"}
     registered: dict[str, Callable[..., Any]] = {
         kind: partial(pettingzoo.make, api, known)

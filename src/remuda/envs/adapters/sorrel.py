@@ -7,7 +7,7 @@
 
     $ remuda train my_module:game
 
-Sorrel's own `take_turn` stays in charge. Every agent gets a stand-in for its model. When the game
+Sorrel's own `take_turn` runs the game. Every agent gets a stand-in for its model. When the game
 calls the stand-in for an action, the game pauses (a greenlet, in mid-turn) until the policy has
 chosen. The reward is the number that the game adds to the stand-in's memory. Importing this module
 does not import Sorrel.
@@ -48,9 +48,10 @@ except ImportError as error:
 
 
 EXAMPLES = data.load("sorrel")
-"""Games that come with Sorrel. `environment`, `world` and `entity` (of empty places) are each a
-`module:Class` below `sorrel`. The configuration is `config`, or in `file` in the game's package;
-`more` has further keys of its sections. `is_plain`: the world's section is passed as arguments."""
+"""Games that come with Sorrel. `environment`, `world` and `entity` (which fills empty places) are
+each a `module:Class` below `sorrel`. The configuration is `config`, or in `file` in the game's
+package; `more` lists further keys of its sections. If `is_plain`, the section `world` is passed as
+keyword arguments."""
 MOST_STILL = 1000
 """The limit of consecutive calls of `take_turn` without progress."""
 
@@ -116,14 +117,14 @@ class _Copy:
         self._calls = 0
         self.waits_for: int | None = None  # the agent that is to act; None: the episode has ended
         self.caller = 0  # the agent that the game called last
-        self.world_ended = False  # the game ended the episode, not the limit of turns
+        self.world_ended = False  # whether the game ended the episode, not the limit of turns
         with self._own_numbers():
             self.game = game = _checked(make())
             sizes = [np.size(agent.pov(game.world)) for agent in game.agents]
         if max_turns is None:
             max_turns = int(game.config.experiment.max_turns)
         self._max_turns = max_turns
-        self.rewards = np.zeros(len(sizes))  # by agent, since they were last cleared
+        self.rewards = np.zeros(len(sizes))  # by agent, since the last read
         self.seen: list[Floats] = [np.zeros(size, np.float32) for size in sizes]
         """The newest observation of each agent."""
         self._stand_ins = [
@@ -147,7 +148,7 @@ class _Copy:
         self.act()
 
     def act(self, *action: int) -> None:
-        """Continue with an action up to the next decision; without one, up to the first."""
+        """Continue with an action to the next decision, or without one to the first decision."""
         assert self._play is not None
         with self._own_numbers():
             agent = self._play.switch(*action)
@@ -170,7 +171,7 @@ class _Copy:
                     "neither let an agent act nor changed `turn`, so its episode would never "
                     "end; let it count `self.turn` up"
                 )
-        self.world_ended = self._is_done()  # also if that was in its last turn
+        self.world_ended = self._is_done()  # even if that was in the last allowed turn
         world.is_done = True
         for agent in game.agents:
             agent.model.end_epoch_action(epoch=0)
@@ -222,11 +223,12 @@ def _checked(game: Any) -> Any:
 class SorrelCopies(TurnArrays):
     """Copies of a Sorrel game.
 
-    A turn of the game is a turn here: its agents act one after another, in the game's order. An
-    agent that the game skips does not act in that turn. An episode is truncated after `max_turns`;
-    with the game's `stop_if_done` it terminates when the world is done. The `done` of a single
-    agent is ignored, since the game lets it act again. Games that draw from NumPy's and Python's
-    global generators are reproducible by their seeds; other generators are not.
+    A turn of Sorrel's game is a turn of this environment: the agents act one after another, in the
+    game's order. An agent that the game skips does not act in that turn. An episode is truncated
+    after `max_turns`; with the game's `stop_if_done` it terminates when the world is done. The
+    `done` of a single agent is ignored, since the game lets the agent act again. Draws from NumPy's
+    and Python's global generators are reproducible by the seed; draws from other generators are
+    not.
     """
 
     can_observe_together = False
@@ -237,8 +239,8 @@ class SorrelCopies(TurnArrays):
         """Make the copies, and replace their models.
 
         Args:
-            make: makes a `sorrel.environment.Environment`; anything else is a `ContractError`.
-            num_envs: copies.
+            make: makes a `sorrel.environment.Environment`; anything else raises a ContractError.
+            num_envs: number of copies.
             max_turns: turns of an episode; None: the game's `config.experiment.max_turns`.
         """
         self._copies = [_Copy(make, max_turns) for _ in range(num_envs)]
@@ -262,7 +264,7 @@ class SorrelCopies(TurnArrays):
             self._play(e, self._copies[e].restart, int(seeds[e]) % 2**63)
 
     def begin_turn(self) -> None:
-        """Clear rewards and flags; the game moved its entities right after the last agent's act."""
+        """Clear rewards and flags; the game moved its entities after the last agent's action."""
         super().begin_turn()
         self._turns += 1
 

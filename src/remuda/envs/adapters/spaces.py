@@ -1,9 +1,9 @@
 """Convert observations and actions between a library's spaces and the arrays of policies.
 
-An observation must be in its space before Gymnasium flattens it. Flattening would count negative
-states from the end, cast numbers to the dtype of their part (-1 becomes 255), and accept parts of
-wrong shapes if their sizes add up. A number outside the bounds of a Box is not an error, because
-many environments exceed them slightly: see `checks.BoundsCheck`.
+Observations are checked before Gymnasium flattens them. Flattening would use a negative `Discrete`
+value as an index from the end, cast numbers to the dtype of their part (-1 becomes 255), and accept
+parts of wrong shapes if their sizes add up. A number outside the bounds of a Box is not an error,
+because many environments exceed their bounds slightly (see `checks.BoundsCheck`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Check = Callable[[Any], None]
 """Raises a `BadValueError` for a value outside its space, or another error if it cannot tell."""
 FEW = 32  # up to this many numbers, a loop is faster than NumPy
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""Errors of reading a value that is not in its space."""
+"""Errors that a value outside its space may cause while it is read."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class ObservationConverter:
 
     space: spaces.Box  # the space of a row: the policy's observation space
     flatten: Callable[[Any], Any]  # from an observation without its mask to an array in `space`
-    has_mask: bool  # the observation is a dictionary that holds the mask
-    unmasked: spaces.Space[Any]  # the environment's, without the mask
-    part: str | None = None  # the key of the observation in that dictionary, if there is one
+    has_mask: bool  # whether the observation is a dictionary that contains the mask
+    unmasked: spaces.Space[Any]  # the environment's space without the mask
+    part: str | None = None  # the observation's key in that dictionary, if any
     check: Check | None = None
     """Raises a `BadValueError` for a value outside `unmasked`; None: the row's shape suffices."""
 
@@ -164,9 +164,9 @@ def _holds_mask(space: spaces.Dict, actions: ActionConverter | None) -> bool:
 class ActionConverter:
     """A converter of one agent's actions from its policy to its environment."""
 
-    space: spaces.Space[Any]  # the policy's: discrete choices start at 0
+    space: spaces.Space[Any]  # the policy's action space, in which discrete choices start at 0
     unpack: Callable[[Array], Any]  # from [num_envs, *shape] to a library's action for each copy
-    env_space: spaces.Space[Any]  # the environment's
+    env_space: spaces.Space[Any]  # the environment's action space
 
 
 def action_converter(space: spaces.Space[Any]) -> ActionConverter:
@@ -234,7 +234,7 @@ def _converter_of_parts(space: spaces.Tuple[Any] | spaces.Dict) -> ActionConvert
 
 
 def _choices_of(space: spaces.Space[Any]) -> Array | None:
-    """Return the number of actions of each choice: [choices]; None: it is not discrete."""
+    """Return the number of actions of each choice, [choices]; None if they are not discrete."""
     if isinstance(space, spaces.Discrete):
         return np.array([int(space.n)])
     return np.ravel(space.nvec) if isinstance(space, spaces.MultiDiscrete) else None
@@ -262,7 +262,7 @@ def check_of(space: spaces.Space[Any], name: str = "the observation") -> Check |
     check = _check_of_kind(space, name)
     if getattr(type(space).contains, "__module__", "").startswith("gymnasium."):
         return check
-    # A user's own `contains` decides. For a Box it may be False for a value out of bounds.
+    # A user's `contains` decides. For a Box, values outside its bounds are accepted.
     fallback = check if isinstance(space, spaces.Box) else None
     shown = short(space)
 

@@ -20,7 +20,7 @@ from remuda.system.user_errors import where_raised
 STEP = "observation, reward, terminated, truncated, info"
 RESET = "observation, info"
 OLD_STEP = 4  # number of values that a step of old Gym returns
-SINGLE = bool, int, float, np.generic  # types of a number; an `info` of 0 counts as empty
+SINGLE = bool, int, float, np.generic  # types of a number; a step's `info` of 0 counts as empty
 MANY = 100  # limit of values read from an iterator, which may be endless
 
 

@@ -95,14 +95,14 @@ def _make_together(
         with suppress(AttributeError):  # with __slots__ it cannot be replaced
             copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
         return copies
-    why = f"no VectorEnv; allowed is {ALLOWED}"
+    why = f"which is not a VectorEnv; allowed is {ALLOWED}"
     if kind_of(made) in detect.SINGLE:
         why = "which is a single copy: leave num_envs out, and return one copy per call"
     raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
 
 
 class OneByOne:
-    """A factory of single copies that refuses an object it has returned before."""
+    """A wrapper of a factory of single copies; it refuses a copy that was returned before."""
 
     def __init__(self, factory: Factory, options: Mapping[str, Any], name: str) -> None:
         self._factory, self._options, self._name = factory, dict(options), name
@@ -128,7 +128,7 @@ class OneByOne:
 
 
 def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
-    """Return whether a factory makes all copies at once; call one with `**keywords` to find out."""
+    """Return whether a factory makes all copies at once; with `**keywords`, call it to find out."""
     if isinstance(factory, type) and kind_of(factory):
         return kind_of(factory) == COPIES
     parameters = parameters_of(factory)
@@ -196,7 +196,7 @@ def _adapter_of(
         detect.VECTOR: "which holds copies: pass a class or function that makes a single one",
         detect.OLD_GYM: "of gym, which Gymnasium has replaced: derive it from gymnasium.Env",
     }
-    why = reasons.get(kind, f"no environment; allowed is {ALLOWED}")
+    why = reasons.get(kind, f"which is not an environment; allowed is {ALLOWED}")
     raise ConfigError(f"{name} makes {article(env)}, {why}")
 
 

@@ -35,7 +35,7 @@ EACH = "*"  # before a metric's name: one metric for each agent
 WRAPPERS = "env.wrappers"
 METRICS = "env.episode_metrics"
 """`WRAPPERS` and `METRICS`: the keys of these settings in an environment's options."""
-PATIENCE = 100  # episodes after which a metric that no step had is reported
+PATIENCE = 100  # episodes without a metric before a warning about it
 log = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ class Wrapping:
         return wrapped if wrappers else make
 
     def reading(self, agents: Sequence[str], num_envs: int) -> InfoMetrics | None:
-        """Return a reader of the metrics in `info`; None: there are no metrics."""
+        """Return a reader of the metrics in `info`; None without metrics."""
         return InfoMetrics(self.metrics, agents, num_envs) if self.metrics else None
 
 
@@ -75,7 +75,7 @@ class _Wrapper:
 
     @classmethod
     def read(cls, text: str) -> _Wrapper:
-        """Load the wrapper that a text names: `supersuit:frame_stack_v1(stack_size=4)`."""
+        """Load the wrapper in a text such as `supersuit:frame_stack_v1(stack_size=4)`."""
         path, values, named = (text, (), {}) if loading.is_pickled(text) else _call_in(text)
         found = load(path, WRAPPERS)
         if not callable(found):
@@ -142,7 +142,7 @@ class InfoMetrics:
     """Episode metrics from numbers in `info`, for each copy.
 
     `speed` is the mean over the agents that report it, `agent_0/speed` that of one agent, and
-    `*/speed` one metric for each agent. A path names a nested number: `collisions/walls`.
+    `*/speed` one metric for each agent. A path refers to a nested number: `collisions/walls`.
     """
 
     def __init__(self, metrics: Mapping[str, str], agents: Sequence[str], num_envs: int) -> None:
@@ -167,7 +167,7 @@ class InfoMetrics:
                 f"env.episode_metrics: {repeated} is set twice, once through {EACH}; leave "
                 "one of them out"
             )
-        # Metrics that no step has had yet, and the number of finished episodes.
+        # Metrics that no step has reported yet, and the number of finished episodes.
         self._never, self._ends = set(self.names), 0
         self._has_begun: Bools = np.zeros(num_envs, np.bool_)
         shape = (len(self._metrics), len(self._agents), num_envs)
@@ -215,10 +215,10 @@ class InfoMetrics:
             self._never.discard(name)
 
     def episode_metrics(self, ended: Bools) -> dict[str, Array]:
-        """Return each metric of the newest episode: [num_envs].
+        """Return each metric of the newest finished episode: [num_envs].
 
-        A metric that no step had is NaN, or 0 for `sum`. Updates the copies in which any
-        agent's episode has `ended`: [num_envs].
+        A metric that no step reported is NaN, or 0 for `sum`. This call updates the metrics of
+        copies in which any agent's episode has `ended`: [num_envs].
         """
         for e in np.flatnonzero(ended).tolist():
             for i, (name, how, _, _) in enumerate(self._metrics):
@@ -240,7 +240,7 @@ def _finite(value: Any) -> float:
 
 
 def _at(info: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return the value under the whole name, or at the path of nested mappings, or None."""
+    """Return the value under the key `a/b`, or under `b` in the mapping `a`; else None."""
     whole = "/".join(path)
     if whole in info:
         return info[whole]

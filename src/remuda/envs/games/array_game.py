@@ -84,7 +84,7 @@ class ArrayGame(TurnArrays):
         acts: Sequence[Space[Any]],
         **spec: Any,
     ) -> None:
-        """Allocate the arrays; `acts`: each agent's action space; `spec`: more of `AgentSpec`."""
+        """Allocate arrays; `acts` are the agents' action spaces, `spec` fields of `AgentSpec`."""
         require_whole("num_envs", num_envs, 1)
         self._options = options
         agents = [AgentSpec(f"agent_{i}", sees, own, **spec) for i, own in enumerate(acts)]
@@ -175,10 +175,10 @@ class GridGame(ArrayGame):
     def _make_map(
         self, height: int, width: int, radius: int, dtype: npt.DTypeLike, fill: int
     ) -> tuple[Array, Array]:
-        """Return a map with a frame, and its view without it: [num_envs, height, width].
+        """Return a framed map, and a view of it without the frame: [num_envs, height, width].
 
-        The frame is as wide as the vision radius, so reading a view needs no bounds check: the view
-        of an agent at (y, x) of the map starts at (y, x) of the framed map.
+        The frame is as wide as the vision radius, so observing needs no bounds check: what an agent
+        at (y, x) of the map observes starts at (y, x) of the framed map.
         """
         shape = (self.num_envs, height + 2 * radius, width + 2 * radius)
         framed: Array = np.full(shape, fill, dtype)

@@ -52,9 +52,9 @@ SAFE, BURNING, RUINED = range(3)
 HOUSE, WORK, SIGNAL = range(3)  # the parts of an action
 OBSERVED = 11  # agents observe a scenario's first 11 fields
 FACTS = OBSERVED + 1
-"""Numbers of an observation that describe the scenario: those fields, and the number of agents."""
+"""Numbers in an observation about the scenario: these fields and the number of agents."""
 TOWARDS_ONE = np.array([1, 1, 1, 100, 100, 100, 100, 100, 100, 1, 20, 10], np.float32)
-"""The divisors of those numbers, if they are scaled."""
+"""The divisors of these numbers if they are scaled."""
 
 TEAM, WORKED = range(2)
 """Sums over an episode and all agents: the rewards, and the nights worked."""
@@ -83,7 +83,7 @@ class Scenario:
     suppression_per_worker: float = 0.0
     distance_cost_alpha: float = 0.0
     homes: Sequence[int] | None = None
-    """The houses that distances are counted from. None: agent i's is house i mod num_houses."""
+    """Each agent's home, for distances. None: agent i's home is house i mod num_houses."""
 
 
 SCENARIOS = {name: Scenario(**numbers) for name, numbers in data.load("bucket_brigade").items()}
@@ -461,7 +461,7 @@ def owners_duty(
     return actions
 
 
-SIDE = 272  # pixels of a picture
+SIDE = 272  # pixels of an image
 LAWN = (26, 30, 34)
 
 

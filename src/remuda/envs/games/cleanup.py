@@ -92,7 +92,7 @@ class Cleanup(GridGame):
         size = (2 * vision_radius + 1) ** 2 * KINDS + len(STEPS) + 2
         self._allocate_grid(num_envs, options, Box(0.0, 1.0, (size,), np.float32))
         self._make_maps()
-        self._clock: Integers = np.zeros(num_envs, np.int64)  # acts so far, over all episodes
+        self._clock: Integers = np.zeros(num_envs, np.int64)  # actions so far, over all episodes
         self.facing: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, num_agents]: UP to RIGHT."""
         self.polluted: Integers = np.zeros(num_envs, np.int64)
@@ -235,8 +235,7 @@ def _grow(
     for env in range(tiles.shape[0]):
         if not active[env, 0]:
             continue
-        # Geometric gaps between the tiles that are hit have the same distribution as a draw for
-        # every tile.
+        # Skipping a geometric number of tiles has the same distribution as a draw for every tile.
         hit = misses(streams, env, log_clean)
         while hit < len(river):
             y, x = river[int(hit)]

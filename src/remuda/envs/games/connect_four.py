@@ -57,7 +57,7 @@ class ConnectFour(ArrayGame):
         _observe(self.cells, agent, out)
 
     def mask(self, agent: int, out: Bools) -> None:
-        """Allow the columns that are not full, and everything once the game has ended."""
+        """Allow the columns that are not full, or all columns after the game has ended."""
         np.less(self.heights, self.cells.shape[1], out=out)
         out |= ~self.active[:, agent, None]
 

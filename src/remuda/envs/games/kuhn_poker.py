@@ -6,13 +6,11 @@ higher card takes the pot. After a pass agent 1 passes or bets. If it passes, th
 the pot. If it bets, agent 0 passes or bets. At the end each agent's reward is the amount won or
 lost.
 
-    pass pass          the higher card wins 1
-    pass bet pass      agent 1 wins 1
-    pass bet bet       the higher card wins 2
-    bet pass           agent 0 wins 1
-    bet bet            the higher card wins 2
+pass pass the higher card wins 1 pass bet pass agent 1 wins 1 pass bet bet the higher card wins 2
+bet pass agent 0 wins 1 bet bet the higher card wins 2
 
-At equilibrium agent 0 loses 1/18 a game. In each turn the agent that is not to act may only wait.
+At equilibrium agent 0 loses 1/18 per game on average. In each turn the agent that is not to act may
+only wait.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ START, PASSED, BETS, PASSED_BETS, OVER = 0, 1, 2, 3, 4
 """The actions so far; agent 1 is to act after `PASSED` and `BETS`, otherwise agent 0."""
 TO_ACT = np.array([0, 1, 1, 0])
 NEXT = np.array([[PASSED, BETS], [OVER, PASSED_BETS], [OVER, OVER], [OVER, OVER]])
-"""[actions so far, PASS or BET]: the actions after this one."""
+"""[actions so far, PASS or BET]: the actions so far after that action."""
 WORDS = (
     "nothing has been done",
     "the first passed",

@@ -12,7 +12,8 @@ first round a public card is dealt from the remaining four. After the second rou
 card has the public card's rank wins, or else the higher rank; equal ranks are a draw. The winner
 gets the chips that the other put in.
 
-At equilibrium agent 0 loses 0.0856 a game. In each turn the agent that is not to act may only wait.
+At equilibrium agent 0 loses 0.0856 chips per game on average. In each turn the agent that is not to
+act may only wait.
 The rules are those of OpenSpiel's `leduc_poker`, and of `LeducPoker` in `analysis/trees/`.
 """
 
@@ -31,7 +32,7 @@ WAIT, FOLD, CALL, RAISE = 0, 1, 2, 3  # actions
 CARDS, RANKS = 6, 3  # cards 0 to 5; the rank of a card is card // 2: jack, queen, king
 ROUNDS, MOST_ACTIONS = 2, 4
 """Rounds of bets, and the most actions of both agents in a round: call, raise, raise, call."""
-RAISES = (2, 4)  # chips that a raise puts in beyond the other's, in each round
+RAISES = (2, 4)  # chips that a raise adds after matching the other's, in each round
 MOST_RAISES = 2  # raises of both agents in a round
 PUBLIC, BETS, TO_ACT = RANKS, 2 * RANKS, 2 * RANKS + 2 * ROUNDS * MOST_ACTIONS
 """Offsets in an observation: the public card, the bets, and a 1 if the agent is to act."""
@@ -223,7 +224,7 @@ def _play(
 
 @njit(cache=True)
 def _winner(cards: Integers) -> int:
-    """Return the agent with the public card's rank, or else the higher rank; -1: a draw."""
+    """Return the agent with the public card's rank, or else the higher rank; -1 for a draw."""
     first, second, public = cards[0] // 2, cards[1] // 2, cards[2] // 2
     if first == second:
         return -1
@@ -238,7 +239,7 @@ def _winner(cards: Integers) -> int:
 def _pay(
     chips: Integers, winner: int, env: int, active: Bools, rewards: Floats, terminated: Bools
 ) -> None:
-    """End a game: the winner gets the other's chips; -1: a draw."""
+    """End a game: the winner gets the other's chips; -1 is a draw."""
     if winner >= 0:
         won = chips[env, 1 - winner]
         rewards[env, winner], rewards[env, 1 - winner] = won, -won

@@ -1,8 +1,8 @@
 """Random numbers inside compiled games: a small generator per copy.
 
-Its state is one 64-bit word; `streams: [num_envs] uint64` holds the states of all copies. The
-generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"):
-a hash of a counter that grows by a constant stride.
+The state of a generator is one 64-bit word; `streams`, [num_envs] uint64, contains the states of
+all copies. The generator is SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom
+number generators"): a hash of a counter that grows by a constant stride.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Pictures of games: small sprites from `data/sprites.json`, laid out in a grid or pasted.
+"""Images of games: small sprites from `data/sprites.json`, laid out in a grid or pasted.
 
 A sprite is a background colour and the shapes that are painted over it, first to last. Shapes are
 functions of the position in a tile, x to the right and y down, both in -1..1. Their edges are
@@ -26,13 +26,13 @@ _AGENTS: tuple[Colour, ...] = (
     *((247, 118, 142), (122, 162, 247), (255, 199, 95)),
     *((187, 154, 247), (255, 150, 92), (80, 210, 190)),
 )
-TEXT_SIZE = (480, 320)  # pixels, the same for all text, so that pictures can be frames of a GIF
+TEXT_SIZE = (480, 320)  # pixels, the same for all text, so that images can be frames of a GIF
 TEXT_INK = (205, 214, 244)
 LARGEST, SMALLEST, MARGIN = 28, 7, 12  # font sizes, and the margin, in pixels
 
 
 def agent_colour(agent: int) -> Colour:
-    """Return an agent's colour: hand-picked for the first agents, then a new hue each."""
+    """Return an agent's colour: hand-picked for the first agents, then a new hue for each."""
     if agent < len(_AGENTS):
         return _AGENTS[agent]
     red, green, blue = colorsys.hsv_to_rgb(agent * 0.618034 % 1.0, 0.5, 0.95)
@@ -80,7 +80,7 @@ def sprite(*layers: tuple[Colour, Shape], ground: Colour = FLOOR) -> Array:
 
 
 def sprites(*names: str, agents: Sequence[Colour] = ()) -> Array:
-    """Paint sprites of the file, followed by agents on floor: [count, TILE, TILE, 3] uint8."""
+    """Paint the named sprites, then agents on floor tiles: [count, TILE, TILE, 3] uint8."""
     found, painted = data.load("sprites"), []
     for name in names:
         ground, *layers = found[name]
@@ -104,7 +104,7 @@ def agent_sprite(colour: Colour, ground: Colour | None = None) -> Array:
 
 
 def paste(canvas: Array, picture: Array, x: float, y: float) -> None:
-    """Put a picture on a canvas, centred at x and y, as shares of its width and height."""
+    """Put an image on a canvas, centred at x and y in shares of the canvas's width and height."""
     height, width = picture.shape[:2]
     top = round(y * canvas.shape[0] - height / 2)
     left = round(x * canvas.shape[1] - width / 2)

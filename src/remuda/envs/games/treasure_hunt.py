@@ -123,8 +123,8 @@ def _begin_turn(
         rewards[env] = 0.0
         if not active[env].any():
             continue
-        # Geometric gaps between the tiles that are hit have the same distribution as a draw for
-        # every tile, and need two or three draws instead of hundreds.
+        # Skipping a geometric number of tiles has the same distribution as a draw for every tile,
+        # and needs two or three draws instead of hundreds.
         hit = misses(streams, env, log_miss)
         while hit < interior:
             y = 1 + int(hit) // inner_width

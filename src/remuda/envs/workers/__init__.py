@@ -1,1 +1,1 @@
-"""Environment copies in several processes."""
+"""Environment copies that several processes step."""

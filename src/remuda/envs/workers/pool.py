@@ -1,12 +1,12 @@
 """Copies of a game in several processes, for slow Python environments.
 
 The parent (an actor) writes a request (`REQUESTED`, commands, seeds, actions) into shared memory
-and wakes the workers. Each worker serves it for its copies, writes results, `DONE` or `FAILED` and
-a message, and wakes the parent: one round trip for each group of agents. While workers work, the
-parent sleeps and does not touch their arrays, and vice versa. If a worker dies, the parent notices
-within a second and raises an error, and its supervisor restarts it with new workers. If the parent
-dies, the workers die with it. A worker whose start was lost because the fork server died is started
-again.
+and wakes the workers. Each worker serves the request for its copies, writes the results and `DONE`
+(after an error also `FAILED` and a message), and wakes the parent. A turn takes one such round trip
+for each group of agents, and one at its end. While workers work, the parent sleeps and does not
+touch their arrays, and vice versa. If a worker dies, the parent notices within a second and raises
+an error, and its supervisor restarts the parent with new workers. If the parent dies, the workers
+die with it. A worker whose start was lost because the fork server died is started again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ENDING = 5.0  # seconds for workers to end, both on request and after they are k
 class WorkerEnvs(VectorEnv):
     """A game of the registry whose copies are stepped by several processes.
 
-    Unlike the game itself, it cannot be saved in mid-episode, and it cannot be drawn.
+    Unlike the game itself, it cannot be saved in mid-episode or rendered.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class WorkerEnvs(VectorEnv):
 
         Args:
             game: the game, or its name.
-            num_envs: copies, over all workers.
-            workers: processes; at most `num_envs` are used.
+            num_envs: number of copies, over all workers.
+            workers: number of processes; at most `num_envs` are used.
             check: whether the values of another library's game are checked.
-            first_copy: the number of its first copy among those of all actors.
-            status: shows the supervisor of this process which workers it waits for.
+            first_copy: the number of its first copy among the copies of all actors.
+            status: shows the supervisor of this process which workers this process waits for.
             options: the game's options.
             stream: seed and name from which each worker seeds the global random generators.
         """

@@ -26,26 +26,26 @@ from remuda.system.user_errors import where_raised
 from remuda.types import Integers
 
 REQUESTED, DONE, FAILED = range(3)
-"""Each worker's words of shared memory. The parent counts requests in the first. The worker copies
-that count to the second once it has served the request. It sets the third to 1 or `OF_THE_USER` if
-it failed."""
-OF_THE_USER = 2  # the user's code raised
+"""Indices of each worker's words: three int64 in shared memory. The parent counts requests in the
+first. The worker copies that count into the second when it has served the request. If it fails, it
+sets the third to 1, or to `OF_THE_USER` if the user's code raised the error."""
+OF_THE_USER = 2
 RESET, BEGIN, END, STOP = range(4)  # requests besides acting and observing
 MESSAGE = 2000  # bytes of a worker's error message
 
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """Shared status words for each worker of one actor.
+    """Status words (int64 in shared memory) for each worker of one actor.
 
-    An actor sleeps while its workers step. Its supervisor must know which of them it waits for, to
-    distinguish an actor that hangs from one whose workers compile or get no CPU time.
+    An actor sleeps while its workers step. Its supervisor must know which workers the actor waits
+    for, to distinguish an actor that hangs from one whose workers compile or get no CPU time.
 
-    Writers of the words, one per worker:
+    The words, of which each worker has one, and their writers:
 
-    - `waited_for`, by the actor: the process id of a worker that it has waited for about a second;
-      0: not waiting. `started`: the start time of that process, written first. If the actor dies,
-      the supervisor clears `waited_for` before a successor starts.
+    - `waited_for`, by the actor: the process id of the worker if the actor has waited for it for
+      about a second, else 0. `started`: the start time of that process, written first. If the actor
+      dies, the supervisor clears `waited_for` before a successor starts.
     - `answered`, by the actor, in its first worker's entry: the number of requests that all of its
       workers have answered. It only grows; the successor of a dead actor continues the count.
     - `compiling`, by the worker: its process id while it compiles a function, else 0. The word of a
@@ -53,7 +53,7 @@ class WorkerStatus:
     - `compiled`, by the worker: the number of compilations started. `signs`: the number started
       plus the number finished. Both only grow; a worker's successor continues them.
     - `process`, by the worker: its process id. `began`: its start time, written first. The words of
-      a dead worker name no live process, and neither do words read between the two writes.
+      a dead worker match no live process, and neither do words read between the two writes.
     """
 
     shared: SharedArrays
@@ -68,7 +68,7 @@ class WorkerStatus:
         return tuple(WorkerStatus(shared, actor) for actor in range(actors))
 
     def set_waiting(self, worker: int, pid: int | None) -> None:
-        """Record, as the actor, that it waits for this worker's process; None: it does not."""
+        """Record, as the actor, that it waits for this worker's process, or (None) does not."""
         words = self._words("waited_for")
         if pid is None:
             store(words, worker, 0)
@@ -115,7 +115,7 @@ class WorkerStatus:
         return int(self._words("compiled").sum())
 
     def signs(self) -> int:
-        """Return a number that grows with each sign of life of a worker and with each answer."""
+        """Return a number that grows whenever a worker starts or ends compiling, or all answer."""
         return int(self._words("signs").sum()) + load(self._words("answered"), 0)
 
     def _named(self, ids: str, starts: str) -> list[ProcessId]:
@@ -135,7 +135,7 @@ class Share:
     index: int
     game: Game
     options: dict[str, Any]
-    pickles: dict[str, bytes]  # pickled classes and functions that the options name
+    pickles: dict[str, bytes]  # pickled classes and functions that the options refer to
     first: int
     end: int
     shared: SharedArrays
