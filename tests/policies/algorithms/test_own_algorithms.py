@@ -55,7 +55,7 @@ def test_a_policy_may_have_an_algorithm_of_its_own():
         (f"{OWN}:Unfinished", "the class has no losses"),
         (
             f"{OWN}:Headless",
-            'the class names no heads; add for example: heads = \\("policy", "q1", "q2"\\)',
+            'the class has no heads; add for example: heads = \\("policy", "q1", "q2"\\)',
         ),
     ],
 )

@@ -36,7 +36,7 @@ def has_flag(kind: type, flag: str, method: str) -> bool:
 
 
 class Algorithm(ABC):
-    """An algorithm for K networks of one layout; a policy's training depends only on its data.
+    """An algorithm for K networks of one layout, each trained only on the data of its policy.
 
     User-defined classes set these attributes; built-in ones are in `config.algorithm_registry`.
     """
@@ -84,7 +84,7 @@ class Algorithm(ABC):
         return TrainingLayout(MOMENTS, (STEPS,))
 
     def training(self, learned: State) -> TrainingState:
-        """Return the part of `learned` that a newborn may inherit, without per-stream data."""
+        """Return the part of `learned` that a new policy may inherit, without per-stream data."""
         optimizer = learned["optimizer"]
         return TrainingState({name: optimizer[name] for name in MOMENTS}, {STEPS: optimizer[STEPS]})
 
@@ -99,7 +99,7 @@ class Algorithm(ABC):
         config: PolicyConfig,
         training: TrainingState | None = None,
     ) -> None:
-        """Start a new policy in this slot from weights [P]; the update counter continues."""
+        """Replace a policy by a new one with weights [P]; the update counter continues."""
         self.load(policy, weights, self.updates[policy])
         self.forget(policy)
         self.configure(policy, config)
@@ -178,7 +178,7 @@ class Algorithm(ABC):
 
 @njit(**FAST)
 def are_finite(numbers: Floats) -> bool:
-    """Return whether all numbers are finite: infinity and NaN times 0 are NaN."""
+    """Return whether all numbers are finite; for others, the product with 0 is NaN."""
     total = np.float32(0.0)
     for i in range(numbers.size):
         total += numbers[i] * np.float32(0.0)

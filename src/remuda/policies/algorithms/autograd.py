@@ -44,11 +44,11 @@ class Minibatch:
 
 
 PIECE, LEAST, MOST = 200e6, 64, 512
-"""Size of the pieces in which convolutions are differentiated: multiplications, minimum and maximum
-rows.
+"""Multiplications, minimum rows and maximum rows of a piece (rows differentiated in one call).
 
-Larger pieces would not fit the cache and would be too few for several threads; smaller ones cost
-more calls. The size does not depend on other policies or threads: it affects the last bits of sums.
+Only convolutions are split into pieces. Larger pieces would not fit the cache and would be too few
+for several threads; smaller pieces need more calls. The size affects the last bits of sums, so it
+does not depend on other policies or threads.
 """
 ROWS = 1024  # best number of rows of a policy per evaluation, without convolutions
 
@@ -90,7 +90,7 @@ class Autograd:
         log_pi: Tensor,
         values: Tensor,
     ) -> None:
-        """Write log-probabilities of the actions and values, each [K, R], for the picked rows."""
+        """Write the actions' log-probabilities, and the values, each [K, R], for picked rows."""
         network, parameters = self._network, self._part.parameters
 
         def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
@@ -173,7 +173,7 @@ class Autograd:
             return torch.stack(Means(loss, policy_loss, error, entropy, kl, share))
 
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
-        """Do the same as `step`: torch differentiates the network, kernels the loss."""
+        """Do the same as `step`; torch differentiates the network, and kernels the loss."""
         network, part = self._network, self._part
         minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
 
@@ -184,7 +184,7 @@ class Autograd:
             with turns.failing(number):
                 inputs = network.prepare(part.parameters, piece.of(batch.observations))
                 outputs = network.policy_and_value(part.parameters, inputs, piece.memory)
-                with turns.of(number):  # sums are added in a fixed order
+                with turns.of(number):  # so that sums are added in a fixed order
                     errors = self._differentiated(minibatch, piece, *outputs)
                 return part.gradients_of(outputs, errors)
 
@@ -211,7 +211,7 @@ class Autograd:
         return errors, torch.from_numpy(joined[..., logits])
 
     def _pieces(self, pick: Pick) -> Iterator[Pick]:
-        """Yield consecutive rows; a pick of sequences is not split."""
+        """Split a pick into pieces of consecutive rows; a pick of sequences is not split."""
         length, most = pick.rows.shape[1], self._piece
         if pick.memory is not None or most is None or length <= most:
             yield pick
@@ -227,7 +227,7 @@ class Autograd:
         return log_scales_of(self._part, self._network.actions.num_scales)
 
     def _joined(self, outputs: Tensor, values: Tensor, order: Integers | None) -> Floats:
-        """Return logits or means, then the value: [G, B, L + 1], in this order of rows."""
+        """Return logits or means, then the value: [G, B, L + 1], with the rows in `order`."""
         logits = self._network.actions.num_logits
         joined: Floats = torch.cat((outputs[..., :logits], values.unsqueeze(-1)), -1).numpy()
         return joined if order is None else np.take_along_axis(joined, order[..., None], 1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
 
 
-# methods that kernels replace unless a subclass overrides them
+# methods that the kernels implement, too; a subclass that overrides one uses no kernels
 IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken")
 
 

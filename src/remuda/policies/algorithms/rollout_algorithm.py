@@ -53,10 +53,10 @@ KL_MARGIN = 1.5  # an update ends when the policy's divergence exceeds `target_k
 class TrainingGroup:
     """Policies that are trained together because they have similar amounts of data."""
 
-    going: Integers  # policies still training, by their position in the update
-    members: list[int]  # the same, by their position in the stack
+    going: Integers  # indices in the update of the policies that are still training
+    members: list[int]  # indices of the same policies in the stack
     minibatches: int  # minibatches of an epoch
-    limits: Floats | None  # maximum divergence of each; None: no limits
+    limits: Floats | None  # maximum KL divergence, by policy; None: no limits
     side: Side
     anchor: Side | None
     engine: Fused | Autograd
@@ -107,7 +107,7 @@ class RolloutAlgorithm(Algorithm):
         )
         if self._by_kernels and Fused.suits(network, self.device):
             self._workspace = Workspace(network)
-        # stacks to which policies that are not neighbours are copied
+        # stacks that policies are copied to if they are not neighbours
         self._copies: dict[str, ParameterStack] = {}
 
         def column(name: str) -> Floats:
@@ -224,7 +224,7 @@ class RolloutAlgorithm(Algorithm):
     def _prepare(
         self, rollout: Rollout, samples: Rows | Sequences, members: Sequence[int]
     ) -> tuple[RolloutBatch, Credit]:
-        """Prepare the batch on the device; also return the credit, on the CPU."""
+        """Prepare the batch on the device; also return the `Credit`, on the CPU."""
         first, end = members[0], members[-1] + 1
         at: slice | list[int] = slice(first, end)  # neighbours need no copy
         if end - first > len(members):

@@ -46,7 +46,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Amount:
-    """A policy's share of a pass: a number of units, each of at most `longest` rows."""
+    """A policy's share of a pass: units (steps or segments), each of at most `longest` rows."""
 
     units: int
     longest: int = 1
@@ -185,7 +185,7 @@ def alike(amounts: Sequence[Amount]) -> list[list[int]]:
 
 
 def part_of(units: Integers, number: int, parts: int) -> Integers:
-    """Return one of `parts` parts, whose sizes differ by at most one unit."""
+    """Return part `number` of `parts` parts, whose sizes differ by at most one unit."""
     size, more = divmod(len(units), parts)
     start = number * size + min(number, more)
     return units[start : start + size + (number < more)]

@@ -39,14 +39,14 @@ class TransitionSequences:
     `valid`.
     """
 
-    inputs: Tensor  # [K, G, T + 1, num_inputs] observations, with the final one
+    inputs: Tensor  # [K, G, T + 1, num_inputs] observations, including the final observation
     states: Tensor  # [K, G, memory] state before the first step
     burn_in: Tensor | None  # [K, G] steps that only update the state; None: no burn-in
     after: Tensor  # [K, G, T] input index of s_t
     a_tm1: Tensor  # [K, B] int64, or [K, B, C], as in `Transitions`
     r_t: Tensor  # [K, B] scaled
     discount_t: Tensor  # [K, B]
-    allowed_t: Tensor  # [K, B, A] bool, actions allowed in s_t; size 0: all
+    allowed_t: Tensor  # [K, B, A] bool, actions allowed in s_t; if empty, all are allowed
     valid: Tensor  # [K, B] 1 for steps to learn from, else 0
     weights: Tensor  # [K, B] 0 if not valid; the mean is 1
     longest: int  # steps of the longest possible sequence; T is the longest in this batch
@@ -92,18 +92,18 @@ class Transitions:
 
     s_tm1: Tensor  # [K, B, num_inputs]
     a_tm1: Tensor
-    """[K, B] int64: actions; several choices are the number of their combination. If `branching`,
-    choices are separate: [K, B, choices]."""
+    """[K, B] int64: actions; a MultiDiscrete action is the number of its combination of choices. If
+    `branching`, its choices are separate: [K, B, choices]."""
     r_t: Tensor  # [K, B], scaled
     discount_t: Tensor  # [K, B]
     s_t: Tensor  # [K, B, num_inputs]
     allowed_tm1: Tensor = NO_MASKS
-    """[K, B, A] bool: actions allowed in s_tm1; of size 0: all, as in `allowed_t`. If
-    `branching`, A is the number of possibilities of all choices."""
+    """[K, B, A] bool: actions allowed in s_tm1; if empty, all are allowed, as in `allowed_t`. If
+    `branching`, A is the number of options of all choices."""
     allowed_t: Tensor = NO_MASKS
     """[K, B, A] bool: actions allowed in s_t; all if the episode terminated."""
     weights: Tensor = NO_WEIGHTS
-    """[K, B]: weight of each sample in the loss; of size 0: equal weights."""
+    """[K, B]: weight of each sample in the loss; if empty, weights are equal."""
 
 
 class Loss(NamedTuple):
@@ -160,10 +160,10 @@ class TransitionAlgorithm(Algorithm):
     """True if `loss` also takes `TransitionSequences`, so that the network may be recurrent. Not
     inherited by a class that overrides `loss`."""
     branching: ClassVar[bool] = False
-    """True if `loss` supports values of single choices, used if an action has too many
+    """True if `loss` supports one value per option of each choice, used if an action has too many
     combinations of choices. Not inherited by a class that overrides `loss`."""
     heads: ClassVar[Sequence[str]] = ()
-    """The heads of its network, each with an output for each action and separate layers. The first
+    """The network's heads, each with an output for each action and separate layers. The first
     head chooses actions: by its argmax, or with `samples` by a sample from its softmax."""
 
     def __init__(
@@ -180,10 +180,10 @@ class TransitionAlgorithm(Algorithm):
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> Network:
-        """Build a network with the heads of the class; raise ConfigError if it names none."""
+        """Build a network with the heads of the class; raise ConfigError if it has none."""
         if not cls.heads:
             raise ConfigError(
-                f"policy.algorithm {spec.config.algorithm}: the class names no heads; add "
+                f"policy.algorithm {spec.config.algorithm}: the class has no heads; add "
                 'for example: heads = ("policy", "q1", "q2")'
             )
         heads = dict.fromkeys(cls.heads, spec.actions.num_outputs)
@@ -226,7 +226,7 @@ class TransitionAlgorithm(Algorithm):
 
     @property
     def is_fused(self) -> bool:
-        """Return whether kernels compute its steps on single transitions."""
+        """Return whether kernels compute the updates on single transitions."""
         return False
 
     @property

@@ -77,14 +77,15 @@ def by_kernels(network: QNetwork, device: torch.device) -> bool:
 class Head(NamedTuple):
     """The last layer, for compiled steps."""
 
-    at: int  # start of its weight in a policy's row; the bias follows
-    width: int  # number of its inputs
+    at: int  # start of the layer's weight in a policy's row; the bias follows
+    width: int  # number of the layer's inputs
     actions: int
     dueling: bool
-    folded: int  # start in the scratch of the folded weight and bias (`fold_head`),
-    target: int  # of the folded target head,
-    gradients: int  # of the gradients of the folded head,
-    transposed: int  # and of its transposed weight
+    # Start in scratch memory of:
+    folded: int  # the folded weight and bias (`fold_head`)
+    target: int  # the folded weight and bias of the target network
+    gradients: int  # the gradients of the folded weight and bias
+    transposed: int  # the transposed folded weight
 
     @classmethod
     def of(cls, network: QNetwork, scratch: Scratch) -> Head:
@@ -145,7 +146,7 @@ def values_of(activated: Floats, scratch: Floats, head: int, actions: int, out: 
 def step_q(
     layers: Integers,
     head: Head,
-    values: Integers,  # start in the scratch of four arrays [CHUNK, A]
+    values: Integers,  # start of four arrays [CHUNK, A] in `scratch`
     kind: int,
     double: bool,
     huber: np.float32,

@@ -1,4 +1,4 @@
-"""The loss of `iqn.py` and its gradient, in one compiled step."""
+"""The loss of IQN and its gradient for multi-layer perceptrons, in one compiled step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ from remuda.types import Array, Floats, Integers
 
 
 class Offsets(NamedTuple):
-    """Start of each array in the scratch, for the rows of a chunk; F is the feature width."""
+    """Start of each array in scratch memory, for a chunk's rows (sample and quantile).
+
+    F is the feature width.
+    """
 
     basis: int  # [rows, cosines] cosines of quantiles
     products: int  # [rows, F] features times embeddings
@@ -51,11 +54,11 @@ class Layers(NamedTuple):
 
     state: Integers  # the first layer, of the observation
     quantile: Integers  # the layer of the quantiles' cosines
-    hidden: Integers  # the layers after the product of both
+    hidden: Integers  # the layers after the product of the two layers' outputs
 
 
 class Layout(NamedTuple):
-    """A network's layers, and the offsets of its arrays in the scratch."""
+    """A network's layers, and the offsets of its arrays in scratch memory."""
 
     layers: Layers
     head: Head
@@ -135,7 +138,7 @@ def step_iqn(
     midpoints: Floats,  # [N] for action selection
     most: int,  # samples of a chunk
     scratch: Floats,
-    metrics: Floats,  # [3, G, B], written: loss, mean value, mean error
+    metrics: Floats,  # [3, G, B], written: loss, mean value, mean absolute error
     means: Array,  # [2, G], added to: means of loss and value
 ) -> None:
     """Compute gradients and metrics of a batch, policy by policy, in chunks of samples."""
@@ -193,7 +196,7 @@ def embed(
 def mix(
     layout: Layout, row: Floats, features: Floats, embedded: Floats, count: int, scratch: Floats
 ) -> Floats:
-    """Return the last hidden layer [b * N, units] for features [b, F] and embeddings."""
+    """Return the last hidden layer's outputs [b * N, units] for features [b, F] and embeddings."""
     products = flat.part(
         scratch, layout.offsets.products, features.shape[0] * count, features.shape[1]
     )

@@ -1,7 +1,7 @@
 """The prepared rollout, and PPO's objective for rows of network outputs, by compiled kernels.
 
 `outputs` [G, B, L + 1] are those of the policy head, then the value; *errors* are the gradients of
-the loss w.r.t. them.
+the loss w.r.t. `outputs`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class RolloutBatch:
     actions: Tensor
     masks: Tensor | None
     log_prox: Tensor  # log-probabilities of the actions under the policy before the update
-    weights: Tensor  # importance weights: probability before the update over the acting policy's
+    # importance weights: the action's probability before the update, divided by its probability
+    # when it was chosen
+    weights: Tensor
     advantages: Tensor
     values: Tensor  # values before the update
     targets: Tensor
@@ -78,7 +80,7 @@ class RolloutMetrics:
     samples: Integers  # steps trained on, counted each time
     steps: Integers  # steps trained on, counted once
     others: Integers  # steps of the rollout by other policies of its group
-    others_weight: Floats  # total weight of those steps; a fresh step weighs 1
+    others_weight: Floats  # total importance weight of the steps in `others`
 
 
 def rows_of(pick: Pick) -> tuple[RowsOf, Integers | None]:
@@ -111,7 +113,7 @@ class Objective:
         log_pi: Floats,
         values: Floats,
     ) -> None:
-        """Write log-probabilities of the actions and values, each [K, R], for some rows."""
+        """Write the actions' log-probabilities, and the values, each [K, R], for some rows."""
         if len(self.sizes):
             allowed = _masks_of(masks, *values.shape)
             evaluate(outputs, rows, actions, allowed, self.sizes, log_pi, values)
@@ -131,7 +133,7 @@ class MinibatchObjective:
     ) -> None:
         # [len(Means), G], complete after all rows have been differentiated
         self.means: Array = np.zeros((len(Means._fields), len(rows.members)))
-        # [G, A] gradient with respect to the log standard deviations; also complete only then
+        # [G, A] gradient w.r.t. the log standard deviations, complete at the same time
         self.by_scales: Floats = np.zeros_like(log_scales)
         self._log_scales, self._sizes = log_scales, objective.sizes
         self._actions, advantages = batch.actions.numpy(), batch.advantages.numpy()

@@ -1,7 +1,7 @@
 """PPO's gradient for multi-layer perceptrons on the CPU, by compiled kernels.
 
-It is the same gradient as in `autograd.py`, about twice as fast on one core. A minibatch runs
-through all layers in pieces that stay in the cache, and one loop computes everything after the
+The result is the same as in `autograd.py`, and takes about half the time on one core. A minibatch
+runs through all layers in pieces that stay in the cache, and one loop computes everything after the
 heads.
 """
 
@@ -42,7 +42,7 @@ class _Head:
     turned: Tensor  # [K, outputs, features], the transposed weight
     gradient: Tensor  # [K, outputs, features], transposed
     bias_gradient: Tensor  # [K, outputs]
-    columns: slice  # columns of these outputs
+    columns: slice  # columns of these heads in `Workspace.outputs`
 
 
 class Workspace:
@@ -65,7 +65,7 @@ class Workspace:
         self.errors = [[rows_of(width) for width in tower] for tower in widths]
 
     def piece_of(self, array: Tensor, policies: int, rows: int) -> Tensor:
-        """Return the beginning of an array as `rows` rows of each of `policies` policies."""
+        """Return the beginning of an array as a view [policies, rows, width]."""
         width = array.numel() // self.rows
         return array[: policies * rows * width].view(policies, rows, width)
 
@@ -93,10 +93,10 @@ class _Piece:
 
 @dataclass
 class _Cut:
-    """Rows of a pick that run through all layers together."""
+    """Rows of a pick that run through all layers together, for policies `first` to `end` - 1."""
 
     first: int
-    end: int  # range of policies of the pick
+    end: int
     picked: RowsOf
 
     @property

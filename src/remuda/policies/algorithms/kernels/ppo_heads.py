@@ -23,11 +23,11 @@ PLAIN = np.float32(HALF_LOG_TWO_PI)
 
 
 class RowsOf(NamedTuple):
-    """The batch rows of network outputs."""
+    """The rows of a batch that network outputs [G, B, ...] belong to."""
 
-    members: Integers  # [G] policies of the batch
-    rows: Integers  # [G, B] their rows
-    counts: Integers  # [G] valid rows, the first ones; the others are padding
+    members: Integers  # [G] indices of policies in the batch
+    rows: Integers  # [G, B] indices of each policy's rows
+    counts: Integers  # [G] number of valid rows, which come first; the others are padding
 
 
 class Terms(NamedTuple):
@@ -48,7 +48,7 @@ class Terms(NamedTuple):
 
 @njit(**STRICT)
 def gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Floats) -> None:
-    """Gather rows as inputs: scaled, or normalised and clipped at 10."""
+    """Gather rows as network inputs: scaled, or normalised and clipped to [-10, 10]."""
     size = out.shape[2]
     for k in range(index.shape[0]):
         plain, factor = mean.shape[1] == 0, scale[k, 0]
@@ -67,7 +67,7 @@ def gather(rows: Array, index: Integers, mean: Floats, scale: Floats, out: Float
 def softmax(
     logits: Floats, allowed: Floats, pi: Floats, log_pi: Floats, entropy: Floats, count: int
 ) -> None:
-    """Write probabilities and log-probabilities [choices, BLOCK], and entropies [BLOCK].
+    """Write probabilities and log-probabilities [options, BLOCK], and entropies [BLOCK].
 
     `allowed` is 1 or 0 for each logit, or empty to allow all. Log-probabilities of masked logits
     are meaningless.
@@ -136,7 +136,7 @@ def evaluate(
     log_probs: Floats,
     values: Floats,
 ) -> None:
-    """Write the rows' values and log-probabilities of the actions, for each policy."""
+    """Write, for each policy, the rows' values and their actions' log-probabilities."""
     num_logits = outputs.shape[2] - 1
     logits = np.empty((num_logits, BLOCK), np.float32)
     pi, log_pi = np.empty_like(logits), np.empty_like(logits)
@@ -177,9 +177,9 @@ def standardise(advantages: Floats, picked: RowsOf, out: Floats) -> None:
         out[k, 1] = 1.0 / deviation if deviation > 1e-8 else 0.0
 
 
-# rows of the work array: computed per row of the minibatch
+# rows of the work array [WORKED, BLOCK]: quantities computed for each row of the minibatch
 LOG_RATIO, RATIO, LEAST, BY_CHANCE, LOSS, SLOPE = range(6)
-# rows of the work array: copied per row of the minibatch
+# quantities copied for each row of the minibatch
 LOG_PROX, WEIGHT, ADVANTAGE, VALUE, TARGET = range(6, 11)
 WORKED = 11
 
@@ -315,7 +315,7 @@ def by_logits(
     part: np.float32,
     entropy_cost: np.float32,
 ) -> None:
-    """Convert probabilities to errors of the logits, without the taken action's part."""
+    """Convert probabilities to errors of the logits, except the term of the taken action."""
     for j in range(pi.shape[0]):
         for i in range(count):
             spread = entropy_cost * (log_pi[j, i] + entropy[i])

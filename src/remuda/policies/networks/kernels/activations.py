@@ -54,7 +54,7 @@ def activate_in_place(x: Floats, kind: int) -> None:
 
 @njit(**STRICT)
 def derive(errors: Floats, hidden: Floats, kind: int, sums: Floats) -> None:
-    """Convert gradients w.r.t. activations [G, B, F] to pre-activations; sum them to [G, F]."""
+    """Convert gradients [G, B, F] of activations to those of pre-activations; sum them: [G, F]."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for k in range(errors.shape[0]):
         total = np.zeros(errors.shape[2], np.float32)

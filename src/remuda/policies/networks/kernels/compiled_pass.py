@@ -1,7 +1,8 @@
 """Forward passes for acting on the CPU: one call for all layers of all policies.
 
-With few streams, most of a pass would be call overhead. With many, a layer's outputs should stay in
-the cache until the next layer reads them, so a pass runs policy by policy, in chunks of streams.
+A stream is one seat in one environment copy. With few streams, most of a pass would be call
+overhead. With many, a layer's outputs should stay in the cache until the next layer reads them, so
+a pass runs policy by policy, in chunks of streams.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from remuda.system.kernels import njit
 from remuda.system.memory.shared import aligned_zeros
 from remuda.types import Array, Floats, Integers
 
-# columns of a layer table: addresses of the first policy's weight and bias, the byte distance from
-# each to the next policy's, and the layer's sizes
+# columns of a layer table: addresses of the first policy's weight and bias, each followed by the
+# byte distance to the next policy's, and the layer's sizes
 WEIGHT, WEIGHT_NEXT, BIAS, BIAS_NEXT, INPUTS, OUTPUTS = range(6)
 
 
@@ -35,7 +36,7 @@ class CompiledLayers(ABC):
 
     @abstractmethod
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        """Write outputs of inputs [M, num_inputs]; those of policy k start at row `begins[k]`."""
+        """Write outputs for inputs [M, num_inputs]; policy k's rows start at `begins[k]`."""
 
 
 class PlainLayers(CompiledLayers):
@@ -147,7 +148,7 @@ def gather_rows(source: Array, streams: Integers, to: Array) -> None:
 
 
 class QuantileLayers(CompiledLayers):
-    """Quantile networks, whose outputs are means over fixed quantiles of action values."""
+    """Quantile networks, whose action values are means over fixed quantiles."""
 
     def __init__(self, weights: Weights, hidden: Sequence[str], activation: str) -> None:
         """Read `IQNetwork.acting` weights in place; `hidden` are the layers after the product."""
@@ -167,7 +168,7 @@ class QuantileLayers(CompiledLayers):
 
 @njit(**STRICT)
 def value_actions(
-    layers: Integers,  # table of the state layer, the hidden ones, the head
+    layers: Integers,  # table of the state layer, the hidden layers and the head
     inputs: Floats,  # [M, I], sorted by policy
     policies: Integers,  # [K + 1] start of each policy's rows
     midpoints: Floats,  # [K, Q, F] embedded quantiles
@@ -176,7 +177,7 @@ def value_actions(
     rooms: Floats,  # [3, most * Q * widest layer] scratch
     outputs: Floats,  # [M, A], written
 ) -> None:
-    """Write means over quantiles of action values."""
+    """Write the action values of quantile networks."""
     count, last = midpoints.shape[1], len(layers) - 1
     for k in range(policies.size - 1):
         for first in range(policies[k], policies[k + 1], most):
@@ -198,7 +199,7 @@ def value_actions(
 
 @njit(**STRICT)
 def combine(features: Floats, embedded: Floats, products: Floats) -> None:
-    """Multiply features [b, F] by embeddings [b * Q, F], or [Q, F] for all: [b * Q, F]."""
+    """Write products [b * Q, F] of features [b, F] and embeddings [b * Q, F], or shared [Q, F]."""
     batch = features.shape[0]
     count, shared = products.shape[0] // batch, embedded.shape[0] < products.shape[0]
     for b in range(batch):

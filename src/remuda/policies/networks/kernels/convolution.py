@@ -58,8 +58,9 @@ class _Sizes(NamedTuple):
     image: int  # numbers in an image
     kernel: int
     channels: int
-    step: int  # numbers from one position's view to the next
-    down: int  # numbers from one row of positions to the next
+    # A position is a place of the kernel in the image, which yields one vector of outputs.
+    step: int  # distance in numbers from one position to the next
+    down: int  # distance in numbers from one row of positions to the next
     high: int  # rows of positions
     wide: int  # positions in a row
     outputs: int

@@ -1,8 +1,8 @@
-"""Layers of one policy at a time, on the row of its parameters, for compiled training steps.
+"""Compiled training steps of layers, which process one policy's row of parameters at a time.
 
 Processing policy by policy keeps weights in the cache. A table describes consecutive layers, one in
 each row; its columns are below. All other arrays are 32-bit floats with contiguous rows. *Errors*
-are gradients of the loss w.r.t. the named quantity.
+of a quantity are the gradients of the loss with respect to it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from remuda.policies.stack import LINE, Shapes
 from remuda.system.kernels import njit
 from remuda.types import Floats, Integers
 
-INPUTS, OUTPUTS = 0, 1  # columns of a table: the sizes of a layer,
-WEIGHT, BIAS = 2, 3  # the start of its parameters in a policy's row,
-# and the start of its outputs, their errors and its transposed weight in the scratch
+# Columns of a table:
+INPUTS, OUTPUTS = 0, 1  # the sizes of a layer
+WEIGHT, BIAS = 2, 3  # the start of the layer's parameters in a policy's row
+# the start of the layer's outputs, their errors and the transposed weight in scratch memory
 ACTIVATIONS, ERRORS, TRANSPOSED = 4, 5, 6
 NUMBER = 4  # bytes of a number
-# rows that run through a network together: activations and weights fit the cache (measured)
+# maximum rows of a pass, so that activations and weights fit in the cache (measured)
 CHUNK = 192
 
 
@@ -81,7 +82,7 @@ def linear(x: Floats, row: Floats, weight: int, bias: int, out: Floats) -> None:
 
 @njit(**STRICT)
 def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
-    """Do the same as `linear`, with addresses of weight and bias; address 0: no bias."""
+    """Do the same as `linear`, with addresses of weight and bias; a bias of 0 means none."""
     rows, terms = x.shape
     columns = out.shape[1]
     gemm(
@@ -109,7 +110,7 @@ def linear_at(x: Floats, weight: int, bias: int, out: Floats) -> None:
 def add_gradients(
     x: Floats, errors: Floats, row: Floats, weight: int, bias: int, fresh: bool
 ) -> None:
-    """Add a layer's gradients from inputs [B, I] and output errors [B, O]; `fresh` overwrites."""
+    """Add a layer's gradients to `row`, or write them if `fresh`; x is [B, I], errors [B, O]."""
     rows, outputs = errors.shape
     inputs = x.shape[1]
     at = row.ctypes.data + NUMBER * weight

@@ -15,7 +15,8 @@ from remuda.policies.networks.kernels.llvm_tiles import LANES, ROWS, most_vector
 from remuda.system.kernels import njit
 from remuda.types import Integers
 
-# terms that all tiles add before the next ones, so that their common factors stay in the cache
+# number of terms that all tiles add before any of them adds the next terms, so that the factors
+# that tiles share stay in the cache
 TERMS = 256
 
 
@@ -23,7 +24,7 @@ PLAIN = (Tensor, nn.Parameter)  # other classes may have no memory or other sema
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Return whether to multiply these tensors by these kernels instead of torch."""
+    """Return whether these kernels, and not torch, should multiply these tensors."""
     if (
         torch.compiler.is_compiling()  # for an exported graph: checked first
         or torch.get_num_threads() > 1

@@ -118,7 +118,7 @@ def _function(module: Any, rows: int, vectors: int) -> Any:
 
 
 class _Tile:
-    """The code of one size: a loop over the terms of a run, inside a loop over runs."""
+    """The code of one tile size: a loop over the terms of a run, inside a loop over runs."""
 
     def __init__(self, function: Any, rows: int, vectors: int) -> None:
         self._function, self._rows, self._vectors = function, range(rows), range(vectors)
@@ -200,7 +200,7 @@ class _Tile:
         return found
 
     def _load(self, build: Any, place: Any, vector: int) -> Any:
-        """Load a vector of a row; the last one is masked."""
+        """Load a vector of a row; the row's last vector is masked."""
         place = build.bitcast(build.gep(place, [_word(vector * LANES)]), VECTOR_POINTER)
         if vector < self._vectors[-1]:
             found = build.load(place)

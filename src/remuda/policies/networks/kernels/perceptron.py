@@ -1,6 +1,6 @@
 """Linear layers with activations, for K policies: forward and backward.
 
-With one CPU thread they use `gemm.py` and one autograd step for all layers, otherwise torch.
+With one CPU thread they use `gemm.py` and one autograd function for all layers, otherwise torch.
 """
 
 from __future__ import annotations
