@@ -6,8 +6,11 @@ higher card takes the pot. After a pass agent 1 passes or bets. If it passes, th
 the pot. If it bets, agent 0 passes or bets. At the end each agent's reward is the amount won or
 lost.
 
-pass pass the higher card wins 1 pass bet pass agent 1 wins 1 pass bet bet the higher card wins 2
-bet pass agent 0 wins 1 bet bet the higher card wins 2
+    pass pass          the higher card wins 1
+    pass bet pass      agent 1 wins 1
+    pass bet bet       the higher card wins 2
+    bet pass           agent 0 wins 1
+    bet bet            the higher card wins 2
 
 At equilibrium agent 0 loses 1/18 per game on average. In each turn the agent that is not to act may
 only wait.
