@@ -361,7 +361,7 @@ def test_hyperparameters_of_policies_that_are_born_are_left_alone(population, tm
         def on_start(self, run):
             run.set_hyperparameters({"discount": 0.5})
 
-    with pytest.raises(remuda.RemudaError, match="where policies are born"):
+    with pytest.raises(remuda.RemudaError, match="that creates new policies"):
         train(tmp_path / "run", Tries(), population=population)
 
 

@@ -1,7 +1,7 @@
 """A link between the bridges of two nodes: one connection, frames in both directions.
 
-The end that opens a link proves that it knows the run's secret and the current epoch, so a node
-that was given up is refused. The other end then proves the same. Both proofs contain random bytes
+The end that opens a link proves that it knows the run's secret and the current epoch (placement
+number). A node that was given up is refused. The other end proves the same. Both use random bytes
 that are drawn for this link. The secret itself is never sent. Nothing here waits: data that does
 not fit into the connection's buffers stays queued. A frame is built only after the previous one is
 sent, so a slow node gets fewer frames, but never outdated ones.

@@ -74,14 +74,14 @@ class _Absent:
 class RayNodes:
     """The nodes of an existing Ray cluster, or of a Ray cluster started on this machine.
 
-    1. A run has one process on each node: a Ray actor that reserves all free cores and GPUs there,
-       so no other Ray job shares the node. Ray never restarts it.
+    1. A run has one process on each node, a Ray actor. It reserves all free cores and GPUs there,
+       so no other Ray job shares the node. Ray never restarts the process.
     2. A node that Ray reports as dead is lost. Its process is killed, because it may only have lost
        its connection. The node may then rejoin, with a new number.
     3. Only a separate thread waits for Ray's control service, so the service never blocks the run.
        If the service dies, the cluster is lost, and the run ends with a message.
-    4. Nodes are checked before use. A node is refused if its version of Python, Remuda or torch
-       differs from the head's, or if its source of Remuda or of a configured module differs.
+    4. Nodes are checked before use. A node is refused if it differs from the head in the version
+       of Python, Remuda or torch, or in the source of Remuda or of a configured module.
     """
 
     def __init__(self, config: Config) -> None:

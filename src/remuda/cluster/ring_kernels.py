@@ -1,9 +1,9 @@
 """Compiled kernels that copy a ring of segments from its actor's node to its learner's node.
 
 The bridge of the learner's node writes the data in the same order as the actor, so the learner sees
-no difference. `collect` reads a ring as a learner does: it reads a segment's sequence number, which
-is odd while a new segment is started, copies new steps, and reads the number again. The words are
-the ring's 64-bit counters. The ring's queue lists closed segments.
+no difference. A segment's sequence number is odd while a new segment is started. `collect` reads
+that number, copies new steps, and reads the number again, as a learner does. The words are the
+ring's 64-bit counters. The ring's queue lists closed segments.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class Callback:
 
     An object with any of these methods is a callback, even without this base. Guarantees:
 
-    1. Callbacks run in the process that calls `train`, one at a time, between two polls of the run,
-       which are a quarter of a second apart. They never run inside actors or learners.
+    1. Callbacks run in the process that calls `train`, one at a time, between two polls of the run.
+       Polls are a quarter of a second apart. Callbacks never run inside actors or learners.
     2. While a callback runs, nothing is logged, saved or restarted, and signals wait. Play and
        training continue in other processes, but wait in the schedule `sequential`. However long
        the callback takes, no process counts as hanging.
@@ -177,7 +177,7 @@ class ActiveRun:
             raise UsageError("hyperparameters cannot be set any more: the run has ended")
         if self.config.population.has_births:
             raise UsageError(
-                "hyperparameters cannot be set by a callback in a run where policies are born "
+                "hyperparameters cannot be set by a callback in a run that creates new policies "
                 "(population.births, population.evolution, population.director, "
                 "population.league), because each new policy gets its own values"
             )

@@ -5,7 +5,7 @@ Each role writes its part between two units of work. The coordinator adds the sc
 published snapshots, and completes the checkpoint (`system/checkpoint/store.py`). With
 `checkpoint.replay`, a learner's part holds the committed steps of its rings. The actor's part holds
 the current, uncommitted step of each stream (an agent in an environment copy), because no other
-process may read that step; a resumed actor writes these steps back into its ring. A learner's part
+process may read that step. A resumed actor writes these steps back into its ring. A learner's part
 is ignored on restore if the population's table has another policy in its place.
 """
 

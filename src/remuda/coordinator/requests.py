@@ -254,8 +254,8 @@ def _asked(directory: Path, name: str, request: Mapping[str, Any], seconds: floa
 def _awaited(directory: Path, answer: Path, where: int, seconds: float) -> Any:
     """Wait for an answer while the run is live.
 
-    `where` is a descriptor of the directory of the request: another directory in its place belongs
-    to a restarted run, which does not know the request.
+    `where` is a descriptor of the request's directory. If another directory is now in its place,
+    the run was restarted and does not know the request.
     """
     run, closed = RunDirectory(directory), answer.with_name(CLOSED)
     until, looked = time.monotonic() + seconds, time.monotonic()

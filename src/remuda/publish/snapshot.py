@@ -1,9 +1,9 @@
 """Published weights: one snapshot per policy, read whole or not at all.
 
 A snapshot has a flat float32 vector of all parameters and buffers, its version, the learner's step,
-the exploration rate, and the training state that new policies of a population inherit. The learner
-trains a private network and copies its weights into shared memory, from which actors copy newer
-snapshots. There are no locks.
+and the exploration rate. With `population.evolution.inherit all` it also has the training state
+that new policies inherit. The learner trains a private network and copies its weights into shared
+memory, from which actors copy newer snapshots. There are no locks.
 
 On each node only one process writes a policy's snapshots: its learner, or the process that receives
 them from the learner's node. Each policy has two rows. A row's `sequence` is odd while the row is
@@ -17,7 +17,7 @@ readers that there is a new snapshot.
   during a write keeps its old weights until its next turn. Each publication is written to the other
   row first, so a restarted learner, checkpoints, and actors without weights can read that row.
 
-A learner that dies, at any instruction, leaves at most one torn row: it never starts to write one
+A learner that dies, at any instruction, leaves at most one torn row. It never starts to write one
 row while the other is torn, and a restarted learner writes a torn row first. So a reader that needs
 weights can always get them (`SnapshotReader.newest`).
 """

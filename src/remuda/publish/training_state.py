@@ -70,7 +70,7 @@ class TrainingState:
         """Return the state that a new policy with these weights [P] inherits.
 
         If the weights are not the parent's (`fits` is False), moments and optimizer steps start at
-        zero, all other vectors are copies of the weights, and the other numbers are inherited.
+        zero. All other vectors are copies of the weights, and all other numbers are inherited.
         """
         kept = self.vectors if fits else {}
         vectors = {

@@ -32,9 +32,9 @@ class Control:
     The coordinator writes `go`, `stop`, `close`, `save` and `settled`. It also writes the entries
     of `state`, `heartbeat` and `compiling` of a role without a process. Each child writes its
     entries of `state`, `heartbeat`, `saved`, `trained`, `compiled` and `compiling`. The actor
-    writes `played` and `save_after`. Children end with the coordinator. The words of a dead child
-    remain, until the coordinator resets the role's state before a restart. While a lockstep actor
-    is dead, learners wait and send heartbeats until the restarted actor plays.
+    writes `played` and `save_after`. Children end with the coordinator. The entries of a dead child
+    remain, except `state`, `heartbeat` and `compiling`, which the coordinator resets. While a
+    lockstep actor is dead, learners wait and send heartbeats until the restarted actor plays.
 
     - `go`: every role has been ready once. No turn is played before the learners are ready.
     - `stop`: actors and learners must finish. `close`: bridges must send the remaining data and
