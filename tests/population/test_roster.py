@@ -83,13 +83,16 @@ def test_a_member_of_another_run_takes_the_seats_of_the_policy_that_it_is_like()
 @pytest.mark.parametrize(
     ("population", "said"),
     [
-        ({"policies": ["a", "a"]}, "population.policies names a twice"),
+        ({"policies": ["a", "a"]}, "population.policies contains a twice"),
         (
             {"policies": ["a", "b"], "seats": {"c": AGENTS[:1]}},
             "there is no policy c; there are a, b",
         ),
         ({"policies": ["a", "b"], "seats": {"a": ["judge"]}}, "has no agent judge; it has agent_0"),
-        ({"policies": ["a", "b"], "seats": {"a": []}}, "population.seats.a: no agent is named"),
+        (
+            {"policies": ["a", "b"], "seats": {"a": []}},
+            "population.seats.a: the list of agents is empty",
+        ),
     ],
 )
 def test_a_name_that_there_is_not_is_refused(population, said):

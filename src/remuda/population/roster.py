@@ -1,4 +1,4 @@
-"""The roster of a run, from its configuration and agents: policies, seats, teams, empty slots."""
+"""The roster of a run: its policies, their seats and teams, and slots for later births."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remuda.population.members.imported import Origin
 from remuda.types import AgentSpec
 
 LONGEST = 64
-# extra slots for frozen copies, since a dropped copy may still be in a match
+# extra slots per policy, since a frozen copy that is dropped may still be in a match
 SPARE = 2
 
 
@@ -22,9 +22,9 @@ class Roster:
     agents: tuple[str, ...]  # the name of each seat's agent
     first: tuple[str, ...] = ()
     unborn: tuple[str, ...] = ()  # policies that may be born later: initially empty slots
-    # allowed seats of each policy (also scripted) that may not take all seats
+    # allowed seats of each learning or scripted policy that may not take every seat
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    teams: tuple[str, ...] = ()  # by seat; an empty name or tuple: each seat is a separate side
+    teams: tuple[str, ...] = ()  # each seat's team; a seat without one is a side by itself
     scripted: tuple[str, ...] = ()  # including members on reserved seats, named after their agents
     taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves, and no matchmaker assigns
 
@@ -74,7 +74,7 @@ class Roster:
         return replace(self, first=tuple(policies), unborn=())
 
     def with_imported(self, origins: Sequence[Origin]) -> Roster:
-        """Add members of other runs; each may take the seats of the policy `like` it."""
+        """Return the roster with members of other runs, which may take the seats of `like`."""
         alike = {o.name: self.seats[o.like] for o in origins if o.like in self.seats}
         return replace(self, seats={**self.seats, **alike})
 
@@ -84,7 +84,7 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
     names = (*_first_names(config, agents), *unborn(config))
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{_names_key(config)} names {name} twice")
+            raise ConfigError(f"{_names_key(config)} contains {name} twice")
     return names
 
 
@@ -96,7 +96,7 @@ def unborn(config: Config) -> tuple[str, ...]:
 def copies_of(population: PopulationConfig) -> int:
     """Return the number of slots for frozen copies of each policy."""
     frozen = population.snapshots.keep + SPARE if population.keeps_copies else 0
-    return frozen + population.has_stand_ins  # one more for the stand-in of a replaced policy
+    return frozen + population.has_stand_ins  # one more to stand in for a replaced policy
 
 
 def _first_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def check_name(name: str, key: str) -> None:
 def _seats(
     config: Config, agents: Sequence[AgentSpec], names: Sequence[str]
 ) -> dict[str, frozenset[int]]:
-    """Return the allowed seats of each policy (also scripted) that may not take all seats."""
+    """Return the allowed seats of each learning or scripted policy that may not take all seats."""
     population, numbers = config.population, {agent.name: i for i, agent in enumerate(agents)}
     known = (*names, *population.scripted)
     taken = config.seats_taken
@@ -158,11 +158,11 @@ def _seats(
                 )
             if seat in taken:
                 raise ConfigError(
-                    f"{key}: env.scripted.{seat} reserves the seat of {seat}; name others "
+                    f"{key}: env.scripted.{seat} reserves the seat of {seat}; list other agents "
                     f"({', '.join(left)}), or leave env.scripted.{seat} out"
                 )
         if not seats:
-            raise ConfigError(f"{key}: no agent is named")
+            raise ConfigError(f"{key}: the list of agents is empty")
         found[name] = frozenset(numbers[seat] for seat in seats)
 
     for name in known if taken else ():
@@ -190,7 +190,7 @@ def _seats(
 
 
 def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
-    """Return each seat's team; empty: the seat is a separate side. Reserved seats need no team."""
+    """Return each seat's team; a seat without a team has "". Reserved seats need no team."""
     population, taken = config.population, config.seats_taken
     own = tuple(agent.team for agent in agents)
     if not population.teams:

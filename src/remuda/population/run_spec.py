@@ -1,4 +1,4 @@
-"""`RunSpec`: a resolved run, from which everything else about it follows."""
+"""`RunSpec`: a run's configuration and environment, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from remuda.types import AgentSpec
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run's configuration and its environment's description, with what follows from both.
+    """A run's configuration and the description of its environment.
 
-    `remuda.train` makes one, and the run directory saves it (config.yaml and environment.json), so
-    that a run can be opened without its game.
+    `remuda.train` makes a `RunSpec`, and the run directory saves it (config.yaml and
+    environment.json), so that a run can be opened without its game.
     """
 
     config: Config
     env: EnvSpec
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what follows from the rest."""
+        """Leave out the cached properties."""
         return {"config": self.config, "env": self.env}
 
     @staticmethod
     def of(config: Config) -> RunSpec:
-        """Make an environment copy of a configuration, and describe it."""
+        """Return the run of a configuration; makes an environment to describe it."""
         return RunSpec(config, EnvSpec.of(config.game, config.env.made_with))
 
     def with_config(self, changes: Mapping[str, Any] | Config) -> RunSpec:
@@ -65,7 +65,7 @@ class RunSpec:
         return sides
 
     def agent_of(self, policy: str) -> AgentSpec:
-        """Return an agent that a policy may play: the one of its name, else its first seat."""
+        """Return the agent with the policy's name, or else the agent of its first seat."""
         for agent in self.env.agents:
             if agent.name == policy:
                 return agent

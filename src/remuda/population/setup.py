@@ -111,7 +111,7 @@ def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
 def make_director(
     population: PopulationConfig, more: Sequence[Director] = (), rng: Generator | None = None
 ) -> Director | None:
-    """Make the director of a run; None if its policies never change."""
+    """Make the director of a run; None if no members are added or removed during the run."""
     directors: list[Director] = []
     if population.matchmaker == "league":
         rng = np.random.default_rng(0) if rng is None else rng
@@ -212,8 +212,8 @@ def _check_scripted(config: Config, roster: Roster) -> None:
             agent = roster.agents[seat]
             raise ConfigError(
                 f"population.seats leaves {agent} only to scripted policies; use "
-                f"--env.scripted.{agent} if one should play it in every match, or add {agent} to "
-                "population.seats of a learning policy"
+                f"--env.scripted.{agent} if a scripted policy should play {agent} in every match, "
+                f"or add {agent} to population.seats of a learning policy"
             )
     share = population.snapshots.share
     if share == 0.0 and ":" not in population.matchmaker:
@@ -260,8 +260,8 @@ def _check_dealt(config: Config, roster: Roster) -> None:
     teams = config.population.teams.values()
     if teams and not any(never[0] in team.policies for team in teams):
         raise ConfigError(
-            f"{start} {', '.join(never)}, of no team; name all policies in "
-            "population.teams.TEAM.policies, or leave these out of population.policies"
+            f"{start} {', '.join(never)}: no team lists them; add them to "
+            "population.teams.TEAM.policies, or leave them out of population.policies"
         )
     seats = len(roster.left)
     if not roster.is_free(never[0]):
@@ -278,12 +278,12 @@ def _check_dealt(config: Config, roster: Roster) -> None:
 
 
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:
-    """Return each policy's mean number of seats per match while there are no copies.
+    """Return each policy's mean number of seats per match while there are no frozen copies.
 
-    A policy born later gets the mean of those with the same seats. The last result is cached,
-    because it takes up to seconds to compute and the start of a run needs it several times.
+    A policy born later gets the mean of the policies with the same allowed seats. The last result
+    is cached: computing it takes up to seconds, and the start of a run needs it several times.
     """
-    matchmaker = type(_dealer(population, roster))  # another one if a custom class is reloaded
+    matchmaker = type(_dealer(population, roster))  # changes if a custom class is reloaded
     seats = (roster.agents, roster.teams, roster.taken)
     key = (matchmaker, repr(population), *seats, roster.policies)
     if key not in _SHARES:

@@ -95,7 +95,7 @@ class KernelFiles(IndexDataCacheFile):
         self._save_index(overloads)
 
     def _find_stamp(self) -> None:
-        # Not when the kernel is defined: names that it refers to may still be undefined then.
+        # Done here because names that a kernel refers to may be undefined when it is defined.
         if self._source_stamp is None:
             self._source_stamp = digest(self._kernel)
 
@@ -104,8 +104,8 @@ class KernelFiles(IndexDataCacheFile):
 def _machine() -> str:
     """Return a short digest of the processor type and Numba's version.
 
-    It is part of file names: on a shared installation each processor type has separate files, and
-    removes only those.
+    It is part of file names: on a shared installation each processor type has separate files, and a
+    process removes only files of its own type.
     """
     config: Any = numba.config
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
@@ -122,7 +122,7 @@ def digest(kernel: Dispatcher) -> str:
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, Type, enum.Enum)
-"""Values with a complete `repr`."""
+"""Types whose `repr` shows the complete value."""
 
 
 class _References:

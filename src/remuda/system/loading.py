@@ -45,8 +45,8 @@ DIGITS = 8  # hexadecimal digits of the digest in a name
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 """The Python version of pickled code, which no other version can run."""
 
-PATHS = "code-paths.json"  # the file of a run that names the directories of its modules
-LARGEST = 1 << 20  # maximum bytes that are read from it
+PATHS = "code-paths.json"  # the file of a run that lists the directories of its modules
+LARGEST = 1 << 20  # maximum size of that file in bytes
 
 PICKLES: dict[str, bytes] = {}  # known pickles, by their names
 OBJECTS: dict[str, object] = {}  # the objects of pickles, made or read by this process
@@ -159,7 +159,7 @@ def with_digests_of(tree: Any, other: Any) -> Any:
 
 
 def pickles_in(tree: object) -> dict[str, bytes]:
-    """Return the pickles that a tree names and this process knows, to be sent along with it."""
+    """Return the known pickles that a tree refers to, to be sent with it."""
     return {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
 
 
@@ -244,9 +244,9 @@ def file_name(name: str) -> str:
 
 
 def found_here(tree: object) -> dict[str, object]:
-    """Return the directories and files of the user's modules in this process, to be written.
+    """Return the directories and files of the user's modules in this process, to be saved.
 
-    `tree` is the configuration, some texts of which name code as `module:Class`.
+    `tree` is the configuration, in which texts such as `module:Class` refer to code.
     """
     own = [path for entry in sys.path if _is_own(path := os.path.abspath(entry or os.getcwd()))]
     files = {}
@@ -269,7 +269,7 @@ def _is_own(directory: str) -> bool:
 
 
 def read_beside(config: Path, tree: object) -> None:
-    """Read the files next to a configuration: pickles that it names, and directories of modules.
+    """Read the files next to a configuration: its pickles, and the directories of its modules.
 
     No code runs yet.
     """

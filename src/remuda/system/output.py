@@ -5,7 +5,7 @@
 1. Characters that the encoding lacks are replaced.
 2. Inside `unfailing()`, printing neither raises nor waits for a reader (a stopped terminal, an
    unread pipe). A thread writes; while its queue is full, text is dropped, and a line reports it.
-3. Outside of it, printing blocks and raises as Python's own streams do.
+3. Outside of `unfailing()`, printing blocks and raises as with Python's own streams.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Sink(io.RawIOBase):
         self._forget()
 
     def _forget(self) -> None:
-        """Start with an empty queue and no thread; a forked child calls it, too."""
+        """Start with an empty queue and no thread; called again in a forked child."""
         self._changed = threading.Condition()
         self._queue: deque[bytes] = deque()
         self._size = self._lost = self._written = 0
@@ -129,7 +129,7 @@ class _Sink(io.RawIOBase):
             thread = threading.Thread(target=self._drain, name="output", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the system refuses one, or the interpreter ends
+            except RuntimeError:  # the system refuses a new thread, or the interpreter ends
                 return False
             self._thread = thread
         return True
@@ -159,7 +159,7 @@ class _Sink(io.RawIOBase):
             self._size += len(words)
 
     def _write_some(self, data: bytes) -> int:
-        """Write a piece; return the bytes written, or dropped because the disk is full."""
+        """Write a piece; return how many bytes were written, or dropped after an error."""
         try:
             return os.write(self._descriptor, data[:PIECE])
         except BlockingIOError:
@@ -256,7 +256,7 @@ def _sink_like(stream: io.TextIOWrapper, descriptor: int) -> tuple[_Sink, TextIO
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-    text.mode = getattr(stream, "mode", "w")  # type: ignore[misc]  # as Python's own have it
+    text.mode = getattr(stream, "mode", "w")  # type: ignore[misc]  # Python's streams have it too
     return sink, text
 
 

@@ -1,7 +1,7 @@
 """Seeded random number generators, for each role and policy, derived from the run's seed.
 
-A generator is derived from names, never from the order of creation, so that the same actor or
-learner draws the same numbers in any process, together with others, or after a restart.
+A generator is derived from names, never from the order of creation. So the same actor or learner
+draws the same numbers in any process, in any company of other roles, and after a restart.
 """
 
 import random
@@ -38,8 +38,8 @@ def torch_rng(seed: int, *names: str | int) -> "torch.Generator":
 def seed_libraries(seed: int, *names: str | int) -> None:
     """Seed the global generators of Python, NumPy and torch, which environments may draw from.
 
-    Each process of a run has different names. Torch is imported: a process that imports it later
-    would start with torch's default seed, like every other process.
+    Each process of a run has different names. Torch is imported first: if it were imported later,
+    it would start with torch's default seed, the same in every process.
     """
     import torch  # noqa: F401
 

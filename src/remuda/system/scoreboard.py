@@ -3,9 +3,9 @@
 Counters grow, so the coordinator computes averages from differences, and a missed reading loses
 nothing. The exception is a restarted learner, which continues from its checkpoint's counts:
 `Learn.RESTORED` then shows that differences are invalid. The lowest and highest returns are of one
-interval: an actor resets them when the coordinator starts the next. Every row has one writer; a
-number is one aligned 64-bit word, so it is never seen half written. Nothing here blocks a process,
-and the counters survive its death.
+interval: an actor resets them when the coordinator starts the next interval. Every row has one
+writer; a number is one aligned 64-bit word, so no process reads it half written. Nothing here
+blocks a process, and the counters survive its death.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = npt.NDArray[np.float64]
 
 
 NOTES, NOTE_WORDS = 4, 96
-"""Maximum number of notes about its environment from an actor, and the 8-byte words of each."""
+"""Maximum number of notes that an actor leaves about its environment; 8-byte words of each."""
 
 
 class Play(IntEnum):
@@ -32,7 +32,7 @@ class Play(IntEnum):
 
     TURNS = 0  # turns played, over all copies
     AGENT_STEPS = 1
-    WAITS = 2  # times the actor waited for a learner; only if experience is set to `wait`
+    WAITS = 2  # times the actor waited for a learner; only with `on_full: wait`
     WAIT_SECONDS = 3
     FORCED = 4  # waits that ended because a learner consumed no steps within its limit
     OVERTAKEN = 5  # copies of weights discarded because newer weights overwrote their source
@@ -51,8 +51,8 @@ class Policy(IntEnum):
     VERSION = 3
     TURNS_SUM = 4
     MARK = 5
-    """The interval that the columns below describe (`Scoreboard.mark`). They are invalid if it is
-    not the current one, and are not saved."""
+    """The interval that the columns below describe (`Scoreboard.mark`). They are invalid after this
+    interval, and are not saved."""
     RETURNS = 6  # number of returns in the interval
     FIRST = 7
     """The first return of the interval. The next two columns are relative to it, for precision."""
@@ -63,7 +63,7 @@ class Policy(IntEnum):
 
 
 class EpisodeTotals(IntEnum):
-    """Counters of whole episodes; then follow the sums and counts of episode metrics."""
+    """Counters of whole episodes; the sums and counts of episode metrics follow in the row."""
 
     EPISODES = 0
 
@@ -241,7 +241,7 @@ class Scoreboard:
         row[-1] = len(data)
 
     def notes(self) -> dict[str, str]:
-        """Return the environments' notes by key; if several actors left one, the first."""
+        """Return the environments' notes by key; the first actor with a key decides."""
         found: dict[str, str] = {}
         for row in self._shared["notes"].reshape(-1, NOTE_WORDS):
             note = _note_in(row)
@@ -262,7 +262,8 @@ class Scoreboard:
     def most_steps(self, num_agents: int) -> int:
         """Return an upper bound of a policy's steps so far.
 
-        Each agent acts at most once in a turn. Actors on other nodes are counted a little late.
+        Each agent acts at most once in a turn. Turns on other nodes are counted a little late,
+        hence the margin.
         """
         return 2 * int(self.turns()) * max(num_agents, 1) + 1_000_000
 
@@ -312,7 +313,7 @@ def _note_in(row: Integers) -> tuple[str, str] | None:
 
 
 def added_up(rows: Row) -> Row:
-    """Add up rows [actors, ..., fields by `Policy`], without columns of an interval.
+    """Add up rows [actors, ..., fields by `Policy`], without the columns of an interval.
 
     The exploration rate and the version are the first actor's.
     """

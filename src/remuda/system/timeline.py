@@ -73,10 +73,10 @@ class Timeline:
 
 
 class Spans:
-    """The spans of a role on another node, by the clock of this one."""
+    """The spans of a role on another node, converted to this node's clock."""
 
     def __init__(self, spans: Iterable[tuple[Span, float, float]], later: float) -> None:
-        """Convert spans; `later` is the seconds by which this node's clock is ahead of theirs."""
+        """Convert spans; `later` is how many seconds this node's clock is ahead of the other's."""
         self._spans = [(Span(what), start + later, end + later) for what, start, end in spans]
 
     def spans(self) -> Iterator[tuple[Span, float, float]]:

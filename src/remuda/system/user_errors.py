@@ -24,7 +24,7 @@ from remuda.errors import RemudaError, UserCodeError
 LONGEST = 500  # characters of an exception's message that are shown
 HOME = os.path.dirname(os.path.abspath(remuda.__file__)) + os.sep
 ADAPTERS = os.path.join(HOME, "envs", "adapters") + os.sep
-CALLS_FACTORIES = os.path.join(ADAPTERS, "user_envs.py")  # a bad call there is of bad options
+CALLS_FACTORIES = os.path.join(ADAPTERS, "user_envs.py")  # bad options cause bad calls there
 STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
 USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
@@ -131,7 +131,7 @@ def _places(error: BaseException) -> Iterator[_Place]:
 
 
 def _of_a_library(places: list[_Place]) -> list[_Place]:
-    """Return the lines after Remuda's last one, if that called a library only environments use."""
+    """Return the lines after Remuda's last, if Remuda called a library that only games use."""
     after: list[_Place] = []
     for place in places:
         if place.package == "remuda":

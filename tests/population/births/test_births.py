@@ -163,7 +163,10 @@ def test_a_policy_without_which_there_is_no_match_does_not_retire():
         ),
         (Birth("unknown"), "which is not an empty slot"),
         (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
-        (Birth("born_0", None, {"hidden": 3.0}), "with hidden; there are learning_rate, discount"),
+        (
+            Birth("born_0", None, {"hidden": 3.0}),
+            "with hidden, .* hyperparameters; there are learning_rate",
+        ),
         (Birth("born_0", None, {"share_rewards": 1.5}), "share_rewards.*1.5"),
         (Birth("born_0", None, {"share_rewards": -0.1}), "share_rewards"),
         (
@@ -204,7 +207,7 @@ FREE = "population.births.every replaces policies that may take every seat"
         ({"director": "nothing"}, "name your own as module:Class"),
         ({"director": "population.births.test_births:Fussy"}, "is called without arguments"),
         ({"director": "builtins:object"}, "has no method step"),
-        ({"policies": ("born_0", "b")}, "population.policies names born_0 twice"),
+        ({"policies": ("born_0", "b")}, "population.policies contains born_0 twice"),
     ],
 )
 def test_faults_of_the_configuration_are_told(population, said):

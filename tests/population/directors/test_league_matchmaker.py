@@ -329,7 +329,7 @@ def test_faults_of_a_league_are_told(population, said):
 
 
 def test_a_name_in_two_roles_is_told():
-    with pytest.raises(ConfigError, match=r"^population\.league names a twice$"):
+    with pytest.raises(ConfigError, match=r"^population\.league contains a twice$"):
         world(league={"main": ["a", "b"], "main_exploiters": ["a"]})
 
 

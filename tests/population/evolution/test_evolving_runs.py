@@ -204,7 +204,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
         ),
         (
             {"evolution": {"every": 9, "fitness": ["return", "rating"]}},
-            "set population.evolution.select non_dominated, or name one",
+            "set population.evolution.select non_dominated, or list one",
         ),
         (
             {
@@ -214,7 +214,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
                     "select": "non_dominated",
                 }
             },
-            "names rating, rating; name each of them once",
+            "lists rating, rating; list each of them once",
         ),
         (
             {"evolution": {"every": 9, "fitness": "team_return"}},

@@ -110,7 +110,7 @@ def test_a_value_that_is_not_finite_cannot_evolve(value, reflect):
     ("wanted", "told"),
     [
         ([Evolvable("learning_rat", 0.1, 0.2)], "learning_rat cannot evolve; policies of ppo"),
-        ([RATE, RATE], "learning_rate is named twice"),
+        ([RATE, RATE], "learning_rate is listed twice"),
         ([Evolvable("discount", 0.9, 1.1)], "discount: a bound is not allowed"),
         ([Evolvable("batch_size", 1, 2)], "batch_size cannot evolve"),
     ],

@@ -60,7 +60,7 @@ def teams(*names, **population):
 
 
 def test_a_policy_of_no_team_is_refused():
-    said = "teams never deals c, .* population.teams.TEAM.policies"
+    said = "teams never deals c: .* population.teams.TEAM.policies"
     with pytest.raises(ConfigError, match=said):
         teams("a", "b", "c", "d")
 
@@ -68,7 +68,7 @@ def test_a_policy_of_no_team_is_refused():
 @pytest.mark.parametrize("seats", [BOTH, BOTH[:1]])
 def test_a_policy_of_no_team_is_refused_whatever_its_seats(seats):
     """A KeyError where they were all there are; told to leave its seats out where not."""
-    with pytest.raises(ConfigError, match="teams never deals c, of no team; name all policies"):
+    with pytest.raises(ConfigError, match="teams never deals c: no team lists them; add them"):
         teams("a", "b", "c", "d", seats={"c": seats})
 
 

@@ -1,10 +1,11 @@
 """New policies: inheritance and lifecycle.
 
-1. The actor clears the ring of an empty slot, writes the newborn's weights, hyperparameters and
-   training state into the table, logs the birth with its generation, and counts an order. After a
-   crash in between, the ledger may have two records of one generation; the later one is valid.
-2. The learner of the slot finds the order between two updates, loads the weights, forgets what it
-   had taken, publishes, and confirms the version.
+1. The actor clears the experience of an empty slot, writes the newborn's weights, hyperparameters
+   and training state into the table, logs the birth with its generation, and orders it by a counter
+   in shared memory. After a crash in between, the ledger may have two records of the same
+   generation; the later record is valid.
+2. The learner of the slot finds the order between two updates, loads the weights, discards the old
+   policy's experience, publishes the weights, and confirms the version.
 3. The actor deals seats to the newborn once it acts with that version.
 
 If a process dies, its successor repeats the step; `tests/population/births/test_vacated_deaths.py`

@@ -37,7 +37,7 @@ class ActingPolicies(Protocol):
         """Return whether a policy can start with the other's weights, converted if necessary."""
 
     def convert(self, policy: str, other: str, weights: Floats, generation: int) -> Floats | None:
-        """Convert the other's weights to this policy's network: [size]; None if they fit."""
+        """Convert the other's weights to this policy's network: [size]; None if not necessary."""
 
     def clear(self, policy: str) -> None:
         """Clear the experience of the slot's previous policy."""
@@ -49,7 +49,7 @@ class ActingPolicies(Protocol):
 def newborn_data(
     birth: Birth, table: Table, population: Population, acting: ActingPolicies, generation: int
 ) -> Newborn:
-    """Return a newborn's data; each parent is read once, so that all data is of one version."""
+    """Return a newborn's data; reads each parent once, so that all its data has one version."""
     name = birth.policy
     if birth.parent is None:
         return Newborn(acting.draw(name, generation))

@@ -42,9 +42,10 @@ from remuda.types import Array, Integers
 
 
 class Lifecycle:
-    """Births, frozen copies and retirements in a population, its table and the lead's view of it.
+    """The births, frozen copies and retirements that the lead actor carries out.
 
-    If the actor dies, the table has everything that it ordered or left half done.
+    They change the table in shared memory and the lead's own `Population`. If the lead dies, its
+    successor finds every birth and retirement in the table, even half done.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Lifecycle:
         spare = [table.places.stand_in_of(policy) for policy in table.policies]
         self._stand_ins = np.array([place for place in spare if place is not None], np.int64)
         self._left: set[PolicyRef] = set()  # members that left since the directors' last step
-        self._standing_in: list[int] = []  # the slots of copies that stand in from now on
+        self._standing_in: list[int] = []  # slots of stand-ins frozen since the last `settle`
 
     def carry_out(self, command: Command, acting: ActingPolicies, matchmaker: Matchmaker) -> None:
         """Carry out a command; copies are frozen later, by `settle`."""
@@ -78,7 +79,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty slots of retired members, freeze postponed copies, and return the copies' slots."""
+        """Empty slots of retired members, freeze postponed copies, return slots of new copies."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -128,7 +129,7 @@ class Lifecycle:
         if name in population.empty and name not in self._empty():
             return  # another director filled it first
         if self._left & {birth.parent, birth.second}:
-            return  # another director retired a parent; a later birth may have another one
+            return  # another director retired a parent; the slot stays empty for a later birth
         self._check(birth, acting)
         place = table.policies.index(name)
         hyperparameters = {**table.specified.get(name, {})}
@@ -148,8 +149,8 @@ class Lifecycle:
         table.numbers[place] = 0.0
         table.numbers[place, : len(FRESH)] = newborn.numbers
         digest = table.prepare(place, newborn, data)
-        # Recorded before it is ordered: if this actor dies in between, its successor records and
-        # orders the same generation again. In reverse order the ledger would lack a birth.
+        # The birth is recorded before it is ordered. If this actor dies in between, its successor
+        # records and orders the same generation again, so the ledger lacks no birth.
         record = self._record(BIRTH, newborn.ref, digest, data.parent)
         record["returns"][:, 0] = generation
         steps = data.training.numbers[STEPS] if data.training is not None else 0.0
@@ -166,7 +167,10 @@ class Lifecycle:
         known = names_of([self._table.specified.get(name, {})])
         for key in birth.hyperparameters:
             if key not in known:
-                raise RemudaError(f"{start} with {key}; there are {', '.join(known)}")
+                raise RemudaError(
+                    f"{start} with {key}, which is not one of its hyperparameters; there are "
+                    f"{', '.join(known)}"
+                )
         try:
             checked_numbers(PolicyConfig(), birth.hyperparameters, "")
         except UsageError as error:
@@ -203,7 +207,7 @@ class Lifecycle:
         self._let_go(ref)
 
     def _let_go(self, ref: PolicyRef) -> None:
-        """Retire a member: it is in no match proposed from now on."""
+        """Retire a member, which leaves it out of all matches proposed later."""
         member = self._population.retire(ref)
         self._followers.begin_change()
         self._followers.leave(member.place)
@@ -216,7 +220,7 @@ class Lifecycle:
         """Retire a live policy; if needed, a copy takes its seats."""
         population = self._population
         if ref not in population:
-            return  # it has retired, or is scripted: no policy can be born in such a slot
+            return  # retired already, or scripted: no policy is born in a scripted member's slot
         place = self._table.places.stand_in_of(ref.policy)
         if not self._can_do_without(ref, matchmaker):
             if place is None or not can_stand_in(population.members, ref, matchmaker):
@@ -281,7 +285,10 @@ class Lifecycle:
             self._table.records.add(np.concatenate(first))
 
     def _numbers(self, newborn: Member, birth: Birth | None = None, steps: float = 0.0) -> Array:
-        """Return records of a newborn's numbers; `steps`: optimizer steps behind its moments."""
+        """Return the `BORN_WITH` records of a newborn.
+
+        `steps`: the optimizer steps that made its inherited moments.
+        """
         names = self._table.hyperparameters.names
         numbers = [(names.index(n), v) for n, v in newborn.hyperparameters.items() if n in names]
         if birth is not None and birth.fitness is not None:

@@ -39,8 +39,8 @@ class FollowingLeague(Dealer):
     """The dealer of a follower's environment copies, from the members in the lead's table.
 
     It reads the table and writes only its shard. After its start it never waits: if the table is
-    being changed, or a dead lead left it half changed, it reads the table later. If it dies, its
-    current matches and its matchmaker's position in a cycle are lost.
+    being changed, or a dead lead left the table half changed, it reads the table later. If the
+    follower dies, its current matches and its matchmaker's position in a cycle are lost.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FollowingLeague(Dealer):
         self.shard.add(records, self.seated[copies], returns[copies], found)
 
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
-        """Update the members between two turns, clear the requested rings, and report both."""
+        """Between two turns, update the members, clear emptied slots' experience, report both."""
         if not self.has_news():
             return []
         found = self._look(versions)
@@ -98,11 +98,11 @@ class FollowingLeague(Dealer):
         return fresh
 
     def _look(self, versions: Mapping[str, int] | None) -> tuple[int, list[int]] | None:
-        """Update the members; return the revision and new copies' slots, or None if not possible.
+        """Update the members; return the revision and new copies' slots, or None if postponed.
 
         All changes are applied at once, so that matches can always be made. They are postponed
-        until the weights of every newborn have arrived, because only experience with these weights
-        belongs to the newborn.
+        while the lead changes the table, and until the weights of every newborn have arrived,
+        because only experience with these weights belongs to the newborn.
         """
         table, occupants = self.table, self.table.occupants
         revision = table.word(REVISION)

@@ -38,7 +38,7 @@ from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, requ
 from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.types import Array, Bools, Floats, Integers, State
 
-MOST_SEATINGS = 256  # limit of cached seatings; with many policies few recur
+MOST_SEATINGS = 256  # limit of cached seatings; with many policies few seatings recur
 
 
 class Dealer(ABC):
@@ -64,7 +64,7 @@ class Dealer(ABC):
         self.table, self.matchmaker = table, matchmaker
         self.roster = roster or Roster(tuple(f"seat {seat}" for seat in range(table.seats)))
         self.teams = sides_by_agent(self.roster.teams or ("",) * table.seats)
-        """[seats]: the number of each seat's team; 0 for all without teams."""
+        """[seats]: the number of each seat's team; all 0 if there are no teams."""
         self.seated: Integers = np.zeros((num_envs, table.seats), np.int64)
         """[num_envs, seats]: the slot of the member on each seat."""
         self.learns: Bools = np.ones(self.seated.shape, np.bool_)
@@ -135,7 +135,7 @@ class Dealer(ABC):
 
     @abstractmethod
     def _take(self, records: Array, over: Bools, returns: Numbers, metrics: Floats | None) -> None:
-        """Count these results and pass on their records."""
+        """Count these results, and pass their records on to the ledger."""
 
     @abstractmethod
     def step(self, versions: Mapping[str, int], acting: ActingPolicies) -> list[int]:
@@ -230,7 +230,7 @@ class League(Dealer):
     def _count(
         self, seated: Integers, returns: Numbers, over: Bools, metrics: Floats | None
     ) -> None:
-        """Add up and rate the finished matches; `over` is [M]."""
+        """Add up and rate the finished matches; `over` [M] marks them."""
         numbers = self.population.numbers
         ledger = self.ledger
         count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
@@ -298,8 +298,8 @@ class League(Dealer):
         A child starts with its parent's rating and the lowest-rated policy leaves. So each birth
         raises the mean although no policy has learned. Win probabilities are shares of
         exp(rating / c), where a side's rating is the sum over its seats (see `rate_all`). If all
-        sides have the same number of seats, a shift changes no probability. Otherwise it would, so
-        nothing is shifted.
+        sides have the same number of seats, a shift changes no probability. Otherwise it would
+        change them, so nothing is shifted.
         """
         mean = self.lifecycle.mean_rating()
         if self._even and math.isfinite(mean):

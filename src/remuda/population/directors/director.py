@@ -262,7 +262,7 @@ def freeze(policy: str, past: Sequence[Member], config: SnapshotsConfig) -> list
 
 
 def crowded(past: Sequence[Member]) -> Member:
-    """Return the copy between two others with the closest versions; of one or two, the oldest."""
+    """Return the copy whose two neighbours have the closest versions; of one or two, the oldest."""
     if len(past) < 3:
         return past[0]
     gaps = [after.ref.version - before.ref.version for before, after in pairwise(past)]
@@ -346,10 +346,10 @@ class OwnDirector:
                 continue
             if not self._room:
                 raise self._refused(
-                    f"step commands Freeze({command.policy!r}), but there is no room for copies: "
-                    "set population.snapshots.every, to more versions than the run will have if "
-                    "only the director is to freeze; population.snapshots.keep copies of each "
-                    "policy are kept"
+                    f"step commands Freeze({command.policy!r}), but the run has no slots for "
+                    "frozen copies: set population.snapshots.every, which makes slots for "
+                    "population.snapshots.keep copies of each policy. If only the director should "
+                    "freeze, set it to more versions than the run will have"
                 )
             live = PolicyRef(command.policy)
             if live not in population or not population[live].learns:

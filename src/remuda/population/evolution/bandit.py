@@ -173,10 +173,10 @@ def solve_lower(factor: Numbers, right: Numbers) -> Numbers:
     return found
 
 
-MOST = 100  # number of newest trials that count: the cost grows with its third power
+MOST = 100  # number of newest trials used; the cost grows with its third power
 CANDIDATES = 1000  # random points compared for each suggestion
 ROUNDS, AROUND = 8, 64
-"""The best point is refined in `ROUNDS` rounds, each with `AROUND` points, ever closer to it."""
+"""The best point is refined in `ROUNDS` rounds; each tries `AROUND` points, ever closer to it."""
 
 
 class Trial(NamedTuple):
@@ -225,7 +225,7 @@ def standardised(gains: Numbers) -> Numbers:
     """
     finite = np.isfinite(gains)
     filled = np.where(finite, gains, gains[finite].min())
-    # Divided first, so that the square of a huge gain does not overflow.
+    # Divide first, so that the square of a huge gain does not overflow.
     scaled = filled / max(float(np.abs(filled).max()), np.finfo(np.float64).tiny)
     away = scaled - scaled.mean()
     spread = float(away.std())

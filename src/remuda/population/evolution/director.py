@@ -1,4 +1,4 @@
-"""The director of evolution, which replaces policies by copies of better ones during the run."""
+"""The director of evolution, which replaces policies by copies of better policies in a run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Select = Callable[[Mapping[str, FitnessEstimates], Generator], list[tuple[str, s
 """A function from fitness estimates to takeovers: pairs (policy, parent)."""
 
 QUORUM = 0.75
-"""The share of a kind's policies that must have played enough for a comparison. It is below 1 so
-that newborn policies do not delay it."""
+"""The share of a kind's policies (those that may replace each other) that must have played enough
+for a comparison. It is below 1, so that newborn policies do not delay the comparison."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Evolution:
 
     Guarantees:
 
-    1. A vacated slot gets a newborn once it is empty. If the actor that planned it died, its
-       successor chooses a new parent.
+    1. A vacated slot gets a newborn as soon as it is empty. If the actor that planned the birth has
+       died, its successor chooses a new parent.
     2. Decisions depend only on the seed of the run and on the matches, so the schedules
        `sequential` and `lockstep` reproduce them.
     """
@@ -77,7 +77,7 @@ class Evolution:
         ledger: Ledger,
         versions: Mapping[str, int],  # noqa: ARG002
     ) -> list[Command]:
-        """Return births in empty slots and, every `every` matches, the policies to vacate."""
+        """Return births in empty slots and, every `every` matches, which policies must leave."""
         born = [self._birth(name, population) for name in population.empty if name in self._kinds]
         if population.matches - self._last < (self._config.every or 0):
             return [*born]
@@ -89,7 +89,7 @@ class Evolution:
         rng = self._stream(population.matches, "")
         judged = self._judge(population, ledger)
         commands: list[Command] = []
-        # A policy that could not leave, since no match can be made without it, is compared again.
+        # A policy that could not leave (no match can be made without it) is compared again.
         self._planned = {p: t for p, t in self._planned.items() if PolicyRef(p) not in population}
         compared: dict[str, FitnessEstimates] = {}
         for kind in dict.fromkeys(self._kinds.values()):
@@ -97,8 +97,8 @@ class Evolution:
                 name: estimates for name, estimates in judged.items() if self._kinds[name] == kind
             }
             there = sum(self._kinds.get(m.ref.policy) == kind for m in population.learning)
-            # Among few, the worst may be good and the best bad. Their games keep counting until
-            # more policies have played enough.
+            # Among few policies, the worst may be good and the best bad. The games keep adding up
+            # until enough policies have played enough.
             if len(alike) < max(2, math.ceil(QUORUM * there)):
                 continue
             compared |= alike
@@ -157,7 +157,7 @@ class Evolution:
         others = [member.hyperparameters for member in self._like(name, population)]
         second: PolicyRef | None = None
         if plan.second is not None and _is_there(population, plan.second, plan.second_born):
-            second = PolicyRef(plan.second)  # otherwise it has left
+            second = PolicyRef(plan.second)  # otherwise this parent has left
         numbers = population[second].hyperparameters if second is not None else None
         time, config = self._time(population), self._config
         explorer = self._explorers[self._kinds[name]]
@@ -177,7 +177,7 @@ class Evolution:
         )
 
     def _time(self, population: Population) -> float:
-        """Return the number of possible decisions so far: the bandit's time."""
+        """Return the bandit's time: how many intervals of `every` matches have passed."""
         return population.matches / (self._config.every or 1)
 
     def _best(self, name: str, population: Population) -> str | None:
@@ -229,6 +229,6 @@ class Evolution:
 
 
 def _is_there(population: Population, policy: str, born: int | None) -> bool:
-    """Return whether a policy with this birth still plays; `born` None: with any birth."""
+    """Return whether the policy born at `born` still plays; None accepts any birth."""
     ref = PolicyRef(policy)
     return ref in population and born in (None, population[ref].born)

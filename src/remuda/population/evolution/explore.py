@@ -1,7 +1,7 @@
 """New hyperparameters for newborn policies: perturbed, resampled, or suggested by a bandit.
 
 Jaderberg et al. 2017, "Population based training of neural networks", section 4. The number of
-random draws does not depend on the values, so that equal seeds give equal moves.
+random draws does not depend on the values, so that equal seeds make equal choices.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def perturb(
 ) -> dict[str, float]:
     """Multiply each evolving hyperparameter by a random factor; other values stay.
 
-    On a linear scale a value instead moves by log(factor) times the distance of the bounds, so that
-    steps are equal everywhere, also at 0.
+    On a linear scale a value instead moves by log(factor) times the distance between the bounds, so
+    that steps are equal everywhere, also at 0.
     """
     found = dict(values)
     for number in numbers:
@@ -58,7 +58,7 @@ def resample(
 
 
 class Explorer:
-    """The chooser of each newborn's evolving hyperparameters; all others are its parent's."""
+    """The chooser of a newborn's evolving hyperparameters; the rest come from its parent."""
 
     def __init__(self, config: EvolutionConfig, numbers: Sequence[Evolvable]) -> None:
         self._config, self._numbers = config, tuple(numbers)

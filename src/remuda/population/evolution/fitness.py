@@ -33,11 +33,11 @@ class Fitness:
 
     names: tuple[str, ...]
     means: Numbers = field(repr=False)  # [P, D]; NaN: unknown
-    errors: Numbers = field(repr=False)  # [P, D] of the means; 0: the mean is known
-    freedom: Numbers = field(repr=False)  # [P, D] degrees of freedom; infinite: known errors
+    errors: Numbers = field(repr=False)  # [P, D] of the means; 0: the mean is exact
+    freedom: Numbers = field(repr=False)  # [P, D] degrees of freedom; infinite: exact errors
     together: Numbers | None = field(default=None, repr=False)
     """[P, P, D] upper bounds of the correlation of two policies' means, 0 to 1, due to common
-    games; None: independent."""
+    games; None if the policies are independent."""
 
     @property
     def judged(self) -> Bools:
@@ -50,7 +50,7 @@ class Fitness:
 
         Welch 1947, "The generalization of Student's problem when several different population
         variances are involved", with the degrees of freedom of Satterthwaite 1946. If both means
-        are known exactly, it is 0 or 1. In common games one policy's win may be the other's loss.
+        are exact, the p-value is 0 or 1. In common games one policy's win may be the other's loss.
         So the error of the difference is the largest possible, as if means were negatively
         correlated.
         """
@@ -84,15 +84,15 @@ class FitnessEstimate(NamedTuple):
     value: float  # mean return of the policy or its team, metric, rating, or win rate
     error: float  # standard error of the value
     freedom: float = math.inf  # degrees of freedom of the error
-    by_games: bool = True  # a mean over games: results of policies in one game may be correlated
+    by_games: bool = True  # whether it is a mean over games, in which policies may be correlated
 
 
 class Meetings(NamedTuple):
-    """A policy's meetings since its birth: results in common games may be correlated."""
+    """A policy's meetings with other policies since its birth, to bound correlations."""
 
     place: int  # the policy's slot in the population
     games: float  # number of seats that it has played
-    met: Numbers  # [policies] meetings by slot; with itself if it had several seats
+    met: Numbers  # [policies] meetings by slot; its own slot counts pairs of its own seats
 
     @property
     def seats(self) -> float:
@@ -115,7 +115,7 @@ class FitnessEstimates(NamedTuple):
 def estimate_fitness(
     member: Member, before: Sequence[float], objectives: Sequence[str], met: Numbers | None = None
 ) -> FitnessEstimates | None:
-    """Estimate a policy's fitness from the games since its numbers were `before` [fields].
+    """Estimate a policy's fitness from the games since its `numbers` were `before` [fields].
 
     `objectives`: names as in `population.evolution.fitness`; `met`: [policies] meetings by slot.
     """
@@ -150,7 +150,7 @@ def _estimate(
     objective: str,
     total: int,
 ) -> FitnessEstimate | None:
-    """Return the estimate of one objective; None: no data yet.
+    """Return the estimate of one objective, or None without data.
 
     For a mean over games, `total` is the column of the sum. The results of a policy's seats in one
     match may be correlated, completely so with shared rewards. So they count as one game, which
@@ -188,15 +188,15 @@ def fitness_of(worths: Mapping[str, FitnessEstimates]) -> Fitness:
 def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
     """Return upper bounds of the correlation of two policies' means: [P, P].
 
-    For sums of n and m returns with l pairs from one match it is l / sqrt(n m), where the seats of
-    a policy in one match count once.
+    If n returns of one policy and m of the other include l pairs from common matches, the bound is
+    l / sqrt(n m). Several seats of a policy in a match count once.
     """
     known = [worth.meetings for worth in worths.values() if worth.meetings is not None]
     if len(known) < len(worths) or not worths:
         return np.zeros((len(worths), len(worths)))
     places = [each.place for each in known]
     met = np.array([each.met[places] for each in known])
-    # Meetings since both exist, scaled to the games that both estimates are based on.
+    # Meetings since both policies exist, scaled to the games that both estimates are based on.
     played = np.array([each.games for each in known])
     games = np.array([worth.games for worth in worths.values()], np.float64)
     seats = np.array([each.seats for each in known])
@@ -206,5 +206,5 @@ def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
 
 
 def unjudged(member: Member) -> list[float]:
-    """Return a newborn's numbers before its first game."""
+    """Return the `numbers` of a newborn like this member, before its first game."""
     return [*FRESH, *[0.0] * (len(member.numbers) - len(FRESH))]

@@ -1,8 +1,8 @@
 """Pareto fronts of points with several objectives, and crowding distances.
 
-Objectives are columns of `points [P, D]`. Each is minimised unless `maximise` says otherwise, with
-one flag for all or one each. A point dominates another if it is nowhere worse and somewhere better;
-equal points do not dominate each other, and are on the same front.
+Objectives are columns of `points [P, D]`, and are minimised unless `maximise` is true. A point
+dominates another if it is nowhere worse and somewhere better; equal points do not dominate each
+other, and are on the same front.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each
 
 
 def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
-    """Sort points by domination: [P], 0 for undominated points.
+    """Return the number of each point's front, [P]: 0 for undominated points.
 
-    Points of front 1 are dominated only by points of front 0, and so on. Sequential search of the
-    efficient non-dominated sort (Zhang et al. 2015, "An efficient approach to nondominated sorting
-    for evolutionary multiobjective optimization").
+    Points of front 1 are dominated only by points of front 0, and so on. This is the efficient
+    non-dominated sort with sequential search (ENS-SS; Zhang et al. 2015, "An efficient approach to
+    nondominated sorting for evolutionary multiobjective optimization").
 
     `points`: [P, D].
     """
@@ -105,7 +105,7 @@ def _insert(points: Numbers, order: Integers) -> Integers:
     """Return the ranks [P] of points; in `order` no point is dominated by a later one."""
     count, objectives = points.shape
     ranks = np.full(count, -1, np.int64)
-    # The points of each front as a list, newest first: these most often dominate later points.
+    # Each front is a linked list, newest first: the newest most often dominate later points.
     newest = np.full(count, -1, np.int64)
     before = np.full(count, -1, np.int64)
     for index in range(count):

@@ -21,21 +21,21 @@ from remuda.policies.spec import PolicySpec
 from remuda.population.evolution.weights import WeightLayout, warm_start
 from remuda.types import Array, Floats
 
-HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # a hidden layer: its tower and number
+HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # the name of a stack of layers; the layer
 IN = ("weight", "weight_sigma")  # tensors of a layer that multiply its inputs
 
 
 def network_family(spec: PolicySpec) -> tuple[object, ...]:
     """Return a key that is equal for networks that differ only in widths and numbers of layers.
 
-    Widths are those of hidden layers, of a recurrent layer, and of convolutions. The numbers of
-    hidden layers may differ if both have at least one.
+    Hidden layers, a recurrent layer and convolutions may differ in width. Networks may differ in
+    the number of hidden layers if both have at least one.
     """
     network, config = spec.config.network, spec.config
     rest: dict[str, Any] = network.model_dump(
         mode="json", exclude={"hidden", "recurrent", "convolutions", "shared"}
     )
-    # Features of several images are concatenated: more channels of one would shift the next.
+    # The features of all images are concatenated: more channels of one image shift the others.
     several = bool(network.convolutions) and len(spec.pictures) > 1
     kernels = tuple(each if several else each[1:] for each in network.convolutions)
     return (
@@ -60,15 +60,16 @@ class Grown:
 
     weights: Floats  # [P] of the new network
     taken: int  # number of copied weights
-    exact: bool  # whether it computes the same outputs, assuming ReLU activations
+    exact: bool  # whether both networks compute the same outputs, assuming ReLU activations
 
 
 def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Grown:
-    """Initialise a network from the weights [P_parent] of its family, with `fresh` [P] elsewhere.
+    """Initialise a network from the weights [P_parent] of another of the same `network_family`.
 
-    Wider layers, including gated recurrent ones, keep their outputs. Additional hidden layers start
-    as the identity: exactly with ReLU, approximately with tanh. A narrower network keeps the first
-    units. With fewer hidden layers, the layer after the last one is initialised at random.
+    All other weights are taken from `fresh` [P]. Wider layers, including gated recurrent layers,
+    keep their outputs. Additional hidden layers start as the identity: exactly with ReLU,
+    approximately with tanh. A narrower network keeps the first units. With fewer hidden layers, the
+    layers that read the last hidden layer are initialised at random.
     """
     found = warm_start(weights, parent, fresh, child)
     tensors, parent_shapes = child.tensors(found.weights), parent.shapes
@@ -84,7 +85,7 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
             _silence(tensors[name], parent_shapes[name], child.blocks(name))
     for tower, (few, many) in _depths(parent, child).items():
         if few < many:
-            # IQN's tower may be empty: its input would be the product with the embedding.
+            # IQN may have no hidden layers: the first one reads the product with the embedding.
             width = parent_shapes[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
             exact &= few > 0 or f"{GATES[0]}.weight" not in parent_shapes
             for i in range(few, many):
@@ -123,7 +124,7 @@ def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
 
 
 def _depths(parent: WeightLayout, child: WeightLayout) -> dict[str, tuple[int, int]]:
-    """Return the numbers of hidden layers of the parent and the child, by tower."""
+    """Return the numbers of hidden layers of the parent and the child, by stack (tower)."""
     counts = []
     for layout in (parent, child):
         towers = [match.group(1) for match in map(HIDDEN.fullmatch, layout.shapes) if match]

@@ -48,7 +48,7 @@ class Evolvable:
             )
 
     def fitted(self, value: float, reflect: bool = False) -> float:
-        """Return the value clipped to the bounds, or reflected there so that it does not stick."""
+        """Return the value clipped to the bounds, or reflected at them so that it can return."""
         if not math.isfinite(value):
             raise UsageError(f"{self.name} is {value}; only a finite number can evolve")
         if reflect and not self.low <= value <= self.high:
@@ -99,7 +99,7 @@ def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
                 f"{', '.join(known)}"
             )
         if names.count(number.name) > 1:
-            raise ConfigError(f"{number.name} is named twice among the numbers that evolve")
+            raise ConfigError(f"{number.name} is listed twice among the numbers that evolve")
         for bound in (number.low, number.high):
             try:
                 checked_values(config, {number.name: bound}, "")

@@ -1,4 +1,4 @@
-"""Selection for PBT: the policies to replace and their parents, with confidence against noise.
+"""Selection for PBT: the policies to replace and their parents, by statistical tests.
 
 In each call, all returned takeovers are correct with probability at least `confidence`. With 0.95,
 equally good policies are replaced in at most one of 20 calls. To ensure this, the p-value of each
@@ -67,7 +67,7 @@ def binary_tournament(
 
 
 def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> list[TakeOver]:
-    """Draw a rival for each policy, which replaces it if Welch's t test finds the rival better.
+    """Draw a rival for each policy; it replaces the policy if Welch's t test finds it better.
 
     Jaderberg et al. 2017, section 4.1.1. There are as many tests as policies. If the rival is
     replaced too, its own parent takes over from both.
@@ -98,9 +98,9 @@ def non_dominated(
     """Replace the worst fraction by better policies of the best fraction, by several objectives.
 
     Policies are ordered by Pareto front, then by crowding distance (NSGA-II, Deb et al. 2002,
-    section III). A parent is drawn from those of the best fraction whose means are nowhere worse,
-    and which are better in one objective with the required confidence. All ordered pairs count as
-    compared, in every objective.
+    section III). A parent is drawn from the policies of the best fraction whose means are nowhere
+    worse, and which are better in one objective with the required confidence. All ordered pairs
+    count as compared, in every objective.
     """
     judged = np.flatnonzero(fitness.judged)
     order = judged[order_by_crowding(fitness.means[judged])]

@@ -167,7 +167,7 @@ def _check_kinds(kinds: Sequence[Hashable], evolution: EvolutionConfig) -> None:
 
 
 def _check_networks(specs: Sequence[PolicySpec], kinds: Mapping[str, Hashable]) -> None:
-    """Refuse policies whose network has no other policy's network to convert weights from."""
+    """Refuse a policy if the weights of no other policy can be converted to its network."""
     single = [name for name, kind in kinds.items() if list(kinds.values()).count(kind) == 1]
     own = {spec.name: network_layout(spec) for spec in specs if spec.name in kinds}
     odd = [name for name in single if list(own.values()).count(own[name]) == 1]
@@ -205,11 +205,11 @@ def _check_objectives(
     objectives, select = population.evolution.objectives, population.evolution.select
     if len(objectives) > 1 and select != "non_dominated":
         raise ConfigError(
-            f"{key}.fitness names {len(objectives)} objectives, but {key}.select {select} uses "
-            f"only one; set {key}.select non_dominated, or name one"
+            f"{key}.fitness lists {len(objectives)} objectives, but {key}.select {select} uses "
+            f"only one; set {key}.select non_dominated, or list one"
         )
     if len(set(objectives)) < len(objectives):
-        raise ConfigError(f"{key}.fitness names {', '.join(objectives)}; name each of them once")
+        raise ConfigError(f"{key}.fitness lists {', '.join(objectives)}; list each of them once")
     missing = [n for n in population.evolution.episode_metrics if n not in episode_metrics]
     if missing:
         known = ", ".join(f"game/{name}" for name in episode_metrics) or "none"

@@ -22,7 +22,7 @@ class WeightLayout:
     """The layout of one policy's tensors in a vector [P] of float32."""
 
     shapes: Shapes  # of the named tensors, in order
-    buffers: frozenset[str] = frozenset()  # published but not learned, such as moments
+    buffers: frozenset[str] = frozenset()  # published but not learned, such as input statistics
 
     @classmethod
     def of(cls, network: Network) -> WeightLayout:
@@ -47,7 +47,7 @@ class WeightLayout:
 
     @cached_property
     def layers(self) -> Mapping[str, tuple[str, ...]]:
-        """Tensor names by layer; layers of only buffers join the first layer, which reads them."""
+        """Tensor names by layer; layers of only buffers are merged into the first learned layer."""
         found: dict[str, list[str]] = {}
         for name in self.shapes:
             found.setdefault(name.rpartition(".")[0] or name, []).append(name)
@@ -61,7 +61,7 @@ class WeightLayout:
         return {name: weights[self.slices[name]].reshape(s) for name, s in self.shapes.items()}
 
     def blocks(self, name: str) -> int:
-        """Return the number of equal blocks in a tensor's last axis: 3 gates, or 1."""
+        """Return the number of equal blocks in a tensor's last axis: 3 for gates, else 1."""
         return 3 if name.rpartition(".")[0] in GATES else 1
 
     def checked(self, weights: Array, what: str = "weights") -> Floats:
@@ -114,10 +114,11 @@ class WarmStart:
 
 
 def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLayout) -> WarmStart:
-    """Initialise a policy of another width from trained weights [P_old], `fresh` [P] elsewhere.
+    """Initialise a policy of another width from trained weights [P_old].
 
     Tensors of the same name and shape are copied. If only the number of axes is equal, the common
-    leading block is copied, gate by gate for recurrent layers. All others are taken from `fresh`.
+    leading block is copied, gate by gate for recurrent layers. All other weights are taken from
+    `fresh` [P].
     """
     old = layout.tensors(layout.checked(weights, "weights of the parent"))
     found = new.checked(fresh, "fresh weights")

@@ -91,14 +91,14 @@ MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
 """Kinds of records. `MATCH` is a finished match. `FREEZE`, `RETIRE` and `BIRTH` are a director's
 commands about the policy on the first seat. In a birth `oldest` and `newest` are the parent's
 policy and version (-1: no parent), and `returns` is the slot's count of births, from 1. Of two
-births with the same count, the first never happened: its actor died. A `BORN_WITH` record follows
-for each initial number of the newborn: `version` is the index of a name in the first line of the
-ledger, or a constant such as `FITNESS`, and `digest` is the number (`bits_of`). `LOST` replaces a
-lost record, so that all records keep their numbers."""
+births with the same count, the first never happened, because the actor died. A `BORN_WITH` record
+follows for each hyperparameter and other number of the newborn: `version` is the index of a name in
+the first line of the ledger, or a constant such as `FITNESS`, and `digest` is the number
+(`bits_of`). `LOST` replaces a lost record, so that all records keep their numbers."""
 FITNESS = -1  # instead of a name's index: the number is the fitness of the slot's previous policy
 PARENT_FITNESS = -2  # ... the fitness of the parent
 SECOND_PARENT = -3  # ... the index of the second parent's policy
-OPTIMIZER_STEPS = -4  # ... the optimizer steps behind inherited moments
+OPTIMIZER_STEPS = -4  # ... the optimizer steps that made the inherited moments
 MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
 """Sums between two members: meetings, wins of the first, returns of the first, of the second."""
 
@@ -106,11 +106,11 @@ MET, WON, EARNED, CONCEDED = 0, 1, 2, 3
 def record_type(seats: int) -> np.dtype:
     return np.dtype(
         [
-            ("number", "<i8"),  # of the match; of a command: the count of finished matches
+            ("number", "<i8"),  # of the match; for commands, how many matches have finished
             ("kind", "i1"),
             ("truncated", "?"),
-            ("policy", "<i2", (seats,)),  # by seat: index of the policy
-            ("version", "<i8", (seats,)),  # of a frozen copy; -1: live
+            ("policy", "<i2", (seats,)),  # index of the policy on each seat
+            ("version", "<i8", (seats,)),  # of a frozen copy; -1 for a live policy
             ("oldest", "<i8", (seats,)),  # oldest and newest version that acted
             ("newest", "<i8", (seats,)),
             ("returns", "<f4", (seats,)),  # NaN: that seat took no part
@@ -126,9 +126,9 @@ class Ledger:
     returns are not NaN). The higher return wins, and a draw is half a win for both. Results between
     two frozen copies are not summed, since there are too many pairs; the ledger on disk has them.
 
-    Win rates may forget: after `memory` more matches of a live policy, a result counts half. A
-    pair that has not met for long is as unknown as one that never met.
-    Meetings, scores and payoffs count all matches equally.
+    Win rates may forget: after `memory` more matches of a live policy, a result counts half. So a
+    pair that has not met for long is as uncertain as a pair that never met. Meetings, scores and
+    payoffs count all matches equally.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Ledger:
         return met, won
 
     def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
-        """Return the win rates of the member in a slot against those in others: [len(others)]."""
+        """Return win rates of the member in a slot against members in others: [len(others)]."""
         if place >= self.recent.shape[1]:
             met, lost = self.recent[MET, others, place], self.recent[WON, others, place]
             won = met - lost
@@ -293,7 +293,7 @@ class LedgerFile:
         self._size = record_type(seats).itemsize
 
     def append(self, records: Array, number: int | None = None) -> None:
-        """Append records; `number` is the number of the first one in the run."""
+        """Append records; `number` is the number of the first record in the run."""
         with open_to_append(self._path) as file:
             if file.seek(0, os.SEEK_END) == 0:
                 file.write(self._header)

@@ -1,4 +1,4 @@
-"""The lineage of a run's policies from its ledger: births, parents, hyperparameters."""
+"""The lineage of a run's policies: births, parents and hyperparameters, read from its ledger."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from remuda.system.checkpoint.opening import open_stream
 class Born:
     """A policy of a run, with the sources of its weights and hyperparameters."""
 
-    policy: str  # its slot, which gives it its name
+    policy: str  # the name of its slot
     generation: int  # the number of earlier policies in this slot
     matches: int  # the number of finished matches at its birth
     parent: str | None
-    """The policy that it was copied from; None: random weights, or an initial policy."""
+    """The policy whose weights it copied; None for an initial policy, or random weights."""
     parent_generation: int
     parent_version: int  # the version of its initial weights
     hyperparameters: dict[str, float] = field(default_factory=dict)
@@ -42,14 +42,14 @@ class Born:
     parent_fitness: float | None = None
     second: str | None = None  # a second parent, the source of some hyperparameters or layers
     second_generation: int = 0
-    optimizer_steps: int = 0  # optimizer steps of its inherited moments; 0: it inherited none
+    optimizer_steps: int = 0  # steps that made its inherited optimizer moments; 0 if it has none
 
     def __str__(self) -> str:
         return f"{self.policy} (generation {self.generation})"
 
 
 def read_lineage(ledger: Path) -> list[Born]:
-    """Return the initial policies (if policies evolve) and then all births, in order."""
+    """Return the initial policies (if policies evolve), then all births in the ledger's order."""
     names, records = read_records(ledger)
     with open_stream(ledger) as file:
         numbers = parse_header(file.readline(LONGEST_HEADER)).numbers
@@ -65,7 +65,7 @@ def read_lineage(ledger: Path) -> list[Born]:
             generation = int(record["returns"][0])
             generations[policy] = generation
             parent, version = int(record["oldest"][0]), int(record["newest"][0])
-            # An earlier record of the same birth is void: its actor died before the birth happened.
+            # An earlier record of the same birth is void: the actor died before ordering the birth.
             found.pop((policy, generation), None)
             found[policy, generation] = Born(
                 names[policy],

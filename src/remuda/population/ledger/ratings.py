@@ -27,8 +27,8 @@ from remuda.types import Bools, Floats, Integers
 BETA = 25.0 / 6.0  # standard deviation of the performance in one match around the skill
 KAPPA = 1e-4  # minimum share of a variance that remains after a match
 TAU = 25.0 / 600.0
-"""Standard deviation added (in squares) to the uncertainty before each match, since skills change.
-Half of openskill's default, since a policy hardly changes over a thousand matches."""
+"""Standard deviation of the change of a skill before each match; its square is added to the
+variance. It is half of openskill's default, since a policy hardly changes over 1000 matches."""
 
 
 def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> Integers:
@@ -46,7 +46,7 @@ def sides_of(teams: Sequence[str], seats: int, taken: Collection[int] = ()) -> I
 
 
 def probability_of_order(better: Member, worse: Member) -> float:
-    """Return the probability that `better` has the higher skill, by both ratings."""
+    """Return the probability that `better` has the higher skill, according to both ratings."""
     spread = math.hypot(better.uncertainty, worse.uncertainty)
     if spread == 0.0:
         return 0.5 + 0.5 * float(np.sign(better.rating - worse.rating))
@@ -196,7 +196,7 @@ def rate_all(
 
 
 def sides_by_agent(teams: Sequence[str]) -> Integers:
-    """Return the number of each agent's team: [num_agents]; 0 for all without teams."""
+    """Return the number of each agent's team: [num_agents]; all 0 if there are no teams."""
     return sides_of(teams, len(teams)) if any(teams) else np.zeros(len(teams), np.int64)
 
 
@@ -204,7 +204,7 @@ def sides_by_agent(teams: Sequence[str]) -> Integers:
 def count_teams(
     places: Integers, returns: Numbers, over: Bools, sides: Integers, numbers: Numbers
 ) -> None:
-    """Add up, for each seat that took part, the mean return of its team's seats that took part."""
+    """Add to each seat's member the mean return of its team, and the square; skip NaN returns."""
     seats = places.shape[1]
     for m in range(len(over)):
         if not over[m]:

@@ -48,10 +48,10 @@ class Match:
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
-"""Columns of a member's numbers. Meetings and wins are those with all other members, also former
-ones; a draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squares, `TEAM`
-and `TEAM_SQUARES` those of its team's mean return. The remaining columns are the same two sums for
-each episode metric that evolution uses."""
+"""Columns of a member's numbers. Meetings and wins count all other members, including former ones;
+a draw is half a win. `REWARD` and `SQUARES` are sums of returns and of their squares; `TEAM` and
+`TEAM_SQUARES` are the same sums for the mean return of the member's team. Two more columns hold
+these sums for each episode metric that evolution uses."""
 FRESH = (0.0, 0.0, 25.0, 25.0 / 3.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Numbers of a new member; rating and uncertainty start as in openskill."""
 
@@ -81,17 +81,17 @@ class Member:
 
     @property
     def total_reward(self) -> float:
-        """The sum of its undiscounted returns."""
+        """The sum of the member's undiscounted returns."""
         return float(self.numbers[REWARD])
 
     @property
     def rating(self) -> float:
-        """The mean of its skill, on openskill's scale."""
+        """The estimated mean of the member's skill, on openskill's scale."""
         return float(self.numbers[RATING])
 
     @property
     def uncertainty(self) -> float:
-        """The standard deviation of its skill."""
+        """The standard deviation of the estimated skill."""
         return float(self.numbers[UNCERTAINTY])
 
     @property
@@ -137,7 +137,7 @@ class Population:
         self._past: dict[str, list[Member]] = {}
         self._views: dict[object, Any] = {}
         self._arrays: dict[int, tuple[tuple[Member, ...], Integers]] = {}
-        """Slots by the `id` of a tuple of members, which is stored so that its id stays valid."""
+        """Slots by the `id` of a tuple of members; the tuple is kept so that its id stays valid."""
         for member in members:
             self.add(member)
 
@@ -190,7 +190,7 @@ class Population:
         return self.places_of(self.members)
 
     def places_of(self, members: tuple[Member, ...]) -> Integers:
-        """Return the slots of members, a tuple returned by another view: [len(members)]."""
+        """Return the slots of members: [len(members)]; the result is cached for this tuple."""
         found = self._arrays.get(id(members))
         if found is None or found[0] is not members:
             places = np.array([member.place for member in members], np.int64)
@@ -210,7 +210,7 @@ class Population:
         return self._for_seat("frozen", self.frozen, seat)
 
     def add(self, member: Member, place: int | None = None) -> None:
-        """Add a member in a free slot; None: the first free one."""
+        """Add a member in a free slot, by default the first free slot."""
         if member.ref in self._members:
             raise ConfigError(f"there is a policy {member.ref} in the population already")
         if place is None:

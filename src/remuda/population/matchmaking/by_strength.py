@@ -14,7 +14,7 @@ from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
 from remuda.population.matchmaking.seating import Seating, Seatings, seat_all
 from remuda.types import Array, Bools, Integers
 
-GROUPS = 20  # groups to try before any allowed policies are seated
+GROUPS = 20  # groups of equals to try before policies are seated regardless of rating
 
 
 class SimilarRatings(Matchmaker):
@@ -164,11 +164,11 @@ class Prioritized(Matchmaker):
         left: Bools,
         rng: Generator,
     ) -> list[int]:
-        """Draw all opponents' rows at once if every member may take every seat; else return [].
+        """Draw all opponents' rows among the members at once; return [] if that is not possible.
 
-        Sorting exponential numbers divided by the weights gives the same distribution as drawing
-        one after another (Efraimidis and Spirakis 2006, "Weighted random sampling with a
-        reservoir").
+        It is possible if every member may take every seat. Sorting exponential numbers divided by
+        the weights gives the same distribution as drawing one opponent after another (Efraimidis
+        and Spirakis 2006, "Weighted random sampling with a reservoir").
         """
         members = population.members
         if not population.view("all free", lambda: all(m.seats is None for m in members)):

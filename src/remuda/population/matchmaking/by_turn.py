@@ -70,9 +70,9 @@ HELD = 500_000  # limit of cached counts; beyond it they are recomputed when nee
 class Rounds:
     """An enumeration of the allowed seatings of a cycle.
 
-    Every combination of policies is seated in order, in every rotation of the seats. The ways to
-    complete a seating are counted from the last position back. So a seating is found from its
-    number without a search through forbidden ones.
+    Every combination of policies is seated in the order of their indices, once in every rotation of
+    the seats. The ways to complete a seating are counted from the last position back. So a seating
+    is found from its number without a search through forbidden seatings.
     """
 
     def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
@@ -122,8 +122,8 @@ class Rounds:
         """Return the negative number of ways to complete a seating, by position.
 
         For each position: [len(seats) - num_seats + 2], ascending to 0. Entry i counts the ways to
-        seat policies from this position on, if its policy has index `place + i` or more. Counts are
-        negative so that `bisect` can search them.
+        seat policies from this position on, if the policy here has index `place + i` or more.
+        Counts are negative so that `bisect` can search them.
         """
         key = 0 if self._free else turned
         found = self.kept_ways.get(key)
@@ -178,7 +178,7 @@ class Order:
         return number
 
     def plain(self) -> list[int]:
-        """Return the arguments of another order that continues from here."""
+        """Return the constructor arguments of an order that continues from here."""
         return [self.count, self._key, self._done]
 
     def _turn(self, number: int) -> int:
@@ -299,7 +299,7 @@ class SelfPlay(Matchmaker):
         ledger: Ledger,  # noqa: ARG002
         rng: Generator,
     ) -> Seating:
-        """Seat the learner against itself or its copies, and others where it may not sit."""
+        """Seat the learner against itself or its copies; seats closed to it go to other members."""
         ref = learner.ref
         own = population.past_of(ref.policy)
 

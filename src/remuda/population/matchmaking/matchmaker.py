@@ -33,7 +33,7 @@ DRAWN = 4096  # trial matches to estimate shares of seats
 
 
 class ForLearner(Protocol):
-    """A matchmaker that can choose opponents for a learner on a given seat; a part of `mixed`."""
+    """A matchmaker that can choose opponents for a learner on a given seat; a part of `Mixed`."""
 
     def seat_for(
         self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
@@ -44,8 +44,9 @@ class ForLearner(Protocol):
 class Matchmaker(ABC):
     """The base class of matchmakers, which propose matches for `num_seats` seats.
 
-    `state` returns all of its state, and it draws only from the generator passed to it. It never
-    seats a policy twice in a match unless there are fewer policies than seats, or in self-play.
+    `state` returns the complete state of a matchmaker, which draws only from the generator passed
+    to it. A policy has two seats in a match only if there are fewer policies than seats, or in
+    self-play.
     """
 
     exchangeable: ClassVar[bool] = False
@@ -60,9 +61,9 @@ class Matchmaker(ABC):
         self.dealt_seats: Sequence[int] = range(num_seats)
         self.name = type(self).__name__
         """Its name in messages: the class name, or the name in the configuration."""
-        self.past_share = PAST  # share of the other seats that frozen copies take, 0 to 1
+        self.past_share = PAST  # share of seats for frozen copies, besides one for a live policy
         self.team_of_seat: tuple[str, ...] = ("",) * num_seats
-        """The team of each seat: only its policies may take the seat; empty: any policy may."""
+        """The team of each seat, whose policies alone may take it; "": any policy may take it."""
         self.proposed = 0  # matches proposed so far, which is the number of the next match
 
     def propose(
@@ -129,11 +130,11 @@ class Matchmaker(ABC):
         return ()
 
     def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the learning members that may be dealt a seat."""
+        """Return the learning members that the matchmaker may deal a seat to."""
         return population.live_for_seat(seat)
 
     def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the frozen copies that may be dealt a seat."""
+        """Return the frozen copies that the matchmaker may deal a seat to."""
         return population.past_for_seat(seat)
 
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:

@@ -22,9 +22,9 @@ class Mixed(Matchmaker):
 
     Guarantees:
 
-    1. Learners take turns, and each takes its allowed seats in turn. If favoured learners have a
-       share of all matches, they take turns in that share, and the others in the rest. While one
-       of these groups has no members, all learners take turns in all matches.
+    1. Learners (live policies) take turns, and each takes its allowed seats in turn. If favoured
+       learners have a share of all matches, they take turns in that share, and the others in the
+       rest. While one of these groups has no members, all learners take turns in all matches.
     2. In a learner's matches, each matchmaker is drawn with the probability of its share.
     3. A matchmaker without a share for a learner deals none of its matches.
     4. With `own_matches`, only the learner of a match learns from it.
@@ -72,7 +72,7 @@ class Mixed(Matchmaker):
         return part.seat_for(learner, place, population, ledger, rng)
 
     def _whose_turn(self, learning: Sequence[Member]) -> tuple[Sequence[Member], int]:
-        """Return the learners that take turns in this match, and its number among their matches."""
+        """Return the learners whose turn this match is, and the match's number among theirs."""
         share, number = self._favoured_share, self.proposed
         if share is None:
             return learning, number

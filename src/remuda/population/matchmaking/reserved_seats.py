@@ -1,4 +1,4 @@
-"""Matches with reserved seats: `env.scripted` in a run that deals the other seats."""
+"""Reserved seats: `env.scripted` policies take them, and a matchmaker deals the other seats."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ReservedSeats(Matchmaker):
     Guarantees:
 
     1. The member of a reserved seat has that seat in every match, and no other.
-    2. The other matchmaker sees only the remaining seats, numbered from 0. It treats members that
-       may take all of these as members that may take every seat.
+    2. The other matchmaker sees only the remaining seats, numbered from 0. To it, a member that may
+       take all of these is a member that may take every seat.
     3. Members on reserved seats count neither as frozen copies nor in any share.
     """
 
@@ -74,7 +74,7 @@ class ReservedSeats(Matchmaker):
         return others
 
     def _renumbered(self, member: Member) -> Member:
-        """Return the member with renumbered seats; it shares the memory of its numbers."""
+        """Return a copy of the member with renumbered seats; both share the same `numbers`."""
         found = copy.copy(member)
         if member.seats is not None:
             seats = frozenset(self._number[seat] for seat in member.seats if seat in self._number)

@@ -2,8 +2,8 @@
 
 Up to `DRAWS` draws fill each seat independently. The first draw without repetition is used, so all
 such seatings are equally likely. If there is none, which happens if members are few, a maximum
-matching is computed and mixed. Draws depend only on the members and the generator, so a resumed run
-is reproducible.
+matching of seats and members is computed, and mixed by random exchanges. Draws depend only on the
+members and the generator, so a resumed run is reproducible.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def seat_all(group: Sequence[Member], num_seats: int, rng: Generator) -> Seating
     group = [group[i % len(group)] for i in range(num_seats)]
     if all(member.seats is None for member in group):
         return tuple(group[i].ref for i in rng.permutation(num_seats).tolist())
-    numbers = range(num_seats)  # members of the group; a small group has some of them twice
+    numbers = range(num_seats)  # indices into the group; a small group repeats some members
     able = [[i for i in numbers if group[i].may_sit(seat)] for seat in range(num_seats)]
     orders = np.tile(np.arange(num_seats), (DRAWS, 1))
     for order in rng.permuted(orders, axis=1, out=orders).tolist():
@@ -180,7 +180,7 @@ def match_up(
     besides: Sequence[Sequence[Who]] | None = None,
     seated: Mapping[int, Who] | None = None,
 ) -> dict[int, Who]:
-    """Compute a maximum matching of seats and members: the member of each matched seat, in order.
+    """Return a maximum matching of seats and members: the member of each matched seat, by seat.
 
     Seats that are not in `seated` try the members of `besides` first, then those of `able`.
     """
@@ -262,7 +262,7 @@ def check_seating(
             name = ref.policy
             mend = "let its `seat` call Member.may_sit"
             if matchmaker == "fixed":
-                mend = "name population.policies in the order of the agents"
+                mend = "list population.policies in the order of the agents"
             raise ConfigError(
                 f"the matchmaker {matchmaker} deals {ref} the seat of {agents[seat]}, but "
                 f"population.seats.{name} restricts it to {kept}; {mend}, leave "

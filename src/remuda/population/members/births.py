@@ -1,11 +1,12 @@
 """Births in progress: the actor orders them in shared memory, and a learner carries them out.
 
-The actor empties a policy's ring, writes the newborn's weights, hyperparameters and training state
-into the table, and then the order. The learner loads them, publishes, and confirms; from then on
-the actor may deal seats to the newborn. If the learner dies in between, its successor finds the
-open order and carries it out from the start; if the actor dies, its successor admits the newborn.
-The actor writes this data only while no order is open, and learners read it only while one is. An
-actor that dies while writing has ordered nothing, and its successor writes all of it again.
+The actor clears the experience of a slot, writes the newborn's weights, hyperparameters and
+training state into the table, and then the order. The learner loads this data, publishes the
+weights, and confirms the order. From then on the actor may deal seats to the newborn. If the
+learner dies in between, its successor finds the open order and carries it out from the start. If
+the actor dies, its successor admits the newborn. The actor writes the data only while no order is
+open, and learners read it only while an order is open. An actor that dies while writing has ordered
+nothing, and its successor writes all data again.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class BirthOrders:
             rows.write(0, found)
 
     def count(self, place: int) -> None:
-        """Write the order; call it after all data of the newborn is in the table."""
+        """Write the order; call this after all data of the newborn is in the table."""
         store(self.all[place], ORDERED, int(self.all[place, ORDERED]) + 1)
 
     def close(self, place: int) -> None:

@@ -1,7 +1,8 @@
-"""Coordination of several actors that deal one population.
+"""Coordination of several actors that deal matches from one population.
 
-The first actor, the *lead*, owns the table. Each other actor, a *follower*, reads the table to deal
-its own environment copies, and passes its results to the lead through its `Shard`.
+The first actor, the *lead*, owns the table of members in shared memory. Each other actor, a
+*follower*, reads the table to deal its own environment copies, and passes its results to the lead
+through its `Shard`. A follower has one ring buffer of experience for each live policy.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class Shard:
 
     Guarantees, even if a process dies at any instruction:
 
-    1. A result is taken once, completely, and only after all of it is written. A result that is not
-       counted in `WRITTEN` is ignored.
+    1. The lead takes a result once, completely, and only after all of it is written. A result that
+       is not counted in `WRITTEN` is ignored.
     2. The seating of a match is visible before its result. So if the lead finds a member on no seat
        and then takes all results, it has all results of that member. The seating of a dead follower
        stays until its successor deals.
-    3. If a follower dies while clearing a ring, its successor clears it again: the request is still
-       open.
+    3. If a follower dies while clearing a ring, its successor clears the ring again, because the
+       request is still open.
     4. A follower never waits: while the queue is full, results are lost and counted in `LOST`.
     """
 
@@ -135,13 +136,13 @@ class Followers:
     Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A
     follower copies the members under one even revision, deals to them, and reports the revision. A
     slot is emptied when every follower uses a revision without its member, no follower has the
-    member in a match, and all its results are taken. Then every follower clears its ring of that
-    slot. Only after that may another policy be born there, so no experience of the previous policy
-    reaches its learner.
+    member in a match, and the lead has taken all the member's results. Then every follower clears
+    its ring of that slot. Only after that may another policy be born in the slot, so no experience
+    of the previous policy reaches the learner.
 
-    The lead records each batch of results in `taking` before it takes them. So if it dies, its
-    successor knows whether the ledger has the batch, and each result is in the ledger once. Sums
-    and ratings may lack up to `BATCH` results of that batch.
+    The lead records each batch of results in `taking` before it takes the batch. So if the lead
+    dies, its successor knows whether the ledger has the batch, and each result is in the ledger
+    once. Sums and ratings may lack up to `BATCH` results of that batch.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Followers:
         self._shared, self._records = shared, records
         self._occupants, self._births = occupants, births
         self._left_at: dict[int, int] = {}
-        """The first revision without a leaving member, by its slot."""
+        """By slot: the first revision without the member that is leaving the slot."""
         self._seen: list[tuple[int, Integers]] = []
         """The revision of each follower and the members in its matches, at the last poll."""
 
@@ -191,7 +192,7 @@ class Followers:
             fence_acquire()
 
     def have_left(self, place: int) -> bool:
-        """Return whether no follower deals the member leaving this slot, or has it in a match."""
+        """Return whether the member leaving this slot is in no follower's members or matches."""
         if not self:
             return True
         at = self._left_at[place]

@@ -40,7 +40,7 @@ def weight_arrays(
 
 
 class FrozenWeights:
-    """The weights of frozen members by slot, in shared memory; the actor writes each once.
+    """The weights of frozen members by slot, in shared memory; the lead writes each member's once.
 
     `Occupants` records which slots hold complete weights.
     """
@@ -82,7 +82,7 @@ class FrozenWeights:
         )
 
     def copy_into(self, place: int, weights: Floats) -> None:
-        """Copy the weights in a slot into its row of the policy's copies: [copies, size]."""
+        """Copy a slot's weights into its row of a policy's copies: `weights` [copies, size]."""
         held, row = self._held(place)
         weights[row] = held["weights"][row]
 
@@ -112,7 +112,7 @@ class FrozenWeights:
 
 
 def frozen_copies(state: State) -> list[tuple[str, Snapshot]]:
-    """Return the frozen copies in `Table.state`, each with its policy, sorted by both."""
+    """Return the frozen copies in `Table.state` with their policies, by policy and version."""
     policies, found = state["policies"], []
     for policy, name in enumerate(policies):
         held = state["copies"][name]

@@ -65,7 +65,7 @@ class ImportedMembers:
         if count is not None and len(found) != count:
             raise RunDirectoryError(
                 f"{self.path} is missing or from another run: it has {len(found)} members from "
-                f"other runs, but population.members_from names {count}"
+                f"other runs, but population.members_from lists {count}"
             )
         return found
 

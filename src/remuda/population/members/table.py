@@ -1,14 +1,14 @@
 """The table of a population in shared memory: members, sums of results, the newest results.
 
 It outlives the actor that deals from it, and other processes read the population from it. The
-coordinator displays and saves it, and writes the results into the ledger. Other actors may deal
-from it too: they only read it, and each writes a separate part (`follower_views.py`).
+coordinator displays and saves the table, and writes the results into the ledger. Other actors may
+deal from the table too: they only read it, and each writes a separate part (`follower_views.py`).
 
-One actor writes everything else here, except that learners confirm in `orders` the births that they
-have carried out (see `remuda.population.members.births`). If that actor dies:
+One actor, the lead, writes everything else here, except that learners confirm in `orders` the
+births that they have carried out (see `remuda.population.members.births`). If the lead dies:
 
 - a slot whose `sequence` is odd has no complete copy: the successor empties it;
-- a retired policy in its last matches is removed: the successor empties the slot;
+- a retired policy stays marked: the successor empties its slot after its last matches;
 - results that were not counted in `RECORDS` are ignored;
 - the successor completes a move of ratings (`MemberNumbers.move_ratings`);
 - if `REVISION` is odd, the successor makes it even;
@@ -74,7 +74,7 @@ from remuda.system.memory.atomic import fence_acquire, load, store
 from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Array, Floats, Integers, State
 
-Row = list[float]  # a member's numbers, by `GAMES` and so on
+Row = list[float]  # a member's numbers, in the columns `GAMES` and so on
 MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
 """A member, its parent, its birth, its slot and its numbers."""
 TRIES = 1000
@@ -342,12 +342,12 @@ class Table:
         return found
 
     def _proposed(self) -> int:
-        """Return an upper bound of the numbers of proposed matches; see `Dealer`."""
+        """Return a bound that exceeds the number of every proposed match; see `Dealer`."""
         others = (shard.word(OWN_PROPOSED) for shard in self.shards)
         return max(self.word(PROPOSED), *others, 0) * self.num_actors
 
     def _copy_whole(self, place: int, weights: Floats, identity: Array) -> bool:
-        """Copy the weights in a slot; returns False if the slot was being written all the time."""
+        """Copy the weights in a slot; return False if each try found the slot being written."""
         for _ in range(TRIES):
             before = load(self.occupants.sequence, place)
             self.frozen_weights.copy_into(place, weights)

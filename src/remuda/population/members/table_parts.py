@@ -21,24 +21,25 @@ POLICY, VERSION, PARENT, PARENT_VERSION, BORN = range(5)
 """The columns of `identity`, the member in each slot."""
 NO_POLICY = -1  # in `identity`: the slot is empty, or the member has no parent
 ORDERED, ADMITTED, CONFIRMED, SINCE = range(4)
-"""The columns of `orders`, by slot of a live policy. The actor writes the numbers of births ordered
-and of newborns that play. The learner writes the number of births that it has carried out, and the
-version under which it published the newest."""
+"""The columns of `orders`, by slot of a live policy. The actor writes `ORDERED`, the number of
+births that it has ordered, and `ADMITTED`, how many of these newborns have started to play. The
+learner writes `CONFIRMED`, the number of births that it has carried out, and `SINCE`, the version
+under which it published the newest."""
 STRIDE = 8
 MATCHES, PROPOSED, RECORDS, MOVES, REVISION = (i * STRIDE for i in range(5))
 """Indices of the table's counters, each on its own cache line: finished matches; matches proposed
-by the actor; records written; twice the moves of ratings, odd during a move; twice the changes of
-members, odd during a change (only if other actors deal from the table too)."""
+by the actor; records written; twice the number of shifts of all ratings, odd during a shift; twice
+the number of changes of members, odd during a change (only if there are followers)."""
 NEWEST = 1 << 16
 """Maximum number of records kept for the coordinator, which reads them several times a second. The
-actor does not wait: records that it overwrites first are lost."""
+actor does not wait: records that it overwrites before they are read are lost."""
 LEAST, MOST_BYTES = 1 << 12, 64 * 2**20
 """With many seats records are large, and fewer are kept: at most `MOST_BYTES`, but at least `LEAST`
 records."""
 
 
 def newest_of(seats: int) -> int:
-    """Return the number of records kept, by the number of seats."""
+    """Return how many records are kept if a match has this many seats."""
     return max(min(NEWEST, MOST_BYTES // record_type(seats).itemsize), LEAST)
 
 
@@ -110,7 +111,7 @@ class Places:
         return range(first, first + self.copies)
 
     def stand_in_of(self, policy: str) -> int | None:
-        """Return the slot of the copy that plays while another policy is born."""
+        """Return the slot of the copy that plays for a policy while another is born, if any."""
         return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
@@ -143,7 +144,7 @@ class Occupants:
 
     @property
     def sequence(self) -> Integers:
-        """[slots]: odd while a copy is frozen there; only the actor increments it."""
+        """[slots]: odd while a copy is being frozen into the slot; only the actor increments it."""
         return self._shared["sequence"]
 
     @property
@@ -177,7 +178,7 @@ class Occupants:
         return bool(self.identity[place, POLICY] != NO_POLICY)
 
     def put(self, place: int, member: Member, there: bool = True) -> None:
-        """Write a slot's member, or with `there` false the policy to be born there."""
+        """Write a slot's member; `there` is false for a newborn that is not admitted yet."""
         ref, parent, names = member.ref, member.parent, self._places.names
         self.identity[place] = (
             names.index(ref.policy) if there else NO_POLICY,
@@ -240,7 +241,7 @@ class Occupants:
 class MemberNumbers:
     """Games, ratings and sums by slot; the actor updates them, and other processes copy them.
 
-    Guarantees:
+    Guarantees, where a move adds the same number to all ratings:
 
     1. A copy from `whole` has all ratings from before a move, or all from after it.
     2. If the actor dies during a move, its successor completes it with the same ratings.
@@ -265,7 +266,7 @@ class MemberNumbers:
         moved, moves = self._shared["moved"], self._moves()
         fence_release()  # `moved` changes only after `MOVES` is visibly even
         moved[...] = self.all[:, RATING] + by
-        self._set_moves(moves + 1)  # a release: readers that see it odd see all of `moved`
+        self._set_moves(moves + 1)  # a release store: readers of the odd number see all of `moved`
         fence_release()
         self.finish_move()
 
@@ -276,7 +277,7 @@ class MemberNumbers:
             self._set_moves(moves + 1)
 
     def whole(self, places: Integers | None = None) -> Numbers:
-        """Return a copy in which all ratings are moved or none; sums of a match may be partial."""
+        """Return a copy with all ratings moved or none; the sums may lack a part of a match."""
         wanted = slice(None) if places is None else places
         while True:
             moves = self._moves()
@@ -306,7 +307,7 @@ class PlaceHyperparameters:
 
     @property
     def all(self) -> Array:
-        """[slots, hyperparameters]; NaN: the policy does not have this hyperparameter."""
+        """[slots, hyperparameters]; NaN if the policy does not have this hyperparameter."""
         return self._shared["hyperparameters"]
 
     def of(self, place: int) -> dict[str, float]:
@@ -318,7 +319,7 @@ class PlaceHyperparameters:
         return _by_seat(self.all, self.names.index(name), seated)
 
     def restore(self, state: State) -> None:
-        """Restore hyperparameters from a table's state; ignore unknown names, keep new ones."""
+        """Restore a table's hyperparameters; skip unknown names, keep values that `state` lacks."""
         found = [str(name) for name in state["hyperparameter_names"]]
         like = np.empty((len(self.all), len(found)))
         values = fitting(state, "hyperparameters", like)

@@ -20,8 +20,8 @@ ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that be
 def file_name(name: str) -> str:
     """Return the file name for a policy's part of a checkpoint, its weights and its log.
 
-    Each policy's name is unique, never that of a role's part, and never leads to another directory:
-    all characters except ASCII letters, digits, `_` and `-` are escaped as in URLs.
+    The file name is unique, differs from those of roles' parts, and never leads to another
+    directory: all characters except ASCII letters, digits, `_` and `-` are escaped as in URLs.
     """
     found = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if ROLES.fullmatch(found) or found.startswith("-"):

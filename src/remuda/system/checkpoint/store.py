@@ -4,15 +4,15 @@
     checkpoints/000007/agent_0.safetensors   a part: the state that one worker saved
     checkpoints/best.json                    the checkpoint with the best evaluation
     checkpoints/.000008.partial/             a checkpoint that is being written
-    checkpoints/parts-000003/                parts of a removed one that other manifests name
+    checkpoints/parts-000003/                parts of a removed checkpoint that others reuse
 
 Each part's owner writes it into the partial directory. The coordinator then writes the manifest and
 renames the directory. If it dies first, the partial directory remains; no process reads it, and the
 next checkpoint removes it. Only the coordinator starts, commits and removes checkpoints.
 
-If the owner of a part is dead or late, the manifest names the part of an older checkpoint, with its
-original checksum. Nothing is copied or hashed again, so a part that is damaged on disk is detected
-as damaged in every checkpoint that names it.
+If the owner of a part is dead or late, the manifest refers to the part of an older checkpoint, with
+its original checksum. Nothing is copied or hashed again, so a part that is damaged on disk is
+detected as damaged in every checkpoint that uses it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Manifest:
     number: int
     turns: int  # turns played, over all copies
     seconds: float  # seconds played
-    exact: bool  # all parts are from one moment, so a resumed run equals an uninterrupted one
+    exact: bool  # all parts are from one moment, so a resumed run equals an uninterrupted run
     config: Mapping[str, Any]  # the settings that a resumed run must keep
     files: Mapping[str, str]  # the SHA-256 checksum of each file
     # the older checkpoint that holds a file, if not this one
@@ -281,7 +281,7 @@ class Checkpoints:
         return None
 
     def keep(self, count: int) -> None:
-        """Remove all but the newest `count`, the best, and the older parts that they reuse.
+        """Remove all checkpoints but the newest `count`, the best, and older parts they reuse.
 
         The directory of a removed checkpoint is renamed first, so a listed checkpoint is never
         missing a part. The next call removes anything that a crash left behind.

@@ -1,8 +1,8 @@
-"""The one way to wait: a wake-up that sleeps in the kernel until it is rung.
+"""`Wakeup`: a process sleeps in the kernel until another process rings.
 
-If writers ring only on request, the waiter stores its request in shared memory, checks, and then
-sleeps. A writer commits, checks for a request, and then rings. Each side has a full fence between
-its two steps, so at least one of them sees the other.
+If writers ring only on request, the waiter stores its request in shared memory, checks for new
+data, and then sleeps. A writer commits its data, checks for a request, and then rings. Each side
+has a full fence between the store and the check, so at least one of them sees the other.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Wakeup:
     1. No wake-up is lost: a ring between the check of the predicate and the sleep ends the sleep.
        The kernel counts rings, and the count is cleared only before the predicate is checked.
     2. A wait cannot spin: each return from the sleep uses up at least one ring.
-    3. It is not a lock. A process that dies ringing or waiting leaves it usable for all others: it
-       is open in every process that uses it. Ringing never blocks, with or without a waiter.
+    3. It is not a lock. A process that dies ringing or waiting leaves it usable for all others,
+       because each process has it open. Ringing never blocks, with or without a waiter.
     4. Every wait has a time limit.
     5. It uses one open file (an eventfd), or two (a pipe) on systems without eventfd.
     """
@@ -65,8 +65,8 @@ class Wakeup:
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Sleep until `predicate` holds, at most `timeout` seconds; return whether it holds.
 
-        The predicate is checked at the start and after each ring. If others ring only on request,
-        the predicate makes the request before it checks.
+        The predicate is called at the start and after each ring. If others ring only on request,
+        the predicate must store the request before it checks for data.
         """
         deadline = time.monotonic() + timeout
         while True:

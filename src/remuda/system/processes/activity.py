@@ -20,7 +20,7 @@ class Activity:
     """The activity of a process at one moment."""
 
     cpu: float  # seconds of processor time so far
-    runnable: bool  # it computes, or waits for a processor
+    runnable: bool  # whether it computes or waits for a processor
 
     @staticmethod
     def of(pid: int, started: int = 0) -> Activity | None:

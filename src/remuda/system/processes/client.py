@@ -54,9 +54,9 @@ DYING = 1.0  # seconds for a server to die after it has closed its socket
 class Server:
     """The fork server of this process.
 
-    1. Nothing here waits for the server: requests queue up in a socket, answers come later.
-    2. It ends with this process, whatever ends this process.
-    3. If it cannot start, or died before it served a child, children are spawned.
+    1. This process never waits for the server: requests queue in a socket, and answers come later.
+    2. The server ends with this process, whatever ends this process.
+    3. If the server cannot start, or died before it served a child, children are spawned.
     """
 
     def __init__(self, start: Callable[[int, int, int], ServerProcess]) -> None:
@@ -94,7 +94,7 @@ class Server:
         return not self.is_alive
 
     def last_words(self) -> str:
-        """Return the last line of its output."""
+        """Return the last line of the server's output."""
         try:
             size = os.fstat(self._output).st_size
             output = os.pread(self._output, 4096, max(size - 4096, 0)).decode(errors="replace")
@@ -115,13 +115,13 @@ class Server:
             self.end()
 
     def retire(self) -> None:
-        """End it as soon as its last child has ended."""
+        """End the server as soon as its last child has ended."""
         self._retired = True
         if not self._users:
             self.end()
 
     def end(self) -> None:
-        """Kill it; its children live on."""
+        """Kill the server; its children continue."""
         if os.getpid() != self._owner or self._ended:
             return  # a fork of this process does not own the server
         self._ended = True

@@ -46,11 +46,11 @@ class Process(Protocol):
 
     @property
     def failure(self) -> str:
-        """Return why the system could not start it; empty if it did or still may."""
+        """Return why the system could not start it; empty if it has started or still may."""
 
     @property
     def was_lost(self) -> bool:
-        """Return whether it was lost before it started, so the caller should start it again."""
+        """Return whether it died before it started, so that the caller should start it again."""
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -74,9 +74,9 @@ class ForkedProcess:
     """A child of the fork server.
 
     Until the child sends HELLO it has changed nothing. If this object is closed first, the child
-    ends without running its target. After HELLO, its pidfd reports its end and takes signals, even
-    without the server, which only adds the exit code. If this process cannot receive the pidfd, the
-    socket replaces it: the child holds the other end until it exits.
+    ends without running its target. After HELLO, the child's pidfd (a process descriptor) reports
+    its end and takes signals; the server is needed only for the exit code. If this process cannot
+    receive the pidfd, it watches the socket instead: the child holds the other end until it exits.
     """
 
     def __init__(self, server: Server, reply: socket.socket) -> None:

@@ -24,7 +24,7 @@ from remuda.system.memory.descriptors import nameless_file
 from remuda.system.processes.logs import level_of_child
 
 # Messages on a child's socket, each with a number. The child sends HELLO with its pid and pidfd.
-# The server sends EXITED with the exit code. Either sends FAILED with the errno if a start fails.
+# The server sends EXITED with the exit code. If a start fails, one of them sends FAILED with errno.
 HELLO, EXITED, FAILED = b"H", b"X", b"E"
 NUMBER = struct.Struct("q")
 CHUNK = 250  # descriptors in a message; the kernel allows 253
@@ -94,7 +94,7 @@ class Recipe:
             self.log = os.path.abspath(self.log)
 
     def write(self, sent: bool) -> int:
-        """Write it into an anonymous file, and return a descriptor at its start."""
+        """Write the recipe into an anonymous file, and return a descriptor at its start."""
         header: dict[str, Any] = {
             "log": self.log,
             "log_level": level_of_child(bool(self.log)),

@@ -1,9 +1,9 @@
 """The fork server: it loads the libraries and forks children, nothing else.
 
-It is a fresh process that imports the libraries (`main`), or a fork of one with them (`fork`).
-It never plays, trains, or touches a GPU, and starts no thread, so a fork of it is as clean as a
-fresh process with the same imports. Each process that it forks has a separate socket to it. It
-blocks only in `poll`.
+It is a fresh process that imports the libraries (`main`), or a fork of the main program, which has
+imported them (`fork`). It never plays, trains, or touches a GPU, and starts no thread, so a fork of
+it is as clean as a fresh process with the same imports. Each process that it forks has a separate
+socket to the server, which blocks only in `poll`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(requests: int, lifeline: int, modules: Sequence[str]) -> None:
     for descriptor in (requests, lifeline):  # libraries may start programs while they load
         os.set_inheritable(descriptor, False)
     own = die_with_parent(lifeline, thread=False)
-    os.close(os.pidfd_open(os.getpid()))  # fails on systems without it; children are then spawned
+    os.close(os.pidfd_open(os.getpid()))  # a system without pidfds fails here: children are spawned
     load(modules)
     _serve(requests, lifeline, own)
 
@@ -276,7 +276,8 @@ def is_the_program() -> None:
 def load_and_begin(say: Callable[[str], None]) -> None:
     """Load the libraries that children need, and fork the server from this process.
 
-    Then the main program and the server load them only once. In other processes, only call `begin`.
+    So the main program and the server load the libraries only once. In any process but a fresh main
+    program, this only calls `begin`.
     """
     state = ProcessState
     fresh = threading.active_count() == 1 and "torch" not in sys.modules
