@@ -34,11 +34,11 @@ class ContractError(RemudaError):
 
 
 class CommandError(ContractError):
-    """A command of a user's population director that cannot be carried out, even by a restart."""
+    """A command of a user's population director that cannot be carried out; a restart does not help."""
 
 
 class UserCodeError(RemudaError):
-    """An exception raised by the user's code, such as a game; it names the line."""
+    """An exception raised by the user's code, such as a game; the message names the line."""
 
 
 class UnguardedScriptError(RemudaError):

@@ -51,11 +51,11 @@ class AgentSpec:
     observation_space: Space[Any]
     action_space: Space[Any]
     team: str = ""
-    """The agent's team; an empty name is a team of one."""
+    """The agent's team; with an empty name, the agent is a team by itself."""
     masked: bool = False
     """True if `VectorEnv.mask` writes the agent's allowed actions."""
     layout: str = ""
-    """The axes of observed images, `hwc` or `chw`; empty: Remuda guesses them."""
+    """The axes of observed images, `hwc` or `chw`; if empty, Remuda guesses them."""
     env_observation_space: Space[Any] | None = None
     """The observation space of the library's environment, if an adapter flattens it."""
     env_action_space: Space[Any] | None = None

@@ -246,25 +246,26 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
         (
             {"ppo": {"minibatches": 129}},
             [
-                "policy.ppo.minibatches is 129, but an update has 128 steps at most: an epoch has "
-                "no more minibatches; lower it, or raise policy.ppo.rollout_length or env.num_envs"
+                "policy.ppo.minibatches is 129, but an update has at most 128 steps, and each "
+                "minibatch needs at least one; lower it, or raise policy.ppo.rollout_length or "
+                "env.num_envs"
             ],
         ),
         # Segments of 32 steps are drawn whole, so there may be one more step than was asked for.
         ({"learning_mode": "off_policy", "ppo": {"minibatches": 160}}, []),
         (
             {"learning_mode": "off_policy", "ppo": {"minibatches": 161}},
-            ["policy.ppo.minibatches is 161, but an update has 160 steps at most: an epoch has "],
+            ["policy.ppo.minibatches is 161, but an update has at most 160 steps, and each "],
         ),
         ({"learning_mode": "hybrid", "on_policy_share": 0.5, "ppo": {"minibatches": 288}}, []),
         (
             {"learning_mode": "hybrid", "on_policy_share": 0.5, "ppo": {"minibatches": 289}},
-            ["policy.ppo.minibatches is 289, but an update has 288 steps at most: an epoch has "],
+            ["policy.ppo.minibatches is 289, but an update has at most 288 steps, and each "],
         ),
         ({"network": {"recurrent": 8}, "ppo": {"minibatches": 4}}, []),
         (
             {"network": {"recurrent": 8}, "ppo": {"minibatches": 5}},
-            ["policy.ppo.minibatches is 5, but an update has 4 sequences of 32 steps at most, unl"],
+            ["policy.ppo.minibatches is 5, but an update has at most 4 sequences of 32 steps, unl"],
         ),
     ],
 )

@@ -247,7 +247,7 @@ def test_a_slow_callback_is_no_hang_and_play_goes_on(tmp_path, monkeypatch):
     assert result.restarts == {}
     assert result.ended == "stopped by a callback: it was slow"
     (said,) = [each for each in view.said if each.startswith("callback Slow.on_metrics took")]
-    assert said.endswith("s; meanwhile nothing is logged, saved or restarted")
+    assert said.endswith("s, in which nothing could be logged, saved or restarted")
 
 
 @pytest.mark.slow
@@ -282,10 +282,10 @@ def test_how_long_a_callback_takes_is_told_once_from_a_second_on(tmp_path, monke
         view=view,
         callbacks=[Slow(), Notes()],
     )
-    meanwhile = "meanwhile nothing is logged, saved or restarted, nor played"
+    stopped = "in which nothing could be logged, saved, restarted or played"
     assert sorted(each for each in view.said if " took " in each) == [
-        f"callback Slow.on_checkpoint took 1.5 s; {meanwhile}",
-        f"callback Slow.on_metrics took 2.5 s; {meanwhile}",
+        f"callback Slow.on_checkpoint took 1.5 s, {stopped}",
+        f"callback Slow.on_metrics took 2.5 s, {stopped}",
     ]
 
 

@@ -62,7 +62,7 @@ from remuda.system.scoreboard import Scoreboard
 from remuda.system.timeline import Span, Spans, Timeline, write_trace
 from remuda.types import State
 
-PATIENCE = 0.005  # seconds that a stack waits for policies whose steps arrive late in a turn
+PATIENCE = 0.005  # seconds that policies trained together wait for those whose steps arrive late
 
 
 class Assembly:
@@ -84,8 +84,9 @@ class Assembly:
     ) -> None:
         """Allocate the memory.
 
-        `specs`: the policies if they differ from those of `spec`, such as by the first values of
-        evolving hyperparameters. `sparse`: this node of a cluster uses only a part of the memory.
+        `specs`: the policies if they differ from those of `spec`, for example in the initial values
+        of evolving hyperparameters. `sparse`: this node of a cluster uses only a part of the
+        memory.
         """
         config, specs = spec.config, specs or spec.policies
         self._initial, self.spec = initial, spec
@@ -190,7 +191,7 @@ class Assembly:
 
     def state(self) -> State:
         """Return the coordinator's part of a checkpoint."""
-        # Copy the population first: if a policy is born meanwhile, its extra weights do no harm.
+        # Copy the population first: weights of a policy that is born in between do no harm.
         population = self.table.state() if self.table is not None else None
         return {
             "scoreboard": self.scoreboard.state(),
@@ -256,7 +257,7 @@ class Assembly:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> ProcessRuntime:
-        """Return a runtime that starts processes for the roles `here` (None: all)."""
+        """Return a runtime that starts processes for all roles, or only the indices `here`."""
         config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":
@@ -329,7 +330,7 @@ class Assembly:
         return f"{described}; {self.where}" if self.where else described
 
     def spans(self) -> dict[str, list[tuple[Span, float, float]]]:
-        """Return the recorded spans of every role here, if a trace is requested."""
+        """Return the recorded spans of every role on this node, if a trace is requested."""
         kept = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
         return {role: spans for role, spans in kept.items() if spans}
 
@@ -389,7 +390,7 @@ class Assembly:
         return self._timelines[role]
 
     def _publish_first_weights(self) -> None:
-        """Publish every policy's first weights as version 1; one thread, as in child processes."""
+        """Publish all policies' first weights as version 1, on one thread as in child processes."""
         with threads(1):
             for spec in self.specs:
                 size = layout_size(spec.network().shapes)

@@ -113,8 +113,8 @@ def _with_short_rollouts(spec: RunSpec, seconds: float, costs: Costs) -> Costs:
 def _free() -> None:
     """Free the memory of a trial.
 
-    Its parts refer to each other, so only a full garbage collection frees their shared memory, and
-    the next one may come much later.
+    The parts of a trial refer to each other, so only a full garbage collection frees their shared
+    memory, and the next collection may come much later.
     """
     gc.collect()
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -151,7 +151,7 @@ def _split(spec: RunSpec, seconds: float, costs: Costs) -> Costs:
 
 
 def _in_small(config: Config, turns: int | None = None) -> Config:
-    """Return the run's config with earlier updates, at the same cost per step, and without files.
+    """Return a config with earlier updates than the run's, equal costs per step, and no files.
 
     `turns` limits the length of rollouts, even if a training step then costs more. On a GPU,
     smaller updates and separately trained policies cost more per step. So updates are unchanged

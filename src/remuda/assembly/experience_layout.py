@@ -1,4 +1,8 @@
-"""The experience of each policy of a run: its size and its rings."""
+"""The experience of each policy of a run: its size and its ring buffers.
+
+Each policy has one ring of segments per actor. The rings of equal policies are in one block of
+shared memory. A stream is one seat in one environment copy, whose steps a policy collects.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from remuda.system.memory.waiting import Wakeup
 
 AHEAD = 2
 """Rollouts of a policy that an actor of a population plays before it waits for the learner. With
-two, a stack can train policies together although some collect steps faster than others."""
+two, policies can train together (as a stack) although some collect steps faster than others."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,9 @@ class BlockPlan:
     members: tuple[PolicySpec, ...]
     rollout: int  # steps of a rollout; 0 if the learner samples from a replay buffer
     streams: tuple[int, ...]  # maximum streams of a policy, for each actor
-    likely: tuple[int, ...]  # usual number of open segments of a policy, for each actor
+    likely: tuple[int, ...]  # usual number of unfinished segments of a policy, for each actor
     segments: tuple[int, ...]  # segments of each ring, for each actor
-    keeps: bool  # true: rings hold `capacity` steps in addition to those of rollouts
+    keeps: bool  # whether rings hold `capacity` steps in addition to those of rollouts
 
 
 def experience_of_all(

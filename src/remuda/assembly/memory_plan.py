@@ -42,10 +42,10 @@ from remuda.types import AgentSpec
 
 GIB = 2**30
 LIBRARIES = 270 * 2**20
-"""Bytes of the coordinator and its fork server: torch, Numba and the rest. If the server is a fork
-of the coordinator, they were measured to be 210 MiB."""
+"""Bytes of the coordinator and its fork server: torch, Numba and the rest. 210 MiB were measured
+for a server that is a fork of the coordinator."""
 LOADED_TWICE = 350 * 2**20
-"""These bytes if the fork server imports the libraries itself, as for a script."""
+"""The same if the fork server imports the libraries itself, for example if a script trains."""
 PROCESS = 80 * 2**20
 """Unshared bytes of each further process, without the data of the run."""
 COMPILING = 240 * 2**20
@@ -55,7 +55,7 @@ WHAT_COMPILES = "compiling"  # the item of the plan for compilation
 COPY = 256  # bytes of an environment copy for each agent, without its arrays
 FLOAT = 4
 KEEP = "population.snapshots.keep"
-USUAL = {"network.recurrent": 128.0}  # sizes to compare with where the default is zero
+USUAL = {"network.recurrent": 128.0}  # sizes to compare with if the default is zero
 CGROUPS = (
     ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     (
@@ -251,10 +251,10 @@ def _learning(
         at_once = min(max(CACHE // widest, 1), together)
         active = (6 * passes * units + 12 * spec.memory) * at_once / together
         steps, key = policy.batch_size, "batch_size"
-        if spec.memory:  # at least one whole segment, each with the observation after it
+        if spec.memory:  # at least one whole segment, with the observation after each
             steps = max(steps // length, 1) * (length + 1)
             key = "experience.segment_length" if length > policy.batch_size else key
-        # The batch as it was sampled, and on the learner's device.
+        # The batch in the CPU's memory, and its copy on the learner's device.
         sample = FLOAT * ((3 if spec.memory else 2) * inputs + active)
         keys = keys_of(config, spec, key, "batch_size", "experience.segment_length")
         yield "batches of {}", int(steps * sample), keys + hidden

@@ -49,7 +49,7 @@ class Column:
     over: str  # total, newest, interval, episodes or updates (see docs/metrics.md)
     source: Source | None  # None: `scoreboard_reader.py` computes it
     kind: str  # the algorithms that report it, or "all"
-    axis: str | None  # the name of the x-axis, if plots use this column as one
+    axis: str | None  # the name of the x-axis that this column is in plots, if any
     shown: bool  # true: in `Run.metrics()` and TensorBoard too; false: only in `metrics.jsonl`
 
 
@@ -70,7 +70,7 @@ def _read_table(text: str) -> dict[str, dict[str, Column]]:
 
 
 def _source(text: str) -> Source | None:
-    """Return the source in a cell such as `mean SAMPLES / UPDATES`; None for an empty one."""
+    """Return the source in a cell such as `mean SAMPLES / UPDATES`; None for an empty cell."""
     if not text:
         return None
     kind, counts = text.split(" ", 1)

@@ -97,7 +97,7 @@ class MemberRecord:
 
 @dataclass(frozen=True)
 class AnalysisNumbers:
-    """The numbers of an analysis of the payoffs; None: too few members met."""
+    """The numbers of an analysis of the payoffs; None if too few members have met."""
 
     analysed: int | None = None
     unmet: float | None = None
@@ -242,7 +242,7 @@ SHOWN_OF_MEMBER = [name for name, each in MEMBER_COLUMNS.items() if each.shown]
 
 
 def read_metrics(path: Path, damaged: list[int] | None = None) -> Iterator[Record]:
-    """Read the records of a file; skip damaged lines and a half-written last one."""
+    """Read the records of a file; skip damaged lines and a half-written last line."""
     found, faults = 0, []
     with open_stream(path) as lines:
         for number, line in enumerate(lines, 1):
@@ -300,7 +300,7 @@ class Goal:
     layout: str  # one line: the processes, their policies and devices
 
     def share_done(self, record: Record) -> float:
-        """Return the finished share of the run, 0 to 1: the larger one, of turns or of seconds."""
+        """Return the finished share of the run, 0 to 1: of its turns or seconds, if larger."""
         shares = [0.0]
         if self.turns:
             shares.append(record.turns / self.turns)

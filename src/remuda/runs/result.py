@@ -29,12 +29,12 @@ class Result:
     ended: str
     """How the run ended."""
     finished: bool
-    """True if it reached its end; otherwise it can be resumed."""
+    """True if the run reached its end; otherwise it can be resumed."""
     record: Record
     """The record of this whole session, from start or resume to end."""
     evaluation: Evaluation | None
     signal: int | None
-    """The signal that stopped it, if one did."""
+    """The signal that stopped the run, if any."""
     earlier: float
     """Seconds of play in earlier sessions."""
     restarts: Mapping[str, int]
@@ -72,7 +72,7 @@ def is_reported(result: Result, evaluation: Evaluation) -> bool:
 
 
 def played_words(config: Config) -> str:
-    """Name the evaluation of a run."""
+    """Return the kind of evaluation at the end of a run, for messages."""
     return f"{WAYS[config.run.evaluate_sampled]} play"
 
 
@@ -92,7 +92,7 @@ def failed_words(config: Config, result: Result, error: str) -> str:
 
 
 def _before_words(config: Config, result: Result) -> str:
-    """Say that an earlier evaluation is reported, and its kind if different; empty without one."""
+    """Say that the earlier evaluation, if any, is reported, and its kind if that is different."""
     before = result.before.get("evaluation")
     if not isinstance(before, dict) or not _episodes_before(result):
         return ""

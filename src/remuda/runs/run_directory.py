@@ -51,7 +51,7 @@ SUMMARY: Kinds = {
     "evaluation": (dict, NoneType),
 }
 PROBED = 1.0
-"""Seconds to retry a lock: a process that checks whether the run is active holds it briefly."""
+"""Seconds to retry a lock, which processes that check whether the run is active hold briefly."""
 
 
 def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
@@ -101,7 +101,7 @@ class RunDirectory:
 
     @staticmethod
     def create(config: Config, spec: RunSpec | None = None) -> RunDirectory:
-        """Create the directory that `config` names, or a new one under `runs/`."""
+        """Create the directory `run.directory`, or a new directory under `runs/`."""
         path = config.run.directory or Path("runs")
         try:
             if config.run.directory is None:
@@ -277,7 +277,7 @@ class RunDirectory:
             raise RunDirectoryError(f"cannot write {self.config}: {error.strerror}") from None
 
     def spec(self) -> RunSpec:
-        """Return the resolved settings, without making an environment if it is described here."""
+        """Return the resolved settings; make an environment only if no description is saved."""
         from remuda.envs.description import EnvSpec
         from remuda.population.run_spec import RunSpec
 
@@ -294,7 +294,7 @@ class RunDirectory:
         return RunSpec(config, EnvSpec.of(config.game, options) if env is None else env)
 
     def save_spec(self, spec: RunSpec) -> None:
-        """Write the description of the environment, unless its spaces are the user's own."""
+        """Write the description of the environment, unless it has spaces of user-defined types."""
         plain = spec.env.to_plain()
         if plain is not None:
             write_file(self.environment, json.dumps(plain).encode())

@@ -108,7 +108,7 @@ def find_checkpoint(run: RunDirectory, spec: RunSpec, checkpoint: int | str) -> 
 
 
 def published(run: RunDirectory, spec: RunSpec, number: int) -> dict[str, Snapshot]:
-    """Return the published weights in a checkpoint, of the policies then in the population."""
+    """Return the weights that were published at a checkpoint, of the policies that played then."""
     found = run.checkpoints.read(number, COORDINATOR)
     saved, population = found["published"], found["population"]
     snapshots, config, specs = {}, spec.config, spec.policies

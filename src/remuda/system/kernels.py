@@ -105,7 +105,7 @@ def _machine() -> str:
     """Return a short digest of the processor type and Numba's version.
 
     It is part of file names: on a shared installation each processor type has separate files, and a
-    process removes only files of its own type.
+    process removes only those of its type.
     """
     config: Any = numba.config
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()

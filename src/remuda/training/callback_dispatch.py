@@ -34,7 +34,7 @@ FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 
 
 class Events:
-    """Dispatches events to callbacks, and shields the run from their exceptions."""
+    """The dispatcher of events to callbacks, which shields the run from their exceptions."""
 
     def __init__(
         self, config: Config, callbacks: Iterable[object] | None, say: Callable[[str], None]
@@ -88,7 +88,7 @@ class Events:
 
     @property
     def ended(self) -> tuple[str, bool]:
-        """The reason to end the run now (empty: none), and whether that counts as finished."""
+        """The reason to end the run now, if any, and whether the run then counts as finished."""
         if self.failure is not None:
             return str(self.failure), False
         if self._run is not None and self._run.stopped:
@@ -166,10 +166,12 @@ class Events:
         if seconds < SLOW or (name, event) in self._slow:
             return
         self._slow.add((name, event))
-        meanwhile = "nothing is logged, saved or restarted"
+        stopped = "logged, saved or restarted"
         if self._config.schedule == "sequential":
-            meanwhile += ", nor played"
-        self._say(f"callback {name}.{event} took {seconds:.1f} s; meanwhile {meanwhile}")
+            stopped = "logged, saved, restarted or played"
+        self._say(
+            f"callback {name}.{event} took {seconds:.1f} s, in which nothing could be {stopped}"
+        )
 
     def _fail(self, callback: object, event: str, error: BaseException) -> None:
         name = f"{_name_of(callback)}.{event}"

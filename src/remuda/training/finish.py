@@ -40,7 +40,7 @@ class FinishHooks:
     trained: Callable[[Path, int], None] = lambda directory, turns: None  # noqa: ARG005
     """Called once, after weights and first results are saved, with the number of turns played."""
     results: Callable[[Result], None] = lambda result: None  # noqa: ARG005
-    """Called once, after the results are saved; later steps may be long, fail or be interrupted."""
+    """Called once, after the results are saved; the steps that follow may take long or fail."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Prepared:
     """The environment and policies of a run, before anything is allocated."""
 
     spec: RunSpec
-    specs: tuple[PolicySpec, ...]  # its policies, with first values of evolving hyperparameters
+    specs: tuple[PolicySpec, ...]  # its policies, with the initial values of what evolves
     layout: Layout  # chosen by cores and memory; a trial may change it
     copy_size: int  # bytes of one more environment copy
 
@@ -113,7 +113,7 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
         steps = policy.rollout_length
         each = -(-steps // length) if spec.memory else steps
         streams = config.env.num_envs * (seats if config.population.dealt else 1)
-        if policy.experience.group:  # it also trains on the steps of others in its group
+        if policy.experience.group:  # the policy also trains on steps of others in its group
             streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
         played = 0.0 if policy.learning_mode == "off_policy" else 1.0
         most = int(each * streams * (played + policy.replays))
@@ -130,8 +130,8 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
         )
         unless = ", unless episodes are shorter" if spec.memory else ""
         found[section] = (
-            f"{section}.ppo.minibatches is {parts:,}, but an update has {what} at most{unless}: an "
-            f"epoch has no more minibatches; lower it, or raise {section}.ppo.rollout_length or "
-            "env.num_envs"
+            f"{section}.ppo.minibatches is {parts:,}, but an update has at most {what}{unless}, "
+            "and each minibatch needs at least one; lower it, or raise "
+            f"{section}.ppo.rollout_length or env.num_envs"
         )
     return list(found.values())

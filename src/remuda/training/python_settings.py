@@ -1,7 +1,4 @@
-"""Conversion of settings from Python to plain data.
-
-Names replace objects: user code and policies of runs.
-"""
+"""Conversion of settings from Python to plain data: names replace user code and policies."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ def gone_on_with(
 
 
 def tree_of(config: Settings, presets: str | Sequence[str] = ()) -> dict[str, Any]:
-    """Return a configuration as plain data, in which it overrides the presets."""
+    """Return a configuration as plain data, on top of the presets."""
     names = [presets] if isinstance(presets, str) else presets
     if not (isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)):
         raise UsageError(f"preset is {presets!r}; give the name of one, or a list of names")
@@ -178,4 +175,4 @@ NAMED: dict[str, Callable[[Any, str], Any]] = {
     "env.scripted": name_scripted,
     "env.wrappers": partial(_name_each, _name_code),
 }
-"""Keys of settings that may be objects (`*`: any name), and the function that names the object."""
+"""Settings that may be objects (`*` is any name), and the functions that return their names."""

@@ -35,7 +35,7 @@ class Resumed:
     checkpoint: Manifest
     changes: tuple[Change, ...]  # changed settings, all of them allowed
     hyperparameters: dict[str, dict[str, float]]
-    """Hyperparameters of each policy that replace those saved by a population."""
+    """Hyperparameters by policy that replace those in the checkpoint."""
     over: str = ""  # how the run ended if it is complete; empty if it continues
     final: Mapping[str, Snapshot] | None = None
     """The intact final weights of a complete run; None if it continues or they are damaged."""
@@ -148,8 +148,8 @@ def nothing_left(config: Config, resumed: Resumed) -> str:
 def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]) -> None:
     """Append the changes to `changes.jsonl`, one line for each resume that changed anything.
 
-    Report changes only after they are written, so that they survive a crash. Until the next
-    checkpoint, no other file holds hyperparameters that the user set back.
+    Changes are reported only once they are written, so a crash loses no reported change. Until the
+    next checkpoint, no other file holds hyperparameters that the user set again.
     """
     if not resumed.changes:
         return
@@ -166,7 +166,7 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
     except OSError as error:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
     for change in resumed.changes:
-        if change.key.startswith("polic"):  # other changes, as of run.turns, are visible elsewhere
+        if change.key.startswith("polic"):  # others, such as run.turns, are visible elsewhere
             say(f"{change} from now on")
 
 
@@ -210,7 +210,7 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
 
 
 def _before(config: Config, run: RunDirectory, found: Manifest) -> Config:
-    """Return the previous settings: lasting ones from the checkpoint, others from the file."""
+    """Return the previous settings; those that a resume must keep come from the checkpoint."""
     try:
         plain = run.read_config()
     except RemudaError:  # the checkpoint has the settings that must not change

@@ -89,7 +89,7 @@ def _train_watched(
     if not resume and config.run.directory is not None:
         RunDirectory.refuse_taken(config.run.directory)  # before the environment is made
     if config.schedule != "sequential" or config.env.workers > 1:
-        forkserver.begin()  # start the server if needed; it imports libraries meanwhile
+        forkserver.begin()  # start the server if needed; it imports libraries in the background
     else:
         forkserver.end()
     events = Events(config, user_callbacks, view.say)

@@ -31,8 +31,8 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, In
     """Return the initial weights of policies with `init_from`.
 
     Slots of later births get initial weights too; policies born without a parent use them. Such a
-    slot keeps random weights if `init_from` names a run with several policies, none of them with
-    the slot's name.
+    slot keeps random weights if the run in `init_from` has several policies, none of them with the
+    slot's name.
     """
     found: dict[str, InitialState] = {}
     opened: dict[str, SavedPolicies] = {}
@@ -98,7 +98,7 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
         )
     if found.is_frozen:
         own, _, frozen_at = found.name.rpartition("@")
-        known = own in saved.names()  # not a member from another run
+        known = own in saved.names()  # false for a member from another run
         live = saved.learning(own, int(frozen_at)) if known else None
         found = found if live is None else live
     name, numbers = found.name, saved.files.checkpoints.numbers()
@@ -127,8 +127,8 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
 def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
     """Yield the differences that change the meaning of a weight, as text.
 
-    These are algorithm, observations, actions and network settings; if they are equal, the shapes
-    of the parameters.
+    Algorithm, observations, actions and network settings are compared, and if all of these are
+    equal, the shapes of the parameters.
     """
     equal = True
 
@@ -184,7 +184,7 @@ def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
 
 
 def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported, ...]:
-    """Return the policies of other runs that `population.members_from` names."""
+    """Return the policies of other runs that `population.members_from` lists."""
     found: list[Imported] = []
     opened: dict[str, SavedPolicies] = {}
     for text in config.population.members_from:

@@ -48,8 +48,8 @@ class Evolution:
 
     Guarantees:
 
-    1. A vacated slot gets a newborn as soon as it is empty. If the actor that planned the birth has
-       died, its successor chooses a new parent.
+    1. A newborn follows in each vacated slot. If the actor that planned the birth has died, its
+       successor chooses a new parent.
     2. Decisions depend only on the seed of the run and on the matches, so the schedules
        `sequential` and `lockstep` reproduce them.
     """

@@ -92,7 +92,7 @@ class Meetings(NamedTuple):
 
     place: int  # the policy's slot in the population
     games: float  # number of seats that it has played
-    met: Numbers  # [policies] meetings by slot; its own slot counts pairs of its own seats
+    met: Numbers  # [policies] meetings by slot; at `place`, meetings of two of the policy's seats
 
     @property
     def seats(self) -> float:

@@ -157,7 +157,7 @@ class Followers:
         self._shared, self._records = shared, records
         self._occupants, self._births = occupants, births
         self._left_at: dict[int, int] = {}
-        """By slot: the first revision without the member that is leaving the slot."""
+        """The first revision without the member that leaves a slot, by slot."""
         self._seen: list[tuple[int, Integers]] = []
         """The revision of each follower and the members in its matches, at the last poll."""
 

@@ -1,4 +1,4 @@
-"""The game that policies of saved runs play if the user names none."""
+"""The game that policies of saved runs play if the user names no game."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def game_of_runs(
 ) -> SavedGame:
     """Return the game of the first of several runs.
 
-    `seated`: agents whose seats the user assigned, in place of a run's `env.scripted`; None: all.
+    `seated`: the agents whose seats the user assigned in place of `env.scripted`; None means all.
     """
     configs = {saved.files.path: saved.config for saved in opened.values()}
     first = next(iter(configs.values()))
@@ -59,9 +59,9 @@ def game_of_runs(
 def other_games(
     configs: Mapping[Path, Config], asked: Mapping[str, Any], seated: Collection[str] | None = ()
 ) -> tuple[str, ...]:
-    """Return a line for each run that learned in another game than the first run's.
+    """Return a line for each run that learned in another game than the first run.
 
-    `seated`: agents whose seats the user assigned, in place of a run's `env.scripted`; None: all.
+    `seated`: the agents whose seats the user assigned in place of `env.scripted`; None means all.
     """
     first, *others = configs.values()
     missing, notes = object(), []
@@ -102,12 +102,12 @@ def unmeasured(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _made_with(config: Config, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's game options, overridden by the user's."""
+    """Return a run's game options, overridden by the user's options."""
     return overlay(unmeasured(config.env.made_with), asked)
 
 
 def _in_force(config: Config, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a run's game options with all defaults; None: the game cannot be made here."""
+    """Return a run's game options with all defaults, or None if the game cannot be made here."""
     options = _made_with(config, asked)
     try:
         return overlay(EnvSpec.of(config.game, options).in_force, options)

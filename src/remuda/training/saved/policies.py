@@ -1,4 +1,4 @@
-"""Saved policies of runs, found as `RUN`, `RUN:policy` or `RUN:policy@version`."""
+"""Saved policies of runs, which users refer to by `RUN`, `RUN:policy` or `RUN:policy@version`."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class SavedPolicies:
         return load_snapshots(self.files, self.spec, checkpoint)
 
     def copies(self, number: int | None = None) -> list[tuple[str, Snapshot]]:
-        """Return policy and snapshot of all fixed members in a checkpoint (None: the newest)."""
+        """Return policy and snapshot of each fixed member in checkpoint `number`, or the newest."""
         numbers = self.files.checkpoints.numbers()
         if not self.config.population.dealt or not numbers:
             return []
@@ -139,8 +139,8 @@ class SavedPolicies:
     def find(self, name: str, checkpoint: int | str = "final") -> Saved:
         """Find a policy, or `policy@version` for a frozen copy.
 
-        `checkpoint` is a number, `final` or `best`; for a frozen copy a number, or `final` for the
-        newest.
+        `checkpoint` is a number, `final` or `best`. For a frozen copy it is a number, or `final`
+        for the newest checkpoint.
         """
         number = checkpoint if isinstance(checkpoint, int) else None
         if "@" in name and name not in self._known:
@@ -179,7 +179,7 @@ class SavedPolicies:
         raise UsageError(f"{self.files.path} has no version {version} of {name}; it has {known}")
 
     def live(self, name: str) -> Saved:
-        """Return a policy with the current weights of a live run; later calls return the same."""
+        """Return a policy with a live run's current weights; later calls return the same."""
         if name in self._live:
             return self._live[name]
         spec = next((spec for spec in self.specs if spec.name == name), None)
@@ -196,7 +196,7 @@ class SavedPolicies:
         return self._live[name]
 
     def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
-        """Find a version of a learning policy, if it was saved; add other versions to `kept`."""
+        """Find a version of a learning policy, or None; add other saved versions to `kept`."""
         kept = set() if kept is None else kept
         final = self.find(name)
         if final.player.snapshot.version == version:
@@ -232,7 +232,7 @@ class Reference:
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; RUN is the longest directory."""
+        """Parse `RUN`, `RUN:policy` or `RUN:policy@WHICH`; RUN is the longest directory found."""
         whole = Path(os.path.expanduser(text))
         if os.path.isdir(whole):  # also False for names that are too long for the disk
             return Reference(text, whole)
