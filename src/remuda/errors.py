@@ -34,7 +34,7 @@ class ContractError(RemudaError):
 
 
 class CommandError(ContractError):
-    """A command of a user's population director that cannot be carried out; a restart does not help."""
+    """A command of a user's director that cannot be carried out, so a restart does not help."""
 
 
 class UserCodeError(RemudaError):

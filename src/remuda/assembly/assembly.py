@@ -257,7 +257,7 @@ class Assembly:
         here: Collection[int] | None = None,
         bridge: Place | None = None,
     ) -> ProcessRuntime:
-        """Return a runtime that starts processes for all roles, or only the indices `here`."""
+        """Return a runtime that starts processes for all roles, or only for the indices `here`."""
         config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
         if config.schedule == "lockstep":

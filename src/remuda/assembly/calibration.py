@@ -151,11 +151,11 @@ def _split(spec: RunSpec, seconds: float, costs: Costs) -> Costs:
 
 
 def _in_small(config: Config, turns: int | None = None) -> Config:
-    """Return a config with earlier updates than the run's, equal costs per step, and no files.
+    """Return the config of a trial: the run's, but with earlier updates and without files.
 
-    `turns` limits the length of rollouts, even if a training step then costs more. On a GPU,
-    smaller updates and separately trained policies cost more per step. So updates are unchanged
-    there, and policies are trained as stacks.
+    Each step costs the same as in the run. `turns` limits the length of rollouts, even if a
+    training step then costs more. On a GPU, smaller updates and separately trained policies cost
+    more per step. So updates are unchanged there, and policies are trained as stacks.
     """
     tree = config.model_dump()
     device = devices_of(config)[0]

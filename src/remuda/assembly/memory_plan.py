@@ -160,9 +160,9 @@ def _experience(run: RunSpec, specs: Sequence[PolicySpec], layout: Layout) -> Si
         kept = experience.capacity if spec.config.keeps_experience else 0
         if 2 * kept >= segments * experience.segment_length:  # mostly replay
             keys = (*keys_of(config, spec, "experience.capacity"), *keys)
-        # With `checkpoint.replay`, a checkpoint holds a copy and a packed copy.
+        # With `checkpoint.replay`, a checkpoint takes two copies: arrays and file content.
         yield "the experience of {}", size * (3 if config.saves_replay else 1), keys
-        if experience.prioritised:  # each learner has a tree for its whole group
+        if experience.prioritised:  # each learner has a priority tree for its whole group
             group = [s for s in specs if s.config.experience.group == experience.group]
             sources = len(group) if experience.group else 1
             size = sources * tree_size(segments, experience.segment_length)
@@ -218,7 +218,7 @@ def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> 
     records += sum(nbytes(shard_fields(own, seats, policies, metrics)) for own in actors[1:])
     size, key = nbytes(fields), (KEEP if copies > 4 else "population.policies",)
     yield f"the results of matches between {policies:,} policies", size, key
-    yield "a checkpoint of these results", 2 * size, key  # a copy and a packed copy
+    yield "a checkpoint of these results", 2 * size, key  # arrays, and the content of the file
     yield f"the results of matches of {seats:,} seats", records, ("env.options",)
 
 

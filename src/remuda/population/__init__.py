@@ -4,7 +4,7 @@ To deal a seat means to assign a member to it for one match. A member's slot (`p
 the member's row in all arrays of the population. Live policies have the first slots, followed by
 their frozen copies, scripted members, and members of other runs.
 
-A birth starts a new policy in the empty slot of a live policy. Directors see whether such a slot is
+A birth starts a new policy in an empty slot. Directors see whether a slot for a live policy is
 occupied, expected (its newborn does not play yet), leaving (its policy has retired but plays its
 last matches) or empty. A policy's network and its role in a league belong to the slot: a policy
 that restarts keeps its name. All lasting state is in the table (`members/table.py`), in shared

@@ -200,8 +200,8 @@ def _teams(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]:
             if side not in population.teams and agent.name not in taken:
                 fault = f"the game puts it into {side!r}" if side else "the game has no teams"
                 raise ConfigError(
-                    f"population.teams has no team for {agent.name}: {fault}; name the agents of "
-                    "each, as in --population.teams.red.agents [agent_0,agent_1]"
+                    f"population.teams has no team for {agent.name}: {fault}; list the agents of "
+                    "each team, as in --population.teams.red.agents [agent_0,agent_1]"
                 )
         return own
     sides = {}

@@ -12,7 +12,7 @@ from remuda.system.scoreboard import Learn
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a learner's counts over the interval; None without counts."""
+    """The growth of a learner's sum in an interval divided by that of `over`; None if that is 0."""
 
     of: Learn
     over: Learn = Learn.ACCEPTED  # the divisor; default: the number of accepted updates

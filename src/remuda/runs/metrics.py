@@ -300,7 +300,7 @@ class Goal:
     layout: str  # one line: the processes, their policies and devices
 
     def share_done(self, record: Record) -> float:
-        """Return the finished share of the run, 0 to 1: of its turns or seconds, if larger."""
+        """Return the finished share of the run, 0 to 1: the larger of turns and seconds."""
         shares = [0.0]
         if self.turns:
             shares.append(record.turns / self.turns)

@@ -51,7 +51,7 @@ SUMMARY: Kinds = {
     "evaluation": (dict, NoneType),
 }
 PROBED = 1.0
-"""Seconds to retry a lock, which processes that check whether the run is active hold briefly."""
+"""Seconds to retry a lock: processes hold it briefly to check whether the run is active."""
 
 
 def _claimed(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:

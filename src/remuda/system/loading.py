@@ -98,7 +98,7 @@ def _searching(find: Callable[[], T]) -> T:
 
 
 def _warn_of_other_file(module: str) -> None:
-    """Warn once if a module's file differs from that at the start of its run."""
+    """Warn once if a module is another file than at the start of its run."""
     name = module.partition(".")[0]
     file, before = getattr(sys.modules.get(name), "__file__", None), _files.get(name)
     if file is None or before is None or name in _warned or os.path.abspath(file) == before:
@@ -146,9 +146,9 @@ def without_digests(tree: Any) -> Any:
 
 
 def with_digests_of(tree: Any, other: Any) -> Any:
-    """Return `tree` with the pickle names of `other` where labels match.
+    """Return `tree` with the pickle names of `other` if they differ only in the digest.
 
-    Then code that the user has corrected does not count as a difference.
+    So code that the user has corrected does not count as a difference.
     """
     if isinstance(tree, str) and isinstance(other, str):
         same = is_pickled(other) and without_digest(tree) == without_digest(other)

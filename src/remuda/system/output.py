@@ -41,7 +41,7 @@ GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ENXIO, errn
 
 
 class OutputError(RemudaError):
-    """The output cannot be written."""
+    """An output that cannot be written."""
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:

@@ -1,7 +1,7 @@
 """Seeded random number generators, for each role and policy, derived from the run's seed.
 
 A generator is derived from names, never from the order of creation. So the same actor or learner
-draws the same numbers in any process, in any company of other roles, and after a restart.
+draws the same numbers in any process, alone or with other roles, and after a restart.
 """
 
 import random

@@ -24,7 +24,7 @@ Row = npt.NDArray[np.float64]
 
 
 NOTES, NOTE_WORDS = 4, 96
-"""Maximum number of notes that an actor leaves about its environment; 8-byte words of each."""
+"""Maximum number of an actor's notes about its environment, and the 8-byte words of a note."""
 
 
 class Play(IntEnum):

@@ -30,7 +30,7 @@ class Prepared:
     """The environment and policies of a run, before anything is allocated."""
 
     spec: RunSpec
-    specs: tuple[PolicySpec, ...]  # its policies, with the initial values of what evolves
+    specs: tuple[PolicySpec, ...]  # its policies, with initial values of evolving hyperparameters
     layout: Layout  # chosen by cores and memory; a trial may change it
     copy_size: int  # bytes of one more environment copy
 

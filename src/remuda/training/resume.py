@@ -112,7 +112,7 @@ def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest)
     if not config.exact:
         return ""
     if not (before.saves_replay and config.saves_replay):
-        why = "the first steps of the old ones are not saved (checkpoint.replay)"
+        why = "the checkpoint lacks the first steps of unfinished episodes (checkpoint.replay)"
     elif not found.exact:
         why = f"the schedule was {before.schedule}"
     elif run.checkpoints.read(found.number, ACTOR)["world"] is None:

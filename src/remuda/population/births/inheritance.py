@@ -96,7 +96,7 @@ class LearnerBirths:
                 self.generations[policy] = table.births.confirmed(place)
 
     def plays(self, policy: str) -> bool:
-        """Return whether a policy is in its slot in the population."""
+        """Return whether the policy's slot is occupied."""
         return self._table is None or self._table.occupants.is_there(self._places[policy])
 
     def hyperparameters(self, policy: str) -> dict[str, float]:

@@ -79,7 +79,7 @@ class Lifecycle:
             self._retire(command.ref, matchmaker)
 
     def settle(self, acting: ActingPolicies) -> list[int]:
-        """Empty slots of retired members, freeze postponed copies, return slots of new copies."""
+        """Empty retired members' slots, freeze postponed copies, and return new copies' slots."""
         self._relieve()
         self._leaving = [place for place in self._leaving if not self._free(place)]
         waiting = [p for p in self.postponed if PolicyRef(p) in self._population]
@@ -101,7 +101,7 @@ class Lifecycle:
         population.empty = self._empty()
 
     def admit(self, versions: Mapping[str, int]) -> None:
-        """Admit newborn policies that are published and whose weights have arrived."""
+        """Admit newborn policies that are published, once this actor has their weights."""
         for place in self._table.births.expected:
             policy, since = self._table.policies[place], self._table.births.since(place)
             if since is not None and versions[policy] >= since:
@@ -235,7 +235,7 @@ class Lifecycle:
         self._let_go(ref)
 
     def _relieve(self) -> None:
-        """Retire stand-in copies whose policies play again.
+        """Retire stand-in copies whose slots have a live policy again.
 
         The table is searched for them, since the actor that admitted the newborn may have died.
         """
@@ -246,7 +246,7 @@ class Lifecycle:
                 self._let_go(copied)
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
-        """Return whether the others can make matches, both with and without frozen members."""
+        """Return whether the others suffice for matches, both with and without frozen members."""
         least = len(self._roster.left) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 

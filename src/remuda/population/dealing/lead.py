@@ -44,7 +44,7 @@ MOST_SEATINGS = 256  # limit of cached seatings; with many policies few seatings
 class Dealer(ABC):
     """The base class of dealers, which seat members of a population in an actor's environments.
 
-    Matches are numbered across actors: the n-th of actor i is `n * actors + i`.
+    Matches are numbered across actors: match n of actor i has the number `n * actors + i`.
     """
 
     population: Population  # the members that this actor knows and may deal

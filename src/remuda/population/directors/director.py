@@ -207,7 +207,7 @@ class Replacement:
         if population.empty:
             self._expected = population.empty[0], weakest.ref.policy, weakest.born
             return [Birth(population.empty[0], best.ref)]
-        # With a surplus, a retirement was lost when an actor died; otherwise it is in progress.
+        # A surplus shows that a retirement was lost with a dead actor; else it is in progress.
         return [Retire(weakest.ref)] if self._surplus(population) > 0 else []
 
     def _surplus(self, population: Population) -> int:

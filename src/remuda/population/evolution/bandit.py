@@ -27,7 +27,7 @@ from remuda.types import Numbers
 
 @dataclass(frozen=True)
 class Kernel:
-    """A squared exponential kernel that forgets with time, and observation noise.
+    """A squared exponential kernel that forgets with time, with observation noise.
 
     k((x, t), (x', t')) = variance * exp(-|x - x'|^2 / (2 length^2)) * (1 - epsilon)^(|t - t'| / 2)
     """
@@ -80,8 +80,8 @@ class GaussianProcess:
     def with_pending(self, points: Numbers, time: float) -> GaussianProcess:
         """Return the process as if pending points [M, D] had given their expected results.
 
-        Means stay, and deviations shrink near these points, which spreads a batch: the hallucinated
-        observations of GP-BUCB (Desautels et al. 2014, "Parallelizing exploration-exploitation
+        Means stay, and deviations shrink near these points, which spreads a batch. GP-BUCB calls
+        such results hallucinated (Desautels et al. 2014, "Parallelizing exploration-exploitation
         tradeoffs in Gaussian process bandit optimization", section 4).
         """
         if not len(points):

@@ -48,8 +48,8 @@ class Evolution:
 
     Guarantees:
 
-    1. A newborn follows in each vacated slot. If the actor that planned the birth has died, its
-       successor chooses a new parent.
+    1. A vacated slot gets a newborn when it becomes empty. If the actor that planned the birth has
+       died, its successor chooses a new parent.
     2. Decisions depend only on the seed of the run and on the matches, so the schedules
        `sequential` and `lockstep` reproduce them.
     """
@@ -77,7 +77,7 @@ class Evolution:
         ledger: Ledger,
         versions: Mapping[str, int],  # noqa: ARG002
     ) -> list[Command]:
-        """Return births in empty slots and, every `every` matches, which policies must leave."""
+        """Return births for empty slots and, every `every` matches, retirements of losers."""
         born = [self._birth(name, population) for name in population.empty if name in self._kinds]
         if population.matches - self._last < (self._config.every or 0):
             return [*born]

@@ -48,7 +48,7 @@ def perturb(
 def resample(
     values: Values, numbers: Sequence[Evolvable], rng: Generator, probability: float = 1.0
 ) -> dict[str, float]:
-    """Resample each evolving hyperparameter with a probability; other values stay."""
+    """Resample each evolving hyperparameter with this probability; other values stay."""
     found = dict(values)
     for number in numbers:
         is_drawn, drawn = rng.random() < probability, number.draw(rng)
@@ -66,7 +66,7 @@ class Explorer:
 
     @property
     def crosses(self) -> bool:
-        """True if hyperparameters may come from a second parent, which needs `explore` perturb."""
+        """True if hyperparameters may come from a second parent (only with `explore: perturb`)."""
         config = self._config
         return bool(self._numbers and config.crossover_numbers and config.explore == "perturb")
 

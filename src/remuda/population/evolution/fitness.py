@@ -63,7 +63,7 @@ class Fitness:
         scale = max(errors)
         if scale == 0.0:
             return 0.0 if difference > 0.0 else 1.0
-        squares = [(error / scale) ** 2 for error in errors]  # scaled, so that none underflows
+        squares = [(error / scale) ** 2 for error in errors]  # scaled, so that no square underflows
         shared = 0.0 if self.together is None else float(self.together[better, worse, objective])
         at_most = sum(squares) + 2.0 * shared * math.sqrt(squares[0] * squares[1])
         ratio = difference / scale / math.sqrt(at_most)
@@ -206,5 +206,5 @@ def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
 
 
 def unjudged(member: Member) -> list[float]:
-    """Return the `numbers` of a newborn like this member, before its first game."""
+    """Return the `numbers` that the member has before its first game."""
     return [*FRESH, *[0.0] * (len(member.numbers) - len(FRESH))]

@@ -21,7 +21,7 @@ from remuda.policies.spec import PolicySpec
 from remuda.population.evolution.weights import WeightLayout, warm_start
 from remuda.types import Array, Floats
 
-HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # the name of a stack of layers; the layer
+HIDDEN = re.compile(r"((?:.*_)?hidden)(\d+)\.weight")  # tower (stack of layers), layer number
 IN = ("weight", "weight_sigma")  # tensors of a layer that multiply its inputs
 
 
@@ -85,7 +85,7 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
             _silence(tensors[name], parent_shapes[name], child.blocks(name))
     for tower, (few, many) in _depths(parent, child).items():
         if few < many:
-            # IQN may have no hidden layers: the first one reads the product with the embedding.
+            # If an IQN parent has no hidden layer, a new one reads the product with the embedding.
             width = parent_shapes[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
             exact &= few > 0 or f"{GATES[0]}.weight" not in parent_shapes
             for i in range(few, many):
@@ -124,7 +124,7 @@ def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
 
 
 def _depths(parent: WeightLayout, child: WeightLayout) -> dict[str, tuple[int, int]]:
-    """Return the numbers of hidden layers of the parent and the child, by stack (tower)."""
+    """Return the numbers of hidden layers of the parent and the child, by tower."""
     counts = []
     for layout in (parent, child):
         towers = [match.group(1) for match in map(HIDDEN.fullmatch, layout.shapes) if match]

@@ -48,7 +48,7 @@ class Evolvable:
             )
 
     def fitted(self, value: float, reflect: bool = False) -> float:
-        """Return the value clipped to the bounds, or reflected at them so that it can return."""
+        """Return the value clipped to the bounds; with `reflect`, reflected at them instead."""
         if not math.isfinite(value):
             raise UsageError(f"{self.name} is {value}; only a finite number can evolve")
         if reflect and not self.low <= value <= self.high:

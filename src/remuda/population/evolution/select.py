@@ -67,7 +67,7 @@ def binary_tournament(
 
 
 def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> list[TakeOver]:
-    """Draw a rival for each policy; it replaces the policy if Welch's t test finds it better.
+    """Draw a rival for each policy, and replace the policy if Welch's t test prefers the rival.
 
     Jaderberg et al. 2017, section 4.1.1. There are as many tests as policies. If the rival is
     replaced too, its own parent takes over from both.

@@ -146,7 +146,7 @@ class Ledger:
         """The share of a result's weight that remains after one more match."""
 
     def forget(self, place: int) -> None:
-        """Clear the sums of a slot for another member."""
+        """Clear the sums of a slot, so that another member can take it."""
         forget(self.pairs, place)
         forget(self.recent, place)
 

@@ -35,7 +35,7 @@ class Born:
     parent: str | None
     """The policy whose weights it copied; None for an initial policy, or random weights."""
     parent_generation: int
-    parent_version: int  # the version of its initial weights
+    parent_version: int  # the parent's version that it copied; -1 without a parent
     hyperparameters: dict[str, float] = field(default_factory=dict)
     fitness: float | None = None
     """Fitness of the slot's previous policy; None: it was not evaluated."""

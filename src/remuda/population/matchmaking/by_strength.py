@@ -20,10 +20,10 @@ GROUPS = 20  # groups of equals to try before policies are seated regardless of 
 class SimilarRatings(Matchmaker):
     """A matchmaker of equals: if possible, ratings in a match differ by at most the window.
 
-    The first policy of a match is drawn uniformly from the live ones. So each of L policies plays
-    in at least 1 / L of the matches on average, regardless of its rating. The rest are drawn from
-    the policies within the window; if there are too few, the policies with the closest ratings
-    play. If no such group may take the seats, any allowed policies are drawn.
+    The first policy of a match is drawn uniformly from the live policies. So each of L live
+    policies plays in at least 1 / L of the matches on average, regardless of its rating. The rest
+    are drawn from the policies within the window; if there are too few, the policies with the
+    closest ratings play. If no such group may take the seats, any allowed policies are drawn.
     """
 
     seats_differ = True

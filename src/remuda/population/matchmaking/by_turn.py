@@ -196,7 +196,7 @@ class RoundRobin(Matchmaker):
     A cycle has each combination once in each rotation, in random order. So the number of games of
     two seatings never differs by more than one. Forbidden seatings are skipped. A birth or a
     retirement starts a new cycle; freezing or dropping a copy does not. A seat drawn for frozen
-    copies goes to one of them, all equally likely, and the live policy loses its turn there.
+    copies goes to a random copy, and the live policy loses its turn in this seat.
     """
 
     seats_differ = True

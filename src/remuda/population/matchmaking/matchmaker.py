@@ -240,7 +240,7 @@ def _without_noise(
 def can_do_without(
     members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmaker, least: int = 1
 ) -> bool:
-    """Return whether the others can make matches, both with and without frozen members."""
+    """Return whether the others suffice for matches, both with and without frozen members."""
     others = [member for member in members if member.ref != ref]
     learners = [member for member in others if member.learns]
     enough = len(learners) >= least

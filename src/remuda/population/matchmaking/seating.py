@@ -180,7 +180,7 @@ def match_up(
     besides: Sequence[Sequence[Who]] | None = None,
     seated: Mapping[int, Who] | None = None,
 ) -> dict[int, Who]:
-    """Return a maximum matching of seats and members: the member of each matched seat, by seat.
+    """Return a maximum matching: the member of each matched seat, by the seat's number.
 
     Seats that are not in `seated` try the members of `besides` first, then those of `able`.
     """

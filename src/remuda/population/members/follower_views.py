@@ -84,7 +84,7 @@ class Shard:
 
     @property
     def cleared(self) -> Integers:
-        """[policies], by slot: the newest request to clear a ring that was carried out."""
+        """[policies], by slot: the newest clearing request that was carried out."""
         return self._shared["cleared"]
 
     def word(self, word: int) -> int:
@@ -192,7 +192,7 @@ class Followers:
             fence_acquire()
 
     def have_left(self, place: int) -> bool:
-        """Return whether the member leaving this slot is in no follower's members or matches."""
+        """Return whether all followers have dropped the leaving member and ended its matches."""
         if not self:
             return True
         at = self._left_at[place]

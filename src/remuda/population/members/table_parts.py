@@ -115,7 +115,7 @@ class Places:
         return self.copies_of(policy)[-1] if self._stand_ins else None
 
     def of(self, name: str) -> int:
-        """Return the slot of a live or scripted policy, or the first of an imported member."""
+        """Return the slot of a live or scripted policy, or an imported member's first slot."""
         if name in self.policies:
             return self.policies.index(name)
         return next(place for place, ref in self.outsiders.items() if ref.policy == name)

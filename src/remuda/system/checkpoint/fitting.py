@@ -64,7 +64,7 @@ def rooted(state: State, source: str, path: str = "") -> Branch:
 
 
 def where_is(state: Mapping[str, Any], name: str) -> str:
-    """Describe where a value of a state is."""
+    """Return the file and the path of a value in a state, for errors."""
     return f"{getattr(state, 'where', 'the checkpoint does not fit: ')}{name}"
 
 

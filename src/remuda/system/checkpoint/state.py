@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Buffer = bytes | memoryview
 
-# a file that is being written, with the id of its writer
+# the name of a file that is being written, with its writer's process id
 TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
 _REST = "state"  # the key in the metadata for everything except the arrays
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}

@@ -204,7 +204,7 @@ class Checkpoints:
         return unpack(data, str(path))
 
     def file(self, manifest: Manifest, name: str) -> Path:
-        """Return the path of a file of a checkpoint, which may be in an older one's directory."""
+        """Return the path of a checkpoint's file, perhaps in an older checkpoint's directory."""
         if name not in manifest.earlier:
             return self.directory(manifest.number) / name
         number = manifest.earlier[name]

@@ -70,7 +70,7 @@ class SharedArrays:
 
     1. The block has no name: the system frees it when the last process that maps it ends, however
        it ends. Nothing is left behind, and no process can unlink a block that another still uses.
-    2. A child can receive it only while it starts, by the file's descriptor.
+    2. A child can receive the block only when it starts, by the file's descriptor.
     3. Fresh memory holds zeros; each array starts on a new cache line.
     4. It contains no lock. The class that defines the arrays states which process may write each.
     5. All arrays of an arena share its descriptors.

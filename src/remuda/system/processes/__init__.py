@@ -4,7 +4,8 @@ The fork server (`server.py`) has loaded torch and Numba and does nothing else: 
 trains or touches a GPU. So a fork of it takes milliseconds and is as clean as a fresh process. The
 program `remuda` loads the libraries itself and forks the server (`load_and_begin`), so they are
 loaded once. Any other process may have threads or use a GPU, so its server is a fresh process. If
-the server dies, it is replaced and its children continue. Systems without it (macOS) spawn.
+the server dies, it is replaced and its children continue. Without a server (on macOS), children are
+spawned.
 
 `multiprocessing`'s fork server does not suffice:
 
