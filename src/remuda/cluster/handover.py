@@ -1,8 +1,8 @@
 """The handover state: other nodes' copies of the state of roles that move to a node.
 
 A learner resumes from its part of the newest checkpoint, or else from its newest published weights.
-An actor resumes from its learners' copies of its rings. Both keep their rows of the scoreboard. The
-state is written before any role starts on the new node.
+An actor resumes from its learners' copies of its rings. Both keep their rows of the scoreboard (the
+run's shared counters). The state is written before any role starts on the new node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The head's view of other nodes: their last status, logs and links, and joining nodes."""
+"""The head's records of other nodes: their last status, logs and links, and joining nodes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The runtime of a run on several nodes, used by the coordinator.
 
-The head is a node like all others, but its roles are children of this process. Each other node has
-an agent. The head polls the agents and never waits. A node that is silent for `cluster.silence`
-seconds, or is known to be lost, is given up, and its roles move to the remaining nodes.
+The head is the node where the run was started; its roles are children of this process. Each other
+node has an agent. The head polls the agents and never waits. A node that is silent for
+`cluster.silence` seconds, or is known to be lost, is given up, and its roles move to other nodes.
 """
 
 from __future__ import annotations

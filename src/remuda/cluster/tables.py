@@ -1,9 +1,9 @@
 """Synchronisation of a population's table and of match results between nodes.
 
-The first actor, the lead, runs on the head and writes the table. The other actors are followers. On
-other nodes the bridge writes the parts of the table that learners and followers read. The head's
-bridge reads the table between two changes by the lead. A bridge that dies while writing leaves the
-revision odd, as a lead does; its successor receives the whole table.
+The first actor, the lead, runs on the head and writes the table of the population's members. The
+other actors are followers. On other nodes the bridge writes the parts of the table that learners
+and followers read. The head's bridge reads the table between two changes by the lead. A bridge that
+dies while writing leaves the revision odd, as a lead does; its successor receives the whole table.
 
 Each follower's shard (its match results) and the seats in its matches are copied to the head. The
 word that marks a ring as cleared goes to the learner's node after the ring itself, and from there

@@ -45,8 +45,8 @@ class PopulationAnalyser:
     """The client of a helper process that analyses the population every `analysis.every` seconds.
 
     Client and helper communicate through a pipe. A request or an answer has a few kilobytes, which
-    fit into an empty pipe. The helper reads complete records of the ledger, which the coordinator
-    writes.
+    fit into an empty pipe. The helper reads complete records of the ledger of match results, which
+    the coordinator writes.
     Guarantees:
 
     1. No method waits for the helper, its start or its end.

@@ -1,12 +1,12 @@
 """Take checkpoints during a run, and find the best one.
 
 The coordinator writes the number of a requested checkpoint into shared memory (`Control.save`).
-Each role writes its part between two units of work. The coordinator adds the scoreboard and the
-published snapshots, and completes the checkpoint (`system/checkpoint/store.py`). With
-`checkpoint.replay`, a learner's part holds the committed steps of its rings. The actor's part holds
-the current, uncommitted step of each stream (an agent in an environment copy), because no other
-process may read that step. A resumed actor writes these steps back into its ring. A learner's part
-is ignored on restore if the population's table has another policy in its place.
+Each role writes its part between two units of work. The coordinator adds the scoreboard (shared
+counters) and the published snapshots, and completes the checkpoint (`system/checkpoint/store.py`).
+With `checkpoint.replay`, a learner's part holds the committed steps of its rings. The actor's part
+holds the current, uncommitted step of each stream (an agent in an environment copy), because no
+other process may read that step. A resumed actor writes these steps back into its ring. A learner's
+part is ignored on restore if the population's table has another policy in its place.
 """
 
 from __future__ import annotations

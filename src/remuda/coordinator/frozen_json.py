@@ -29,7 +29,7 @@ class FrozenTexts:
         self._identity = table.occupants.identity[self._first :].copy()
         self._numbers = table.numbers[self._first :].copy()
         self._has_text = np.zeros(len(self._identity), np.bool_)
-        """[copies]: whether the copy in the slot has a text."""
+        """[copies]: whether a text exists for the frozen copy with this index."""
         self._texts: dict[int, str] = {}
         self._next = 0
         self.complete = False  # true if exactly the copies of the last poll have a text
