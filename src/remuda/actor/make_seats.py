@@ -91,7 +91,7 @@ def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamAr
 def _owners(
     table: Table, specs: Sequence[PolicySpec], numbers: Sequence[int]
 ) -> list[tuple[int, PolicySpec]]:
-    """Return the population slots of these networks in order, each with its policy's spec."""
+    """Return the population's slots that use these policies' networks, in order, with specs."""
     live_specs = {specs[number].name: specs[number] for number in numbers}
     owners = [(number, specs[number]) for number in numbers]
     owners += [

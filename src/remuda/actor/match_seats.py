@@ -68,7 +68,7 @@ class MatchSeats(StreamSeats):
         self._oldest: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         self._fresh: Bools = np.zeros(env.num_envs, np.bool_)
         self._any_fresh = False
-        self._stepped = False  # whether the league took a step since the last turn
+        self._stepped = False  # whether the dealer processed results since the last turn
         for member in league.population.frozen:
             if member.ref.is_scripted:
                 self._versions[member.place] = -1  # no weights
@@ -108,7 +108,7 @@ class MatchSeats(StreamSeats):
         for policy_group in self.policy_groups:
             policy_group.outcome()
         if self.league.is_shared:
-            # Step although no episode ended, because other actors wait for this actor.
+            # Process results although no episode ended, because other actors wait for this actor.
             if not self._stepped and self.league.has_news():
                 self._step()
             self._stepped = False
@@ -281,7 +281,7 @@ class MatchSeats(StreamSeats):
         return self._policy_group(places.of(policy))[0], self._policy_group(places.of(other))[0]
 
     def clear(self, policy: str) -> None:
-        """Clear the experience of the previous policy in this slot."""
+        """Clear the experience of the policy that had the slot before."""
         policy_group, row = self._group_of(policy)
         for writer in policy_group.writers:
             writer.clear(row)

@@ -117,7 +117,7 @@ class StreamSeats(Seats):
             policy_group.choose(group, rng)
 
     def act(self, agent: int) -> None:
-        """Apply an agent's actions to the environment; scripted policies choose theirs now."""
+        """Let a scripted policy, if any, choose; apply the agent's actions to the environment."""
         kind = self._kind_of[agent]
         actions = kind.chosen(agent)
         if self._scripted is not None:

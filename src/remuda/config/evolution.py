@@ -33,7 +33,7 @@ class NumberConfig(Section):
 OBJECTIVES = ("return", "rating", "win_rate", "team_return")
 """Objectives that exist in every environment."""
 OF_GAME = re.compile(r"game/(.+?)(:max|:min)?")
-"""The pattern of an episode metric, with `:max` (as without a suffix) or `:min`."""
+"""The pattern of an episode metric, with `:max` (the default) or `:min`."""
 
 
 def _known(names: str | tuple[str, ...]) -> str | tuple[str, ...]:

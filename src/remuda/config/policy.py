@@ -117,8 +117,8 @@ class PolicyConfig(Section):
     not limited."""
     time_budget: PositiveFloat | None = None
     """Seconds that an update may take, in `async`. IQN and DQN halve the batch while updates take
-    longer, and double it again up to `batch_size`. PPO skips epochs; policies of a stack with
-    similar amounts of data are timed together. None: no limit."""
+    longer, and double it again up to `batch_size`. PPO skips epochs; policies that train as
+    one stack on similar amounts of data are timed together. None: no limit."""
     device: str = ""
     """Training device, such as `cuda:1`; only policies on the same device are trained as one stack.
     Empty: the next of `learners.devices`. Acting uses `actor.device`."""

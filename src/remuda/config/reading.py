@@ -77,7 +77,7 @@ def _cut_off(text: str) -> bool:
     """Return whether `config_text` wrote this text and its last line is missing."""
     lines = [
         line.rstrip() for line in text.lstrip("\ufeff").splitlines()
-    ]  # it may be edited by hand
+    ]  # the file may have been edited by hand
     in_first = len(text) >= len(SAVED) and FIRST_LINE.startswith(text)
     return in_first or (FIRST_LINE in lines and LAST_LINE not in lines)
 

@@ -153,7 +153,7 @@ def _tester(checker: str, fault: object) -> str:
 
 
 def short(value: Any) -> str:
-    """Return a value in one short line."""
+    """Return the `repr` of a value in one short line."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # an int of thousands of digits, or an object whose own code raises

@@ -317,7 +317,7 @@ class VectorEnvContract:
                     )
 
     def test_a_saved_world_goes_on_alike(self) -> None:
-        """8. `state` returns plain data, and `restore` continues exactly there."""
+        """8. `state` returns plain data, and `restore` continues exactly from it."""
         env, twin = self.make(3), self.make(3)
         for each, seed in ((env, 1), (twin, 2)):
             each.reset(seeds_of(3, seed), every(3))

@@ -170,7 +170,7 @@ def digest(game: str, options: Mapping[str, Any]) -> str:
 
 
 def _difference(described: tuple[AgentSpec, ...], made: tuple[AgentSpec, ...]) -> str:
-    """Return the first difference that matters to policies; bounds of observations do not."""
+    """Return the first difference that matters to policies; observations' bounds do not matter."""
     names = [[agent.name for agent in agents] for agents in (described, made)]
     if names[0] != names[1]:
         return f"its agents were {', '.join(names[0])}, and are {', '.join(names[1])}"

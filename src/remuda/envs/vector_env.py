@@ -76,8 +76,8 @@ class VectorEnv(ABC):
     checker: str = "remuda.envs.contract.check_env"
     """The function that tests the game's contract, for messages; empty if there is none."""
     action_names: tuple[str, ...] = ()
-    """Names of the actions of a Discrete space, for human players; empty: numbers. `up`, `down`,
-    `left` and `right` are the arrow keys."""
+    """Names of the actions of a Discrete space, for human players; empty if actions have only
+    numbers. `up`, `down`, `left` and `right` are the arrow keys."""
 
     check: bool = True
     """True to check every value of another library's game."""
@@ -140,7 +140,7 @@ class VectorEnv(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be rendered")
 
     def describe(self, agent: int, env: int = 0) -> str:  # noqa: ARG002
-        """Describe an agent's observation of one copy for human players; empty: no description.
+        """Describe an agent's observation of one copy for human players, or return an empty text.
 
         It reveals nothing that the agent cannot know.
         """

@@ -1,10 +1,10 @@
 """Copies of PettingZoo's environments in which one agent acts at a time (AEC).
 
-In PettingZoo `last()` returns an agent's reward since its previous action, when the agent is
-selected. `rewards` contains the rewards of each step. They add up to the reward of `last()` if
-every step calls `_accumulate_rewards`. If they do not, the reward of `last()` is used, and the
-difference is added when the agent is selected. If `last()` has only returned 0, the environment
-does not accumulate rewards, and `rewards` is used.
+When an agent is selected, PettingZoo's `last()` returns its reward since its previous action.
+`rewards` contains the rewards of each step, which add up to the reward of `last()` if every step
+calls `_accumulate_rewards`. If they do not, the reward of `last()` is used, and the difference is
+added when the agent is selected. If `last()` has only returned 0, the environment does not
+accumulate rewards, and `rewards` is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ATTRIBUTES = (
 )
 """The attributes that an AEC environment changes in a step."""
 ROUNDING = 1e-5
-"""The relative difference allowed between the sum of `rewards` and `last()`: float32 rounding."""
+"""The relative difference allowed between the sum of `rewards` and `last()`, for float32 rounding.
+"""
 DEAD_STEPS = 10
 """Maximum dead steps, `step(None)`, per agent after one action; more raise an error."""
 STAYS_DEAD = (
@@ -129,7 +130,7 @@ class AECCopies(Copies):
         return super().end_turn()
 
     def _acting(self, agent: int) -> Bools:
-        """Return the copies in which an agent acts, and has observed if it came back."""
+        """Return the copies in which an agent acts and has already observed: [num_envs]."""
         acting = self.active[:, agent]
         for e, back in self._back.items():
             if back == agent:
@@ -348,11 +349,11 @@ class LastRewards:
         self._counted = [0.0] * num_agents  # without rewards outside an episode
 
     def begin(self, agent: int) -> None:
-        """Start a new sum: the agent acts, or has died."""
+        """Start a new sum when the agent acts or has died."""
         self._sums[agent] = self._sizes[agent] = self._counted[agent] = 0.0
 
     def add(self, agent: int, reward: float, counts: bool) -> None:
-        """Add an entry of `rewards`; it `counts` if the agent is in an episode."""
+        """Add an entry of `rewards`; `counts` is true if the agent is in an episode."""
         self._sums[agent] += reward
         self._sizes[agent] += abs(reward)
         if counts:

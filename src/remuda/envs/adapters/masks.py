@@ -136,7 +136,7 @@ class Masks:
         self._lacking: set[int] = set()  # copies whose newest observation came without a mask
 
     def reads_info(self, check: bool) -> bool:
-        """Return whether `note` needs `info`: for its mask, or to refuse an unexpected one."""
+        """Return whether `note` needs `info`: for its mask, or to refuse an unexpected mask."""
         if self._is_masked:
             return not self._in_observation
         return check and self._could_be

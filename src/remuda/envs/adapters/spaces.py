@@ -42,7 +42,7 @@ class ObservationConverter:
     unmasked: spaces.Space[Any]  # the environment's space without the mask
     part: str | None = None  # the observation's key in that dictionary, if any
     check: Check | None = None
-    """Raises a `BadValueError` for a value outside `unmasked`; None: the row's shape suffices."""
+    """Raises a `BadValueError` for a value outside `unmasked`; None: only shapes are checked."""
 
     def write(self, observation: Any, out: Array, check: bool = True) -> None:
         """Write an observation into one row."""
@@ -131,7 +131,7 @@ def observation_converter(
 
 
 def _native(space: spaces.Box) -> spaces.Box:
-    """Return a Box of a dtype that compiled code accepts: native; floats of 32 or 64 bits."""
+    """Return a Box of a dtype that compiled code accepts: native, with floats of 32 or 64 bits."""
     dtype = np.dtype(space.dtype).newbyteorder("=")
     if dtype.kind == "f":
         dtype = np.dtype(np.float64) if dtype.itemsize > np.dtype(np.float32).itemsize else FLOAT
@@ -328,7 +328,7 @@ def _check_of_integers(space: spaces.Space[Any], first: Array, last: Array, name
 
 def _check_of_box(space: spaces.Box, name: str) -> Check:
     shape, dtype = space.shape, np.dtype(space.dtype)
-    # Kinds of dtypes that are cast to this one without a check.
+    # Kinds of dtypes that are cast to `dtype` without a check.
     sound = "biuf" if dtype.kind == "f" else ""
 
     def check(value: Any) -> None:
@@ -343,7 +343,7 @@ def _check_of_box(space: spaces.Box, name: str) -> Check:
 
 
 def _check_of_one(space: spaces.OneOf[Any], name: str) -> Check:
-    """Check a pair: the number of a space, and a value in it."""
+    """Return a check for a pair: the number of a space, and a value in that space."""
     checks = [check_of(own, f"{name}, part {i}") for i, own in enumerate(space.spaces)]
     last = len(checks) - 1
 

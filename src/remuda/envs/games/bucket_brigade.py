@@ -380,7 +380,7 @@ def _nights(
 
 @njit(cache=True)
 def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
-    """Draw a number for each event that may happen; those of spreading only if fire can spread."""
+    """Draw a number for each possible event; for spreading only if fire can spread."""
     for house in range(draws.spark.size):
         draws.extinguish[house] = uniform(streams, env)
         draws.spark[house] = uniform(streams, env)

@@ -61,7 +61,7 @@ class WorkerStatus:
 
     @staticmethod
     def of_all(actors: int, workers: int) -> tuple[WorkerStatus, ...]:
-        """Make the status of all actors, with at most `workers` workers each, in one block."""
+        """Make the status of all actors, with at most `workers` workers each, in shared memory."""
         names = "waited_for", "started", "answered", "compiling", "compiled", "signs"
         words = *names, "process", "began"
         shared = SharedArrays(dict.fromkeys(words, ((actors, workers), np.int64)))
@@ -115,7 +115,7 @@ class WorkerStatus:
         return int(self._words("compiled").sum())
 
     def signs(self) -> int:
-        """Return a number that grows whenever a worker starts or ends compiling, or all answer."""
+        """Return a number that grows with each start and end of a compilation and each answer."""
         return int(self._words("signs").sum()) + load(self._words("answered"), 0)
 
     def _named(self, ids: str, starts: str) -> list[ProcessId]:
