@@ -365,7 +365,9 @@ class PolicyConfig(Section):
         if self.network.dueling:
             raise ValueError("network.dueling is for iqn and dqn; ppo learns a separate value")
         if self.network.recurrent and not self.network.serves_both:
-            raise ValueError("network.recurrent needs network.shared true: there is one memory")
+            raise ValueError(
+                "network.recurrent needs network.shared true: both heads use one recurrent state"
+            )
         if self.network.recurrent and self.ppo.anchor_cost:
             raise ValueError(
                 "ppo.anchor_cost is for policies without a memory, but network.recurrent is "
