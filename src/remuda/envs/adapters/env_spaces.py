@@ -91,7 +91,7 @@ class EnvSpaces:
         return rows
 
     def actions(self, chosen: Array, single: bool) -> Any:
-        """Convert actions of the policy, [N, *shape], to actions of the environment, within bounds."""
+        """Convert the policy's actions, [N, *shape], to the environment's, within their bounds."""
         found = self._actions.unpack(chosen)
         return found[0] if single else _batch(self.action_space, found)
 
