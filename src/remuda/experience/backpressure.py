@@ -42,12 +42,12 @@ Look = Callable[[int, int], Activity | None]
 
 
 class Backpressure:
-    """The check whether an actor may write another turn to a ring, with `on_full: wait`.
+    """A check of whether an actor may write another turn to a ring, with `on_full: wait`.
 
-    Off-policy: it may write while all actors together are at most `capacity` steps ahead of the
-    learner. On-policy: it may write while fewer than `ahead` rollouts wait for the learner (1, or
-    2 if a matchmaker assigns the seats). If the learner makes no progress for `limit` seconds, the
-    actor overwrites the oldest steps until the learner makes progress again.
+    Off-policy, the actor may write while all actors together are at most `capacity` steps ahead of
+    the learner. On-policy, it may write while fewer than `ahead` rollouts wait for the learner (1,
+    or 2 if a matchmaker assigns the seats). If the learner makes no progress for `limit` seconds,
+    the actor overwrites the oldest steps until the learner makes progress again.
     """
 
     def __init__(self, experience: Experience, actor: int) -> None:
@@ -113,7 +113,7 @@ class Backpressure:
     def leave_behind(self) -> None:
         """Stop waiting for the learner until it makes progress.
 
-        If no other policy of its process made progress either, stop waiting for all of them.
+        If no other policy of the learner's process made progress either, stop waiting for all.
         """
         if self.process.progress() == self._process_progress:
             self.process.stand_still()
@@ -189,7 +189,7 @@ class ActorBackpressure:
     def __init__(
         self, rooms: Sequence[Backpressure], exact: bool = False, look: Look = Activity.of
     ) -> None:
-        """Group `rooms` by learner process; `exact`: the order of turns and updates is fixed."""
+        """Group `rooms` by learner process; `exact` if the order of turns and updates is fixed."""
         self._rooms, self._look = tuple(rooms), look
         processes: dict[Wakeup, LearnerProcess] = {}
         for room in self._rooms:

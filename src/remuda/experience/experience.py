@@ -29,14 +29,14 @@ NEVER = 2**62  # a number of segments or steps that no run reaches
 FEWEST, FEWEST_OF_STREAM = 100, 4
 UPDATES = 2.0  # actors wait for a learner at most this many times its mean update duration
 KEPT = 0.8  # weight of past updates in the running mean of an update's duration
-# maximum steps that a turn commits per stream: the previous step, and one that ends an episode
+# maximum steps that a turn commits per stream: the previous step, and a step that ends an episode
 STEPS_PER_TURN = 2
 
 
 class Experience:
     """One policy's experience: an `ExperienceStore` in shared memory.
 
-    A process that dies, at any instruction, leaves counters from which the others can continue.
+    If a process dies, at any instruction, the other processes can continue with the counters.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Experience:
 
         Call this before `CONSUMED` is set to `steps`. Actors that wait exceed the capacity by at
         most their last turn. If they exceed it by more, an actor did not wait, because the learner
-        was dead or made no progress. Actors ignore this excess until it has caught up. The
+        was dead or made no progress. Actors ignore this excess until the learner has caught up. The
         learner publishes the excess, because an actor may have been asleep when it arose.
         """
         ahead = self.written - self.config.capacity - steps
@@ -283,7 +283,7 @@ class Experience:
             raise CheckpointError(
                 f"the checkpoint holds the experience of {actors}, but this run has "
                 f"{len(self.rings)}; resume with --schedule async --actor.processes "
-                f"{len(state)}, or without the saved experience by --checkpoint.replay false"
+                f"{len(state)}, or discard the saved experience with --checkpoint.replay false"
             )
         # The first ring's count includes the written steps that no ring holds any more.
         for actor in reversed(range(len(self.rings))):

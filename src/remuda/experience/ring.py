@@ -7,9 +7,8 @@ the first step are zeros; if a long episode continues in another segment, they a
 previous segment. For value-based learners, masks have a row for the final observation, too.
 
 A segment that is full, or whose episode has ended, is *closed*, and its slot (its index in the
-ring) is added to a queue.
-An off-policy learner samples committed steps of any segment; an on-policy learner takes each closed
-segment whole and at most once, in the order of the queue.
+ring) is added to a queue. An off-policy learner samples committed steps of any segment; an
+on-policy learner takes each closed segment whole and at most once, in the order of the queue.
 
 The writer (the actor) owns all arrays and counters, except the counters `WANTED`, `CONSUMED`,
 `EXCUSED`, `TAKEN`, `TAKEN_STEPS` and `UPDATE_TIME`, which belong to the learner. There is no lock.
@@ -21,14 +20,14 @@ The writer (the actor) owns all arrays and counters, except the counters `WANTED
 - A reader reads `sequence`, copies, and reads it again; if it changed, the copy is discarded.
 - A segment's `closed_as` is the value of `CLOSED` after it was closed, until the slot is reused.
   Its queue entry may be overwritten earlier: with short episodes, S more segments can close before
-  the slot is reused, because some were already open when it was closed.
-- A writer that dies leaves at most one odd sequence behind. Readers skip it; the next writer
-  (`BlockWriter`) empties that segment, makes its sequence even again, recounts the ring, and
-  continues with the next segment. It also closes open segments of its predecessor.
+  the slot is reused, because some of them were already open when the segment was closed.
+- A writer that dies leaves at most one odd sequence behind. Readers skip that segment. The next
+  writer (`BlockWriter`) empties it, makes its sequence even again, recounts the ring, and continues
+  with the next segment. It also closes open segments of its predecessor.
 - A segment's `closed_as` and queue entry are complete before `CLOSED` counts the segment. The next
   writer resets a `closed_as` that was not counted. It does not use the queue entry for this,
   because an incomplete entry may still refer to another segment.
-- A learner publishes that it took segments before it trains on them, so they are lost if it dies.
+- A learner publishes that it took segments before it trains on them. If it dies, they are lost.
   Until its successor starts, the runtime of the dead process writes `CONSUMED`, `TAKEN` and
   `TAKEN_STEPS` (`Role.on_process_death`), so that actors do not wait; in `lockstep` they do wait.
   The successor first makes these counters consistent (`Experience.take_up`). A `WANTED` of a dead
@@ -124,7 +123,7 @@ class StreamShape:
         return math.prod(self.choices) if combined else self.mask_size
 
     def empty_choices(self, samples: tuple[int, ...]) -> Integers:
-        """Allocate the action components of samples: [*samples, C], or 0 unless `branching`."""
+        """Allocate the action components of samples: [*samples, C]; C is 0 unless `branching`."""
         return np.zeros((*samples, len(self.choices) if self.branching else 0), np.int64)
 
 
@@ -195,7 +194,7 @@ class ExperienceRing:
 
     @property
     def open_steps(self) -> int:
-        """Return the committed steps of open segments; only while no writer is active."""
+        """Return the committed steps of open segments; call it only while no writer is active."""
         return int(self.shared["committed"][self.shared["closed_as"] == OPEN].sum())
 
     @property

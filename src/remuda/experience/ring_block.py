@@ -31,7 +31,7 @@ class Block:
         segments: int | Sequence[int],
         arena: Arena | None = None,
     ) -> None:
-        """Allocate `rings` rings for each actor; `segments` is the size of each ring, by actor."""
+        """Allocate `rings` rings for each actor, of `segments` segments, or `segments[actor]`."""
         counts = (segments,) if isinstance(segments, int) else tuple(segments)
         self.num_actors, self._rings = len(counts), rings
         # Padded at the end, so that the slice in `words_of` is complete for every actor.
@@ -132,7 +132,7 @@ class OpenSegments(NamedTuple):
 
 
 class StreamPlan(NamedTuple):
-    """The streams by row of the stack of networks: `streams[begins[k] : begins[k + 1]]`."""
+    """The streams that row k of a stack of networks plays: `streams[begins[k] : begins[k + 1]]`."""
 
     begins: Integers
     streams: Integers

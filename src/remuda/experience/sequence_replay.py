@@ -166,8 +166,8 @@ class SequenceReplay(Replay[SequenceBatch]):
     """Uniform replay of segments with all their committed steps.
 
     A segment includes the actor's recurrent state before its first step ("stored state",
-    Kapturowski et al. 2019, section 3). Its first `experience.burn_in` steps recompute that state
-    with newer weights.
+    Kapturowski et al. 2019, section 3). The segment's first `experience.burn_in` steps recompute
+    that state with newer weights.
     """
 
     draws_segments = True

@@ -405,7 +405,7 @@ def clear_ring(segments: Segments) -> None:
 
 @njit(cache=True, _nrt=False)
 def close_orphans(segments: Segments) -> None:
-    """Close every segment with steps that was never closed, after `repair`."""
+    """After `repair`, close every segment that has steps and was never closed."""
     for slot in range(segments.sequence.size):
         if segments.committed[slot] > 0 and segments.closed_as[slot] == OPEN:
             _close_segment(segments, slot)

@@ -86,7 +86,7 @@ class BlockWriter:
         self._compile()
 
     def close_orphans(self) -> None:
-        """Close a dead predecessor's open segments; only if `restore` does not continue them."""
+        """Close a dead predecessor's open segments, if they are not continued by `restore`."""
         for segments in self._segments:
             kernels.close_orphans(segments)
 

@@ -85,7 +85,7 @@ class Learner(ABC):
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:
-        """Replace a policy with a newborn, which trains on new steps only; return its version."""
+        """Replace a policy by a new one, which trains on new steps only; return its version."""
 
     def change(self, policy: str, values: Mapping[str, float]) -> None:
         self.trainers[self.policies.index(policy)].change(values)

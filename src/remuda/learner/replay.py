@@ -101,7 +101,7 @@ class ReplayLearner(Learner):
         size, start = self._budget.size, time.perf_counter()
         drawn = np.zeros(len(self.trainers), np.bool_)
         for k in range(first, end):
-            # `sample` returns False if the ring was just cleared for a newborn.
+            # `sample` returns False if the ring was just cleared for a newborn (a new policy).
             drawn[k] = self._batches.sample(k, size, self.beta(k))
         sampled = time.perf_counter()
         for k in range(first, end):
@@ -218,7 +218,7 @@ class ReplayLearner(Learner):
         return due and plays
 
     def _consume(self, policy: int, last: int) -> None:
-        """Show a learner's progress to waiting actors; its last update had `last` samples."""
+        """Show a policy's progress to waiting actors; its last update had `last` samples."""
         self._last[policy] = last
         self._tell(policy)
 

@@ -120,7 +120,7 @@ class LearnerRole:
     def _begun(self, spec: PolicySpec, snapshot: Snapshot, births: LearnerBirths) -> int:
         if snapshot.training is not None:  # the policy may continue its parent's schedule
             return int(snapshot.training.numbers[BEGUN])
-        # Earlier policies of the slot played the steps that were lost before the newborn started.
+        # A newborn starts after the steps of the slot's earlier policies, which count as lost.
         return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:

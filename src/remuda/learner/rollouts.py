@@ -49,9 +49,9 @@ class RolloutLearner(Learner):
     between which the process writes checkpoints.
 
     Every step in the queue is trained on, pending, or counted as lost. `Learn.TRAINED` counts the
-    steps that the current weights contain: a step is lost if its update is undone, or came after
-    the checkpoint that a restarted learner returns to. Without a checkpoint the learner returns to
-    its last publication, and the counts do not change.
+    steps that the current weights were trained on. A step is lost if its update is undone, or came
+    after the checkpoint that a restarted learner returns to. Without a checkpoint the learner
+    returns to its last publication, and the counts do not change.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class RolloutLearner(Learner):
         trainer.begin(newborn)
         self.rollouts[k].experience.skip()
         ratio, row = trainer.config.experience.replay_ratio, trainer.row
-        if ratio is not None:  # the newborn does not make up for its predecessor's missed updates
+        if ratio is not None:  # a newborn does not make up for updates its predecessor missed
             passed = self.rollouts[k].experience.passed or 0
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], passed * ratio)
         self._count_lost(k)

@@ -10,7 +10,7 @@ last bits of a sum:
 - the alignment of an operand, so inputs of products and rows of a stack start on a cache line;
 - the number of policies multiplied at once, so these schedules train policies one by one;
 - the version of a compiled loop, selected at run time by the addresses of its arrays. So only loops
-  that read but do not write, or use one array, may sum in any order (`kernels/activations.py`).
+  that write nothing, or use a single array, may sum in any order (`kernels/activations.py`).
 
 `tests/equivalence/test_layouts.py` compares random settings in processes with different memory.
 """

@@ -256,7 +256,7 @@ def actions_of(space: Space[object], agent: str) -> Actions:
         return ContinuousActions(space.low, space.high)
     raise ContractError(
         f"{agent} has the action space {space}; supported are Discrete and MultiDiscrete from 0, "
-        "Box of floats and, through adapters, a Tuple or Dict of only choices or only floats"
+        "Box of floats and, through adapters, a Tuple or Dict of only discrete or only float spaces"
     )
 
 

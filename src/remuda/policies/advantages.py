@@ -26,7 +26,7 @@ def generalised_advantages(
 ) -> None:
     """Write generalised advantage estimates (Schulman et al. 2016, equation 16).
 
-    A segment that ends by its length or by truncation bootstraps from its final value.
+    A segment that ends because of its length or truncation bootstraps from its final value.
     """
     following = 0.0
     for i in range(r_t.size - 1, -1, -1):

@@ -1,9 +1,9 @@
 """MultiDiscrete actions for algorithms that learn action values.
 
 An action consists of several choices, each among some options. Each combination of choices has a
-value; they are numbered so that the last choice varies fastest. With more than `MOST_COMBINATIONS`,
-each option has a value instead, and an action's value is the mean over its choices. The ring
-buffer and the environment always get the separate choices.
+value; combinations are numbered so that the last choice varies fastest. If there are more than
+`MOST_COMBINATIONS`, each option has a value instead, and an action's value is the mean over its
+choices. The ring buffer and the environment always get the separate choices.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def explore_allowed(
 ) -> None:
     """Replace each action [N, size], with probability `epsilon`, by a random allowed action.
 
-    If a uniform number is below epsilon, it is uniform on [0, epsilon), and selects the new action.
+    A uniform number below epsilon is uniform on [0, epsilon), so it also selects the new action.
     """
     for n in range(actions.shape[0]):
         if uniforms[n] >= epsilon:
@@ -218,7 +218,7 @@ def _count(masks: Bools, n: int, begin: int, size: int) -> int:
 
 @njit(cache=True)
 def _allowed(masks: Bools, n: int, begin: int, size: int, number: int) -> int:
-    """Return the option that is number `number` among the allowed options, from 0."""
+    """Return the option with index `number` among the allowed options."""
     if masks.shape[1] == 0:
         return number
     for j in range(size):

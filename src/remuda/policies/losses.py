@@ -18,7 +18,7 @@ def huber(error: Tensor, threshold: float) -> Tensor:
 
 
 def among_allowed(values: Tensor, allowed: Tensor) -> Tensor:
-    """Set values [K, B, A] of forbidden actions to minus infinity; size 0 allows all."""
+    """Set values [K, B, A] of forbidden actions to minus infinity; an empty mask allows all."""
     return values.masked_fill(~allowed, -torch.inf) if allowed.numel() else values
 
 

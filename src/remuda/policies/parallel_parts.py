@@ -63,7 +63,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Turns:
-    """An order for parallel parts: each waits for earlier parts, which have already started."""
+    """An order for parallel parts: a part waits for earlier parts, which have already started."""
 
     def __init__(self) -> None:
         self._next, self._moved = 0, threading.Condition()

@@ -127,7 +127,10 @@ class PolicySpec:
 
     @property
     def pictures(self) -> tuple[ImagePart, ...]:
-        """Return the image parts: three axes, or two axes of pixels; else all with two axes."""
+        """Return the parts of an observation that are images.
+
+        These have three axes, or two axes of pixels. If there are none, return all with two axes.
+        """
         parts = self.parts or (Part("", 0, self.observation, self.scale != 1.0),)
         flat = [part for part in parts if len(part.shape) == 2]
         found = [p for p in parts if len(p.shape) == 3 or (len(p.shape) == 2 and p.is_pixels)]

@@ -100,7 +100,7 @@ class ParameterStack:
             self.flat[policy].copy_(torch.as_tensor(weights))
 
     def restore(self, policy: int, state: State, name: str) -> None:
-        """Overwrite one policy's parameters from a checkpoint; raise CheckpointError if unfit."""
+        """Restore one policy's parameters; raise CheckpointError if the state does not fit."""
         self.write(policy, fitting(state, name, np.empty(self.flat.shape[1], np.float32)))
 
     def read(self, policy: int) -> Floats:

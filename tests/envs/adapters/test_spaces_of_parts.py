@@ -100,7 +100,7 @@ def test_masks_of_parts_are_in_the_order_of_the_space():
 
 def test_numbers_and_choices_together_are_told():
     space = spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)])
-    with pytest.raises(ContractError, match="Tuple or Dict of only choices or only floats"):
+    with pytest.raises(ContractError, match="Tuple or Dict of only discrete or only float spaces"):
         actions_of(action_converter(space).space, "agent_0")
 
 
