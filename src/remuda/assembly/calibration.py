@@ -65,7 +65,7 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
                 if 0.0 < more.learn < costs.learn * WORTH_A_THREAD:
                     layout = replace(layout, threads=1 + spare)
         except Exception:
-            # The error will occur again in a role, which reports it with its name and log.
+            # The error will occur again in an actor or a learner, which reports it with its log.
             log.exception("the trial failed; the layout is chosen by the number of cores")
             layout = plain
         _free()  # frees the objects of the exception too
@@ -155,7 +155,7 @@ def _in_small(config: Config, turns: int | None = None) -> Config:
 
     Each step costs the same as in the run. `turns` limits the length of rollouts, even if a
     training step then costs more. On a GPU, smaller updates and separately trained policies cost
-    more per step. So updates are unchanged there, and policies are trained as stacks.
+    more per step. So updates are unchanged there, and policies are trained together (as stacks).
     """
     tree = config.model_dump()
     device = devices_of(config)[0]

@@ -130,8 +130,8 @@ LEARN_COUNTS = (
 class Scoreboard:
     """Rows of counters: one per actor, one per actor and policy, and one per policy's learner.
 
-    If a role dies, its numbers remain. The extremes of returns may lack the episode that a dead
-    actor was counting. Only the coordinator writes `mark`; its children end with it.
+    If an actor or a learner dies, its numbers remain. The extremes of returns may lack the episode
+    that a dead actor was counting. Only the coordinator writes `mark`; its children end with it.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The timeline: recorded spans of every process, for a trace viewer.
 
-Every role has shared memory for its newest spans. The role writes them itself, and they outlive it;
-the coordinator makes the file from all of them at the end. All processes use the machine's
+Every role (an actor or a learner) writes its newest spans into shared memory, where they outlive
+it. The coordinator makes the file from all spans at the end. All processes use the machine's
 monotonic clock, so their spans line up.
 """
 

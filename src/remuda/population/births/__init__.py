@@ -6,7 +6,7 @@
    generation; the later record is valid.
 2. The learner of the slot finds the order between two updates, loads the weights, discards the old
    policy's experience, publishes the weights, and confirms the version.
-3. The actor deals seats to the newborn once it acts with that version.
+3. The actor gives seats to the newborn once it acts with that version.
 
 If a process dies, its successor repeats the step; `tests/population/births/test_vacated_deaths.py`
 kills the actor at every line. If the parent's network differs in widths or depth, the actor

@@ -1,4 +1,9 @@
-"""Births, frozen copies and retirements: carry out a director's commands in one actor."""
+"""Births, frozen copies and retirements: carry out a director's commands in one actor.
+
+That actor is the lead, the first actor, which owns the population's table in shared memory. A birth
+starts a new policy in an empty slot (row) of the table. A stand-in is a frozen copy that plays for
+a retired policy until the newborn plays.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +47,10 @@ from remuda.types import Array, Integers
 
 
 class Lifecycle:
-    """The births, frozen copies and retirements that the lead actor carries out.
+    """The births, frozen copies and retirements of a population.
 
-    They change the table in shared memory and the lead's own `Population`. If the lead dies, its
-    successor finds every birth and retirement in the table, even half done.
+    They change the table and the lead's `Population`. If the lead dies, its successor finds every
+    birth and retirement in the table, even if half done.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The dealer of a follower, an actor that deals its matches from the lead's table."""
+"""The dealer of a follower: any actor but the first, the lead, whose table of members it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Dealers of an actor's matches; the lead's dealer also counts and rates all results."""
+"""Dealers, which assign members to the seats of an actor's matches.
+
+The lead is the first actor, which owns the population's table in shared memory. Its dealer also
+counts and rates all results. A slot is a member's row in the table.
+"""
 
 from __future__ import annotations
 

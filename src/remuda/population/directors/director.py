@@ -1,4 +1,7 @@
-"""Directors decide which policies exist. They return commands that `Lifecycle` carries out."""
+"""Directors decide which policies exist. They return commands that `Lifecycle` carries out.
+
+Each policy is in a slot of the population. A birth starts a new policy in an empty slot.
+"""
 
 from __future__ import annotations
 

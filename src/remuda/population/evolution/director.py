@@ -42,9 +42,9 @@ class Evolution:
     """Population based training (PBT, Jaderberg et al. 2017) by births in vacated slots.
 
     Every `every` matches, the policies that have played enough are compared. Each loser leaves its
-    slot (`Vacate`). After its last match another policy is born there: a copy of a better policy's
-    current weights, with other hyperparameters. So within a match weights change only by training,
-    and the run never stops for a generation.
+    slot of the population (`Vacate`). After the loser's last match another policy is born there: a
+    copy of a better policy's current weights, with other hyperparameters. So within a match weights
+    change only by training, and the run never stops for a generation.
 
     Guarantees:
 

@@ -29,7 +29,7 @@ from remuda.system.checkpoint.opening import open_stream
 class Born:
     """A policy of a run, with the sources of its weights and hyperparameters."""
 
-    policy: str  # the name of its slot
+    policy: str  # the name of its slot in the population
     generation: int  # the number of earlier policies in this slot
     matches: int  # the number of finished matches at its birth
     parent: str | None

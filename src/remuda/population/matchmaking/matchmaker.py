@@ -93,8 +93,8 @@ class Matchmaker(ABC):
     def expected_shares(self, population: Population) -> dict[str, float]:
         """Return the mean number of seats per match on which each live policy learns.
 
-        A copy of this matchmaker deals trial matches, unless all policies get equal shares. Frozen
-        copies take seats from all live policies equally, so the ratios of shares do not change.
+        A copy of this matchmaker proposes trial matches, unless all policies get equal shares.
+        Frozen copies take seats from all live policies equally, so ratios of shares do not change.
         """
         learning = population.learning
         kinds = {self.dealt_like(member) for member in learning}
@@ -130,19 +130,19 @@ class Matchmaker(ABC):
         return ()
 
     def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the learning members that the matchmaker may deal a seat to."""
+        """Return the learning members that may take a seat."""
         return population.live_for_seat(seat)
 
     def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the frozen copies that the matchmaker may deal a seat to."""
+        """Return the frozen copies that may take a seat."""
         return population.past_for_seat(seat)
 
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:
         """Draw the seats of frozen copies in the next match.
 
         At least one seat goes to a live policy, if a live policy may take any. In a group of seats
-        with the same possible members, neither kind gets more seats than it has members, as long as
-        both kinds together have enough.
+        with the same possible members, live policies and copies each get at most as many seats as
+        they have members, if both together have enough members.
         """
         seats = range(self.num_seats)
         if not population.frozen:
@@ -173,7 +173,7 @@ class Matchmaker(ABC):
         """Return the member on each seat of the next match."""
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
-        """Return the seats that learn from the match that `seat` just dealt; None: all seats.
+        """Return the seats that learn from the match that `seat` just returned; None: all seats.
 
         A live policy on any other seat plays, but the match does not enter its experience. Frozen
         copies never learn.

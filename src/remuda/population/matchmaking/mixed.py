@@ -26,7 +26,7 @@ class Mixed(Matchmaker):
        learners have a share of all matches, they take turns in that share, and the others in the
        rest. While one of these groups has no members, all learners take turns in all matches.
     2. In a learner's matches, each matchmaker is drawn with the probability of its share.
-    3. A matchmaker without a share for a learner deals none of its matches.
+    3. A matchmaker without a share for a learner makes none of its matches.
     4. With `own_matches`, only the learner of a match learns from it.
     """
 

@@ -1,4 +1,4 @@
-"""Reserved seats: `env.scripted` policies take them, and a matchmaker deals the other seats."""
+"""Reserved seats: `env.scripted` policies take them, and a matchmaker assigns the other seats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remuda.types import State
 
 
 class ReservedSeats(Matchmaker):
-    """A matchmaker that fills the reserved seats and lets another matchmaker deal the rest.
+    """A matchmaker that fills the reserved seats and lets another matchmaker assign the rest.
 
     Guarantees:
 

@@ -1,8 +1,8 @@
-"""Coordination of several actors that deal matches from one population.
+"""Coordination of several actors that play matches of one population.
 
-The first actor, the *lead*, owns the table of members in shared memory. Each other actor, a
-*follower*, reads the table to deal its own environment copies, and passes its results to the lead
-through its `Shard`. A follower has one ring buffer of experience for each live policy.
+The first actor, the *lead*, owns the table of members in shared memory; a slot is a row of it. Each
+other actor, a *follower*, reads the table to assign members to its seats, and passes its results to
+the lead through its `Shard`. A follower has one ring buffer of experience for each live policy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ lead; results lost because the queue was full; the table revision that the follo
 proposed; whether all turns are played."""
 MOST, MOST_BYTES, LEAST = 1 << 14, 16 * 2**20, 1 << 10
 """Limits of a queue: at most `MOST` results and `MOST_BYTES` bytes, at least `LEAST` results."""
-NO_MEMBER = -1  # in `seated`: no match dealt so far
+NO_MEMBER = -1  # in `seated`: no match so far
 
 
 def room_for_results(seats: int, metrics: int = 0) -> int:
@@ -56,7 +56,7 @@ class Shard:
        is not counted in `WRITTEN` is ignored.
     2. The seating of a match is visible before its result. So if the lead finds a member on no seat
        and then takes all results, it has all results of that member. The seating of a dead follower
-       stays until its successor deals.
+       stays until its successor seats members.
     3. If a follower dies while clearing a ring, its successor clears the ring again, because the
        request is still open.
     4. A follower never waits: while the queue is full, results are lost and counted in `LOST`.
@@ -134,8 +134,8 @@ class Followers:
     """The lead's view of the followers: its requests to them, and their results.
 
     Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A
-    follower copies the members under one even revision, deals to them, and reports the revision. A
-    slot is emptied when every follower uses a revision without its member, no follower has the
+    follower copies the members under one even revision, gives them seats, and reports the revision.
+    A slot is emptied when every follower uses a revision without its member, no follower has the
     member in a match, and the lead has taken all the member's results. Then every follower clears
     its ring of that slot. Only after that may another policy be born in the slot, so no experience
     of the previous policy reaches the learner.

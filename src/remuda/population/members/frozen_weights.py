@@ -1,4 +1,7 @@
-"""The weights of members that do not learn: frozen copies, and policies of other runs."""
+"""The weights of members that do not learn: frozen copies, and policies of other runs.
+
+A slot is a member's row in the population's table.
+"""
 
 from __future__ import annotations
 

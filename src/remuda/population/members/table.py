@@ -1,11 +1,12 @@
 """The table of a population in shared memory: members, sums of results, the newest results.
 
-It outlives the actor that deals from it, and other processes read the population from it. The
-coordinator displays and saves the table, and writes the results into the ledger. Other actors may
-deal from the table too: they only read it, and each writes a separate part (`follower_views.py`).
+A slot is a member's row in the table. The table outlives the actors, and other processes read the
+population from it. The coordinator displays and saves the table, and writes the results into the
+ledger. Several actors may play from the table: all but the first, the lead, only read it, and each
+writes a separate part (`follower_views.py`).
 
-One actor, the lead, writes everything else here, except that learners confirm in `orders` the
-births that they have carried out (see `remuda.population.members.births`). If the lead dies:
+The lead writes everything else here, except that learners confirm in `orders` the births that they
+have carried out (see `remuda.population.members.births`). If the lead dies:
 
 - a slot whose `sequence` is odd has no complete copy: the successor empties it;
 - a retired policy stays marked: the successor empties its slot after its last matches;

@@ -1,4 +1,7 @@
-"""Parts of a population's table in shared memory: its layout, members, numbers and records."""
+"""Parts of a population's table in shared memory: its layout, members, numbers and records.
+
+A slot is a member's row in the table.
+"""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from remuda.errors import RunDirectoryError
 
 COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 LONGEST = 80  # characters of a file name, beyond which a checksum replaces the rest
-ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that belong to roles
+ROLES = re.compile(r"actor(-\d+)?|coordinator")  # parts of a checkpoint that are no policy's
 
 
 def file_name(name: str) -> str:
     """Return the file name for a policy's part of a checkpoint, its weights and its log.
 
-    The file name is unique, differs from those of roles' parts, and never leads to another
+    The file name is unique, differs from those of other parts, and never leads to another
     directory: all characters except ASCII letters, digits, `_` and `-` are escaped as in URLs.
     """
     found = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")

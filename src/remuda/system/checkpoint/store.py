@@ -119,7 +119,7 @@ class Checkpoints:
         """Reuse the part of a dead owner from an older checkpoint; False if none is intact."""
         name = _file(part)
         if (self.partial(number) / name).exists():
-            return True  # a late role has written it in the meantime
+            return True  # a late owner has written it in the meantime
         for earlier in reversed(self.numbers()):
             try:
                 manifest = self.manifest(earlier)
@@ -135,8 +135,8 @@ class Checkpoints:
 
     def commit(self, manifest: Manifest) -> None:
         """Complete checkpoint `manifest.number` with the parts that are written or carried over."""
-        # Roles do not know this name, so a late role that was considered dead cannot replace a part
-        # whose checksum is being computed.
+        # Owners of parts do not know this name. So a late owner that was considered dead cannot
+        # replace a part whose checksum is being computed.
         closed = self.path / f".{manifest.number:06d}.closed.partial"
         self.partial(manifest.number).rename(closed)
         checksums = {path.name: _checksum(path) for path in sorted(closed.glob("*.safetensors"))}
@@ -147,7 +147,7 @@ class Checkpoints:
             earlier={name: held_by for name, (held_by, _) in carried.items()},
         )
         write_whole(closed / MANIFEST, manifest.pack())
-        for left in closed.glob(".*"):  # a late role's temporary files
+        for left in closed.glob(".*"):  # a late owner's temporary files
             left.unlink(missing_ok=True)
         _sync_directory(closed)
         closed.rename(self.directory(manifest.number))

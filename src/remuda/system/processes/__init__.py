@@ -11,7 +11,7 @@ spawned.
 
 - `start` waits for the server and for the child, so a stopped server would stop the coordinator,
   and with it all supervision.
-- It sends a child at most 256 descriptors; hundreds of policies have more wake-ups.
+- It sends a child at most 256 descriptors, and a run with hundreds of policies has more.
 - Children have the environment, limits and output of the time when the server started, and outlive
   a killed owner. If the server is killed, their exit codes are lost, and signals may reach another
   process with the same id.

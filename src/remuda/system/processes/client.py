@@ -26,7 +26,7 @@ from remuda.system.processes.process import (
 )
 from remuda.system.processes.recipe import Recipe
 
-# all modules that a role needs, except user code and the environment
+# all modules that an actor or a learner needs, except user code and the environment
 MODULES = (
     *("torch", "numba", "remuda.runtime.host"),
     *("remuda.actor.actor", "remuda.actor.match_seats", "remuda.actor.fixed_seats"),
