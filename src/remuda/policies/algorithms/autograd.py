@@ -46,9 +46,9 @@ class Minibatch:
 PIECE, LEAST, MOST = 200e6, 64, 512
 """Multiplications, minimum rows and maximum rows of a piece (rows differentiated in one call).
 
-Only convolutions are split into pieces. Larger pieces would not fit the cache and would be too few
-for several threads; smaller pieces need more calls. The size affects the last bits of sums, so it
-does not depend on other policies or threads.
+Only networks with convolutions use pieces. Larger pieces would not fit the cache, and would be too
+few for several threads; smaller pieces need more calls. The size affects the last bits of sums, so
+it does not depend on other policies or threads.
 """
 ROWS = 1024  # best number of rows of a policy per evaluation, without convolutions
 
