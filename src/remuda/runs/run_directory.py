@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 NEEDED = 8 * 2**20  # free bytes that a run needs to start: weights, metrics, plots
 
-
 SUMMARY: Kinds = {
     **dict.fromkeys(("game", "schedule", "ended", "layout", "version"), str),
     **dict.fromkeys(("seed", "turns", "agent_steps", "waits"), int),

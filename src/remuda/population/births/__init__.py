@@ -1,8 +1,8 @@
 """New policies: inheritance and lifecycle.
 
 1. The actor clears the experience of an empty slot, writes the newborn's weights, hyperparameters
-   and training state into the table, logs the birth with its generation, and orders it by a counter
-   in shared memory. After a crash in between, the ledger may have two records of the same
+   and training state into the table, logs the birth with its generation, and orders the birth by a
+   counter in shared memory. After a crash in between, the ledger may have two records of the same
    generation; the later record is valid.
 2. The learner of the slot finds the order between two updates, loads the weights, discards the old
    policy's experience, publishes the weights, and confirms the version.
