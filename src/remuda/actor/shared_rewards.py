@@ -19,8 +19,8 @@ class SharedRewards:
     count as 0. With a share of 0 it learns only from its own reward, and in between from a mixture
     (Peysakhovich and Lerer 2018, "Prosocial learning agents solve generalized stag hunts better
     than selfish ones"). Without teams all agents are one team. A seat's share is fixed
-    during an episode, so that shared rewards up to a point in a turn can be subtracted from those
-    of the whole turn.
+    during an episode, so that the shared rewards of a part of a turn can be subtracted from the
+    shared rewards of the whole turn.
     """
 
     def __init__(self, num_envs: int, sides: Integers) -> None:

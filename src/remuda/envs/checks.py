@@ -81,7 +81,7 @@ def flag(name: str, value: Any, check: bool = True) -> bool:
 def write_checked(what: str, value: Any, out: Array) -> None:
     """Check a value and write it into its row."""
     if type(value) is np.ndarray and value.shape == out.shape and out.dtype.kind == "f":
-        # Any number can be cast to float; infinite ones are found later.
+        # Any number can be cast to float; infinite values are found later.
         if value.dtype.kind in "biu" or value.dtype == out.dtype:
             out[...] = value
             return

@@ -355,7 +355,7 @@ def check_env(factory: Callable[[int], VectorEnv]) -> None:
     """Run the whole suite on the environments that `factory(num_envs)` makes.
 
     Raises:
-        ContractError: the environment breaks a guarantee; the message names the first.
+        ContractError: the environment breaks a guarantee; the message states the first one broken.
         UsageError: the factory makes another library's environment.
     """
     if isinstance(factory, type):

@@ -53,8 +53,8 @@ class VectorEnv(ABC):
     active: Bools
     """[num_envs, num_agents]: agents that act when their group's turn comes. Always the same array,
     which `reset`, `act` and `end_turn` update. A copy without an active agent after `end_turn` has
-    finished. An inactive agent may become active again in the same episode or, after this
-    episode has ended, in a new one."""
+    finished. An inactive agent may become active again in the same episode, or in a new one
+    after its episode has ended."""
 
     can_observe_together: bool = True
     """True if all agents may observe at the start of a turn (`env.observe_together`). False if an

@@ -100,7 +100,7 @@ class GymnasiumEnv(Copies):
     def render(self, env: int = 0) -> Array:
         try:
             return super().render(env)
-        except gymnasium.error.Error as error:  # a drawing library is missing
+        except gymnasium.error.Error as error:  # a rendering library is missing
             raise NotImplementedError(" ".join(str(error).split())) from None
 
     def _with_hint(self, e: int, result: Any, error: BadValueError) -> BadValueError:

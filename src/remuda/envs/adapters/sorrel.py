@@ -241,7 +241,7 @@ class SorrelCopies(TurnArrays):
         Args:
             make: makes a `sorrel.environment.Environment`; anything else raises a ContractError.
             num_envs: number of copies.
-            max_turns: turns of an episode; None: the game's `config.experiment.max_turns`.
+            max_turns: turns of an episode; None for the game's `config.experiment.max_turns`.
         """
         self._copies = [_Copy(make, max_turns) for _ in range(num_envs)]
         first = self._copies[0]

@@ -258,7 +258,7 @@ def with_pictures(make: Callable[..., Any], options: dict[str, Any]) -> dict[str
 
 
 def check_of(space: spaces.Space[Any], name: str = "the observation") -> Check | None:
-    """Return a check for the values of a space; None: nothing to check."""
+    """Return a check for the values of a space; None if there is nothing to check."""
     check = _check_of_kind(space, name)
     if getattr(type(space).contains, "__module__", "").startswith("gymnasium."):
         return check

@@ -131,7 +131,7 @@ def _is_empty(info: Any) -> bool:
     """Return whether a value that is not a mapping is empty: `[]`, False or the like."""
     try:
         return len(info) == 0
-    except TypeError:  # one value
+    except TypeError:  # not a collection
         return bool(np.all(info == 0)) if isinstance(info, SINGLE) else False
 
 

@@ -131,7 +131,7 @@ def _drop(
         if not active[env, agent]:
             continue
         x = actions[env]
-        while heights[env, x] == height:  # a full column was chosen: use the next one that is not
+        while heights[env, x] == height:  # a full column was chosen: use the next free column
             x = (x + 1) % width
         y = height - 1 - heights[env, x]
         cells[env, y, x] = DISC + agent

@@ -1,4 +1,4 @@
-"""Check the options of a game; a ValueError names the option, its value and what is allowed."""
+"""Check the options of a game; a ValueError states the option, its value and what is allowed."""
 
 from __future__ import annotations
 
