@@ -10,15 +10,15 @@
   `barren_share` is 0.5. Then the agents act, one after another.
 - An agent moves up, down, left or right, or it cleans or zaps with a beam. A move turns the agent
   that way even if a wall or an agent blocks it. A beam has three lanes: the three tiles ahead of
-  the agent, and on each side the tile next to the agent and the two ahead of that tile. A wall ends a lane.
-  Cleaning cleans the polluted water that the beam covers.
+  the agent, and on each side the tile next to the agent and the two ahead of that tile. A wall
+  ends a lane. Cleaning cleans the polluted water that the beam covers.
 - An agent that steps on an apple eats it and gets 1; an agent that a zap hits gets -1; all other
   rewards are 0.
 - An agent observes the tiles around it up to `vision_radius` (5) away, each as one of wall, river,
   pollution, orchard, apple, agent, clean beam, zap beam, sand. An agent hides the beam over it, and
   a beam hides the ground. Each agent observes a beam once, in its next observation. Tiles beyond
-  the map are wall. The agent also observes its facing and its position, in 0..1: [1095] float32, tile by
-  tile, then the facing, the row and the column.
+  the map are wall. The agent also observes its facing and its position, in 0..1: [1095] float32,
+  tile by tile, then the facing, the row and the column.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
   this turn, it can tag back.
 - An agent that is not "it" after its own move gets `reward` (10), and "it" gets nothing.
 - An agent observes the tiles around it up to `vision_radius` (4) away, itself in the middle, each
-  as one of wall, agent, the agent that is "it", or nothing; tiles beyond the map are wall. The agent
-  also observes whether it is "it": [244] uint8, channel by channel, that flag last.
+  as one of wall, agent, the agent that is "it", or nothing; tiles beyond the map are wall. The
+  agent also observes whether it is "it": [244] uint8, channel by channel, that flag last.
 """
 
 from __future__ import annotations
