@@ -131,7 +131,7 @@ class Role(Protocol):
         """Make the worker, in the process that will run it."""
 
     def on_process_death(self) -> None:
-        """Release roles that wait for this one; called after its process died, before a restart."""
+        """Release roles that wait for this one, after its process died and before a restart."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class RoleStatus:
     """The status of a role, as its runtime knows it."""
 
     name: str
-    pid: int | None  # None: it has no process
+    pid: int | None  # None without a process
     state: str  # `starting`, `running`, `done`, or `waiting to restart`
     heartbeat_age: float  # seconds since its last heartbeat
     restarts: int

@@ -24,7 +24,7 @@ class Roster:
     unborn: tuple[str, ...] = ()  # policies that may be born later: initially empty slots
     # allowed seats of each learning or scripted policy that may not take every seat
     seats: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    teams: tuple[str, ...] = ()  # each seat's team; a seat without one is a side by itself
+    teams: tuple[str, ...] = ()  # each seat's team; a seat without a team is a side
     scripted: tuple[str, ...] = ()  # including members on reserved seats, named after their agents
     taken: tuple[int, ...] = ()  # seats that `env.scripted` reserves, and no matchmaker assigns
 
@@ -55,7 +55,7 @@ class Roster:
 
     @property
     def left(self) -> list[int]:
-        """The seats that the matchmaker assigns: all except the reserved ones."""
+        """The seats that the matchmaker assigns: all except reserved seats."""
         return [seat for seat in range(len(self.agents)) if seat not in self.taken]
 
     @property

@@ -59,7 +59,7 @@ class RunSpec:
 
     @property
     def sides(self) -> list[int]:
-        """The team number of each seat; -1: the seat is reserved for a scripted policy."""
+        """The team number of each seat; -1 for seats reserved for scripted policies."""
         found = self.roster
         sides: list[int] = sides_of(found.teams, len(self.agents), found.taken).tolist()
         return sides

@@ -47,7 +47,7 @@ class Column:
     meaning: str
     unit: str
     over: str  # total, newest, interval, episodes or updates (see docs/metrics.md)
-    source: Source | None  # None: `scoreboard_reader.py` computes it
+    source: Source | None  # None if `scoreboard_reader.py` computes it
     kind: str  # the algorithms that report it, or "all"
     axis: str | None  # the name of the x-axis that this column is in plots, if any
     shown: bool  # true: in `Run.metrics()` and TensorBoard too; false: only in `metrics.jsonl`

@@ -30,9 +30,9 @@ UNSET: Any = None  # the default of a required field; JSON lines without the fie
 class PolicyRecord:
     """One policy in one interval; do not change it after creation.
 
-    The dataclass is not frozen: hundreds may be created four times a second, and frozen ones are
-    slower to create. If the learner was restarted in the interval, its numbers of the interval are
-    None.
+    The dataclass is not frozen: hundreds may be created four times a second, and frozen dataclasses
+    are slower to create. If the learner was restarted in the interval, its numbers of the interval
+    are None.
     """
 
     mean_return: float | None = None
@@ -267,7 +267,7 @@ def with_all_members(records: Sequence[Record]) -> Record | None:
 
 
 def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
-    """Iterate over a record's numbers by TensorBoard group and name; None: no value."""
+    """Iterate over a record's numbers by TensorBoard group and name; None without a value."""
     yield "run", {name: getattr(record, name) for name in SHOWN_OF_RUN}
     yield "actor", record.shares
     yield "game", record.episode_metrics
@@ -281,7 +281,7 @@ def groups(record: Record) -> Iterator[tuple[str, Mapping[str, float | None]]]:
 
 
 def row_of(record: Record) -> dict[str, float]:
-    """Return a record as one row: axes and columns `group/name`; NaN: no value."""
+    """Return a record as one row: axes and columns `group/name`; NaN without a value."""
     found: dict[str, float | None] = {axis: getattr(record, name) for name, axis in AXES.items()}
     for group, values in groups(record):
         found |= {f"{group}/{name}": value for name, value in values.items()}

@@ -259,7 +259,7 @@ def found_here(tree: object) -> dict[str, object]:
 
 
 def _is_own(directory: str) -> bool:
-    """Return whether a directory holds the user's modules, not installed ones."""
+    """Return whether a directory holds the user's modules, not installed modules."""
     if not os.path.isdir(directory):
         return False
     names = ("stdlib", "platstdlib", "purelib", "platlib")

@@ -39,7 +39,7 @@ class _Place:
     file: str
     line: int
     function: str
-    package: str  # the top-level package; empty: Python's library
+    package: str  # the top-level package; empty for Python's library
     is_own: bool  # true if it is neither Remuda's nor an installed library's
 
     def line_in_file(self) -> str:
@@ -142,7 +142,7 @@ def _of_a_library(places: list[_Place]) -> list[_Place]:
 
 
 def _package(frame: FrameType) -> str:
-    """Return the top-level package of a frame's code; empty: Python's library."""
+    """Return the top-level package of a frame's code; empty for Python's library."""
     file = frame.f_code.co_filename
     name = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     if not file.startswith("<") and os.path.abspath(file).startswith(HOME):

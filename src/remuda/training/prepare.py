@@ -117,7 +117,7 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
             streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
         played = 0.0 if policy.learning_mode == "off_policy" else 1.0
         most = int(each * streams * (played + policy.replays))
-        if policy.replays:  # segments are drawn whole, so the last one may exceed the rollout
+        if policy.replays:  # segments are drawn whole, so the last may exceed the rollout
             most += 1 if spec.memory else length
         if parts <= most:
             continue

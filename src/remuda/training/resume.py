@@ -108,7 +108,7 @@ def find_checkpoint(
 
 
 def _inexact(before: Config, config: Config, run: RunDirectory, found: Manifest) -> str:
-    """Return why an exact schedule starts new episodes instead of continuing the saved ones."""
+    """Return why an exact schedule starts new episodes instead of continuing the saved episodes."""
     if not config.exact:
         return ""
     if not (before.saves_replay and config.saves_replay):

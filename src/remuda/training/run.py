@@ -68,7 +68,7 @@ def train(
 ) -> Result:
     """Train every policy of `config`, save them, and evaluate them.
 
-    `explicit_keys` are the settings that the user wrote; unused ones among them are always
+    `explicit_keys` are the settings that the user wrote; unused settings among them are always
     reported.
     """
     check_guard()

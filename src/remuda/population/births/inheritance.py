@@ -74,7 +74,7 @@ def newborn_data(
 def _read(
     ref: PolicyRef, birth: Birth, table: Table, population: Population, acting: ActingPolicies
 ) -> Snapshot:
-    """Return a parent's snapshot: its current weights, or the newest published ones."""
+    """Return a parent's snapshot: its current or its newest published weights."""
     if ref.is_frozen:
         return table.snapshot(population[ref].place)
     return acting.published(ref.policy) if birth.inherits_training else acting.look(ref.policy)

@@ -42,7 +42,7 @@ class Birth:
     """A command to start a policy in an empty slot; it plays once its learner has started."""
 
     policy: str  # the slot, one of `Population.empty`
-    parent: PolicyRef | None = None  # the source of its initial weights; None: random weights
+    parent: PolicyRef | None = None  # the source of its initial weights, by default random
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     """Hyperparameters (see `remuda.config.hyperparameters`) that differ from its parent's, or from
     its specification."""

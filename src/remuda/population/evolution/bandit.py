@@ -202,7 +202,7 @@ def suggest(
 
     They maximise mean + kappa * standard deviation (equation 4 of the paper), with pending trials
     at their expected result. Without any finite gain they are drawn at random.
-    `kappa` None: sqrt(0.2 + max(0, log(0.4 N))) for N trials, as in the authors' program.
+    `kappa` is sqrt(0.2 + max(0, log(0.4 N))) for N trials by default, as in the authors' program.
     """
     newest = sorted(trials, key=lambda trial: trial.time)[-MOST:]
     if not any(math.isfinite(trial.gain) for trial in newest):

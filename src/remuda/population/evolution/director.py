@@ -32,9 +32,9 @@ class Plan:
     policy: str
     parent: str
     fitness: tuple[float, float] | None
-    """The fitness of the policy and of the parent; None: they were not compared."""
+    """The fitness of the policy and of the parent; None if they were not compared."""
     second: str | None = None  # a second parent
-    born: int | None = None  # the parent's birth, to detect its replacement; None: unknown
+    born: int | None = None  # the parent's birth, to detect its replacement; None if unknown
     second_born: int | None = None  # the second parent's birth
 
 

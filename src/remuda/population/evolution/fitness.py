@@ -32,9 +32,9 @@ class Fitness:
     """Means and standard errors of P policies in D objectives; higher is better."""
 
     names: tuple[str, ...]
-    means: Numbers = field(repr=False)  # [P, D]; NaN: unknown
-    errors: Numbers = field(repr=False)  # [P, D] of the means; 0: the mean is exact
-    freedom: Numbers = field(repr=False)  # [P, D] degrees of freedom; infinite: exact errors
+    means: Numbers = field(repr=False)  # [P, D]; NaN if unknown
+    errors: Numbers = field(repr=False)  # [P, D] of the means; 0 if the mean is exact
+    freedom: Numbers = field(repr=False)  # [P, D] degrees of freedom; infinite for exact errors
     together: Numbers | None = field(default=None, repr=False)
     """[P, P, D] upper bounds of the correlation of two policies' means, 0 to 1, due to common
     games; None if the policies are independent."""
@@ -105,7 +105,7 @@ class FitnessEstimates(NamedTuple):
 
     objectives: tuple[FitnessEstimate, ...]
     games: int  # games that the estimates are based on
-    meetings: Meetings | None = None  # None: its games are independent of other policies' games
+    meetings: Meetings | None = None  # None if its games are independent of other policies'
 
     @property
     def value(self) -> float:
@@ -132,7 +132,7 @@ def estimate_fitness(
 
 
 def _columns(objectives: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield each objective with the column of its sum, if it has one."""
+    """Yield each objective with the column of its sum, if there is a sum."""
     after = len(FRESH)
     for objective in objectives:
         if episode_metrics_of([objective]):

@@ -102,7 +102,7 @@ def signs(maximise: Maximise, objectives: int) -> Numbers:
 
 @njit(cache=True)
 def _insert(points: Numbers, order: Integers) -> Integers:
-    """Return the ranks [P] of points; in `order` no point is dominated by a later one."""
+    """Return the ranks [P] of points; in `order` no point is dominated by a later point."""
     count, objectives = points.shape
     ranks = np.full(count, -1, np.int64)
     # Each front is a linked list, newest first: the newest most often dominate later points.

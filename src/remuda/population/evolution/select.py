@@ -33,7 +33,7 @@ class TakeOver(NamedTuple):
 def truncation(
     fitness: Fitness, rng: Generator, *, fraction: float = 0.2, confidence: float = 0.95
 ) -> list[TakeOver]:
-    """Replace each policy of the worst fraction by one drawn from the best fraction.
+    """Replace each policy of the worst fraction by a policy drawn from the best fraction.
 
     Jaderberg et al. 2017, "Population based training of neural networks", section 4.1.1. Since the
     means select the pairs, all ordered pairs count as compared.

@@ -90,10 +90,10 @@ def translated(records: Array, which: Bools, names: Sequence[str], in_file: Sequ
 MATCH, FREEZE, RETIRE, BIRTH, LOST, BORN_WITH = 0, 1, 2, 3, 4, 5
 """Kinds of records. `MATCH` is a finished match. `FREEZE`, `RETIRE` and `BIRTH` are a director's
 commands about the policy on the first seat. In a birth `oldest` and `newest` are the parent's
-policy and version (-1: no parent), and `returns` is the slot's count of births, from 1. Of two
-births with the same count, the first never happened, because the actor died. A `BORN_WITH` record
-follows for each hyperparameter and other number of the newborn: `version` is the index of a name in
-the first line of the ledger, or a constant such as `FITNESS`, and `digest` is the number
+policy and version (-1 without a parent), and `returns` is the slot's count of births, from 1. Of
+two births with the same count, the first never happened, because the actor died. A `BORN_WITH`
+record follows for each hyperparameter and other number of the newborn: `version` is the index of a
+name in the first line of the ledger, or a constant such as `FITNESS`, and `digest` is the number
 (`bits_of`). `LOST` replaces a lost record, so that all records keep their numbers."""
 FITNESS = -1  # instead of a name's index: the number is the fitness of the slot's previous policy
 PARENT_FITNESS = -2  # ... the fitness of the parent
@@ -113,7 +113,7 @@ def record_type(seats: int) -> np.dtype:
             ("version", "<i8", (seats,)),  # of a frozen copy; -1 for a live policy
             ("oldest", "<i8", (seats,)),  # oldest and newest version that acted
             ("newest", "<i8", (seats,)),
-            ("returns", "<f4", (seats,)),  # NaN: that seat took no part
+            ("returns", "<f4", (seats,)),  # NaN if the seat took no part
             ("digest", "<u8"),  # checksum of a frozen copy's weights
         ]
     )

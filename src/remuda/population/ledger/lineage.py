@@ -38,7 +38,7 @@ class Born:
     parent_version: int  # the parent's version that it copied; -1 without a parent
     hyperparameters: dict[str, float] = field(default_factory=dict)
     fitness: float | None = None
-    """Fitness of the slot's previous policy; None: it was not evaluated."""
+    """Fitness of the slot's previous policy; None if it was not evaluated."""
     parent_fitness: float | None = None
     second: str | None = None  # a second parent, the source of some hyperparameters or layers
     second_generation: int = 0

@@ -164,7 +164,7 @@ def rate_all(
     mean, mu, variance, q = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
     sum_q, omega, delta = np.zeros(count), np.zeros(count), np.zeros(count)
     sizes, ties = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    side_of = np.zeros(seats, np.int64)  # among the sides that took part; -1: seat took no part
+    side_of = np.zeros(seats, np.int64)  # among sides that took part; -1 if the seat did not
     new_mu, new_sigma = np.zeros(seats), np.zeros(seats)
     for m in range(len(over)):
         if not over[m]:

@@ -22,7 +22,7 @@ class PolicyRef(NamedTuple):
     """A reference to a member: live weights, a frozen copy, or a scripted policy."""
 
     policy: str
-    version: int = -1  # the version of a frozen copy; -1: live weights; `SCRIPTED`: no weights
+    version: int = -1  # of a frozen copy; -1 for live weights, `SCRIPTED` for scripted policies
 
     @property
     def is_frozen(self) -> bool:
@@ -44,7 +44,7 @@ class Match:
 
     id: int
     seats: tuple[PolicyRef, ...]
-    learns: frozenset[int] | None = None  # seats whose live policies learn from it; None: all
+    learns: frozenset[int] | None = None  # seats whose live policies learn from it; None for all
 
 
 GAMES, REWARD, RATING, UNCERTAINTY, MEETINGS, WINS, SQUARES, TEAM, TEAM_SQUARES = range(9)
@@ -128,7 +128,7 @@ class Population:
         self.numbers: Numbers = np.zeros((16, len(FRESH))) if numbers is None else numbers
         """[slots, fields], by `Member.place`."""
         self.matches = 0
-        self.dealt: frozenset[int] | None = None  # the seats that a matchmaker assigns; None: all
+        self.dealt: frozenset[int] | None = None  # seats that a matchmaker assigns; None for all
         self.empty: tuple[str, ...] = ()  # slots in which a policy may be born
         self.expected: tuple[str, ...] = ()  # slots whose newborn is ordered but does not play yet
         self.leaving: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class Population:
 
     @property
     def frozen(self) -> tuple[Member, ...]:
-        """The members that do not change: frozen copies, policies of other runs, scripted ones."""
+        """The unchanging members: frozen copies, policies of other runs, scripted policies."""
         return self.view("frozen", lambda: tuple(m for m in self.members if m.ref.version >= 0))
 
     @property

@@ -63,7 +63,7 @@ class Matchmaker(ABC):
         """Its name in messages: the class name, or the name in the configuration."""
         self.past_share = PAST  # share of seats for frozen copies, besides one for a live policy
         self.team_of_seat: tuple[str, ...] = ("",) * num_seats
-        """The team of each seat, whose policies alone may take it; "": any policy may take it."""
+        """The team of each seat: only policies of the team may take the seat; with "" any may."""
         self.proposed = 0  # matches proposed so far, which is the number of the next match
 
     def propose(
@@ -173,7 +173,7 @@ class Matchmaker(ABC):
         """Return the member on each seat of the next match."""
 
     def learning_seats(self, seats: Seating) -> frozenset[int] | None:  # noqa: ARG002
-        """Return the seats that learn from the match that `seat` just returned; None: all seats.
+        """Return the seats that learn from the match that `seat` just returned; None for all.
 
         A live policy on any other seat plays, but the match does not enter its experience. Frozen
         copies never learn.
@@ -200,7 +200,7 @@ class Matchmaker(ABC):
         return (*seats[:seat], live, *seats[seat + 1 :])
 
     def begin_at(self, number: int) -> None:
-        """Set the number of the next match; an earlier matchmaker proposed the previous ones."""
+        """Set the number of the next match; an earlier matchmaker proposed all before it."""
         self.proposed = number
 
     def state(self) -> State:

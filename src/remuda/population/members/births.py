@@ -33,7 +33,7 @@ class Newborn:
 
     weights: Floats  # [size], for the network of its slot
     parent: PolicyRef | None = None
-    training: TrainingState | None = None  # None: a new training state
+    training: TrainingState | None = None  # None for a new training state
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
 
 

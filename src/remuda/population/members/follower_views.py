@@ -295,7 +295,7 @@ class Followers:
     def _taking(self) -> Integers:
         """Return the batch being taken.
 
-        Its entries: the number of its shard, starting at 1 (0: no batch); its first result; its
-        size; the number of records and of matches before it.
+        It contains the number of the batch's shard, starting at 1 (0 without a batch), the first
+        result, the size, and how many records and matches there were before the batch.
         """
         return self._shared["taking"]

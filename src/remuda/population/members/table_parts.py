@@ -392,6 +392,6 @@ class RecordBuffer:
         begin = max(begin, end - self.size)
         found = self._shared["records"][np.arange(begin, end) % self.size]
         fence_acquire()
-        # The actor may have written more records since, and may be writing uncounted ones now.
+        # The actor may have written more records since, and may be writing uncounted records.
         whole = self.written + self._at_once - self.size
         return found[max(whole - begin, 0) :], end

@@ -41,7 +41,7 @@ FINITE_64 = Range(-float(np.finfo(np.float64).max), float(np.finfo(np.float64).m
 SQUARES = Range(0.0, FINITE.high)
 SHARE = Range(0.0, 1.0)
 
-Table = Mapping[str, tuple[Array, Range | None]]  # expected shape, dtype, range (None: any)
+Table = Mapping[str, tuple[Array, Range | None]]  # expected shape, dtype and range (None for any)
 
 
 class Branch(dict[str, Any]):

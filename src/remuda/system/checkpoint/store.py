@@ -154,7 +154,7 @@ class Checkpoints:
         _sync_directory(self.path)
 
     def abandon(self, number: int) -> None:
-        """Give up a checkpoint that is being written; older ones are unchanged."""
+        """Give up a checkpoint that is being written; older checkpoints are unchanged."""
         for left in self.path.glob(f".{number:06d}.*partial"):
             shutil.rmtree(left, ignore_errors=True)
 

@@ -51,7 +51,7 @@ def _be_signalled(lifeline: int) -> int | None:
     f_setsig = 10
     own = None
     try:
-        # Signals belong to a file description, which inherited descriptors share: open a new one.
+        # Inherited descriptors share a file description, which has one owner of signals: reopen it.
         own = os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.fcntl(own, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(own, f_setsig, signal.SIGKILL)

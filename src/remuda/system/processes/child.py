@@ -36,7 +36,7 @@ LAST_WORDS = 2.0  # seconds without progress after which the rest of the output 
 
 
 def ignore_held_signals() -> None:
-    """Ignore the stopping signals from now on, including blocked ones."""
+    """Ignore the stopping signals from now on, also those that are blocked."""
     for number in STOPPING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING_SIGNALS)

@@ -172,7 +172,7 @@ class ProcessState:
     """The state from which this process starts children; only for its main thread."""
 
     server: Server | InheritedServer | None = None
-    why_not: str = ""  # why children are spawned; empty: they are forked
+    why_not: str = ""  # why children are spawned; empty if they are forked
     is_program: bool = False  # True in the main program if it has run nothing else before
     # for children without another lifeline; this process never closes it
     lifeline: Lifeline | None = None

@@ -40,7 +40,7 @@ def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
 
 
 def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
-    """Return a message (empty: the other end closed), its descriptors, and whether some were lost.
+    """Return a message (empty at the end), its descriptors, and whether descriptors were lost.
 
     The descriptors are closed on exec; `socket.recv_fds` ignores that flag in Python 3.11.
     """
@@ -84,7 +84,7 @@ class Recipe:
     target: Callable[..., object]
     args: tuple[Any, ...]
     name: str
-    log: str  # the file for all output of the child; empty: its parent's output
+    log: str  # the file for all output of the child; if empty, its parent's output
     # the parent's descriptors that the child needs; filled by `write`
     descriptors: list[int] = field(default_factory=list)
 

@@ -68,8 +68,8 @@ def load(modules: Sequence[str]) -> None:
 def fork(requests: int, lifeline: int, output: int) -> int:
     """Fork a server from this process, which has loaded the libraries; return its process id.
 
-    The process must have done nothing else. Its only other threads are sleeping ones of libraries
-    that support forking. The caller blocks signals (`held_signals`).
+    The process must have done nothing else. Its only other threads are sleeping threads of
+    libraries that support forking. The caller blocks signals (`held_signals`).
     """
     os.close(os.pidfd_open(os.getpid()))  # as in `main`
     for stream in (sys.stdout, sys.stderr):  # else both processes would write the buffered output

@@ -274,7 +274,7 @@ class Reference:
         raise UsageError(f"{self.text}: {self.which!r} is no version; {HOW}")
 
     def find_learned(self, saved: SavedPolicies, default: str = "") -> Saved:
-        """Find the policy as `find` does, but refuse one that never learned."""
+        """Find the policy as `find` does, but refuse a policy that never learned."""
         found = self.find(saved, default)
         if scripted := saved.unplayed.get(found.name):
             word = self.text if self.policy else f"{self.text}:{found.name}"
