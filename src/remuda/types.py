@@ -131,7 +131,7 @@ class Role(Protocol):
         """Make the worker, in the process that will run it."""
 
     def on_process_death(self) -> None:
-        """Release roles that wait for this one, after its process died and before a restart."""
+        """Release roles that wait for this role, after its process died and before a restart."""
 
 
 @dataclass(frozen=True)

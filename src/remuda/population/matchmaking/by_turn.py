@@ -52,7 +52,7 @@ class Fixed(Matchmaker):
 class Random(Matchmaker):
     """A matchmaker that draws uniformly from all seatings of different policies.
 
-    Frozen copies take their configured share of seats.
+    Frozen members take their configured share of seats.
     """
 
     seats_differ = True
@@ -195,8 +195,8 @@ class RoundRobin(Matchmaker):
 
     A cycle has each combination once in each rotation, in random order. So the number of games of
     two seatings never differs by more than one. Forbidden seatings are skipped. A birth or a
-    retirement starts a new cycle; freezing or dropping a copy does not. A seat drawn for frozen
-    copies goes to a random copy, and the live policy loses its turn in this seat.
+    retirement starts a new cycle; freezing or dropping a copy does not. A seat drawn for a frozen
+    member goes to a random one, and the live policy loses its turn in this seat.
     """
 
     seats_differ = True
@@ -216,7 +216,7 @@ class RoundRobin(Matchmaker):
             return seating
         able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
         drawn = draw_different(population, ("stand in", *past), able, past, rng)
-        # If too few copies may take these seats, the live policy keeps its turn.
+        # If too few frozen members may take these seats, the live policy keeps its turn.
         first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
         instead = {past[i]: ref for ref, i in first.items()}
         return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
@@ -271,8 +271,8 @@ class SelfPlay(Matchmaker):
     """Self-play: a policy learns against itself and its frozen copies.
 
     Learners take turns, and each takes every seat in turn. Every other seat goes to the learner's
-    live weights with probability `newest`. Otherwise it goes to one of the learner's frozen copies
-    or to a policy of another run, all equally likely.
+    live weights with probability `newest`. Otherwise it goes to one of the learner's frozen copies,
+    a policy of another run or a scripted policy, all equally likely.
     """
 
     exchangeable = True

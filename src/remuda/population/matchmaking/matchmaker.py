@@ -1,8 +1,9 @@
 """The base class of matchmakers, which choose the policies of each match.
 
-In every match at least one seat goes to a live policy, if a live policy may take one. Frozen copies
-take a configured share of the other seats, regardless of the number of copies. Live policies may
-also play without learning (`Matchmaker.learning_seats`).
+In every match at least one seat goes to a live policy, if a live policy may take one. Frozen
+members (copies, policies of other runs and scripted policies) take a configured share of the other
+seats, regardless of their number. Live policies may also play without learning
+(`Matchmaker.learning_seats`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from remuda.types import State
 
 By = list[tuple[Member, ...]]
 Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
-"""For each seat, the learning members and the frozen copies that may take it; groups of seats
-for which both are equal."""
+"""For each seat, the learning members and the frozen members that may take it; groups of seats for
+which both are equal."""
 PAST = 0.5
 DRAWN = 4096  # trial matches to estimate shares of seats
 
@@ -61,7 +62,7 @@ class Matchmaker(ABC):
         self.dealt_seats: Sequence[int] = range(num_seats)
         self.name = type(self).__name__
         """Its name in messages: the class name, or the name in the configuration."""
-        self.past_share = PAST  # share of seats for frozen copies, besides one for a live policy
+        self.past_share = PAST  # share of seats for frozen members, besides one for a live policy
         self.team_of_seat: tuple[str, ...] = ("",) * num_seats
         """The team of each seat: only policies of the team may take the seat; with "" any may."""
         self.proposed = 0  # matches proposed so far, which is the number of the next match
@@ -94,7 +95,7 @@ class Matchmaker(ABC):
         """Return the mean number of seats per match on which each live policy learns.
 
         A copy of this matchmaker proposes trial matches, unless all policies get equal shares.
-        Frozen copies take seats from all live policies equally, so ratios of shares do not change.
+        Frozen members take seats from all live policies equally, so ratios of shares do not change.
         """
         learning = population.learning
         kinds = {self.dealt_like(member) for member in learning}
@@ -134,15 +135,15 @@ class Matchmaker(ABC):
         return population.live_for_seat(seat)
 
     def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the frozen copies that may take a seat."""
+        """Return the frozen members that may take a seat."""
         return population.past_for_seat(seat)
 
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:
-        """Draw the seats of frozen copies in the next match.
+        """Draw the seats of frozen members in the next match.
 
         At least one seat goes to a live policy, if a live policy may take any. In a group of seats
-        with the same possible members, live policies and copies each get at most as many seats as
-        they have members, if both together have enough members.
+        with the same possible members, live and frozen members each get at most as many seats as
+        there are of them, if both together suffice.
         """
         seats = range(self.num_seats)
         if not population.frozen:
@@ -176,7 +177,7 @@ class Matchmaker(ABC):
         """Return the seats that learn from the match that `seat` just returned; None for all.
 
         A live policy on any other seat plays, but the match does not enter its experience. Frozen
-        copies never learn.
+        members never learn.
         """
         return None
 
@@ -213,7 +214,7 @@ class Matchmaker(ABC):
 
 
 def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generator) -> Seating:
-    """Draw from all members that may take the seats; `past_seats` draws the seats of copies."""
+    """Draw from all members that may take the seats; frozen members get those of `past_seats`."""
     past = matchmaker.past_seats(population, rng)
     live, frozen, _ = matchmaker.able(population)
     return draw_apart(

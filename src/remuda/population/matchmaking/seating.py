@@ -92,7 +92,7 @@ def draw_apart(
     frozen: Sequence[Sequence[Member]],
     rng: Generator,
 ) -> Seating:
-    """Draw live policies for some seats and frozen copies for the others.
+    """Draw live policies for some seats and frozen members for the others.
 
     If there are too few of one kind, as few seats as possible go to the other kind, so that no
     member sits twice.
@@ -130,7 +130,7 @@ def few_changes(
     frozen: Sequence[Sequence[Who]],
     rng: Generator,
 ) -> list[bool]:
-    """Change the choice of seats for frozen copies as little as possible, to avoid repetition.
+    """Change the choice of seats for frozen members as little as possible, to avoid repetition.
 
     As many seats as possible are matched with their own kind, in random order. Each remaining seat
     gets a free member of the other kind, if necessary by moving other members. The number of live

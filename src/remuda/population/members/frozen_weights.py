@@ -43,8 +43,9 @@ def weight_arrays(
 
 
 class FrozenWeights:
-    """The weights of frozen members by slot, in shared memory; the lead writes each member's once.
+    """The weights of frozen members by slot, in shared memory.
 
+    Imported weights are written before any process starts; the lead writes each frozen copy once.
     `Occupants` records which slots hold complete weights.
     """
 
