@@ -111,7 +111,7 @@ def _check_ledger(run: RunDirectory, config: Config) -> None:
 
 
 def _names_of(names: Sequence[str], policies: Array, versions: Array) -> Array:
-    """Return the member's name of each row, shape [rows]; equal names are one object."""
+    """Return the name of each row's member, [rows]; equal names share one object."""
     members, rows = np.unique(np.stack((policies, versions), -1), axis=0, return_inverse=True)
     texts = np.empty(len(members), np.object_)
     texts[:] = [str(PolicyRef(names[policy], version)) for policy, version in members.tolist()]

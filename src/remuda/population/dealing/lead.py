@@ -51,7 +51,7 @@ class Dealer(ABC):
     Matches are numbered across actors: match n of actor i has the number `n * actors + i`.
     """
 
-    population: Population  # the members that this actor knows and may deal
+    population: Population  # the members that this actor knows and may seat
     ledger: Ledger
 
     def __init__(

@@ -40,9 +40,10 @@ def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
 
 
 def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
-    """Return a message (empty at the end), its descriptors, and whether descriptors were lost.
+    """Return a message, its descriptors, and whether descriptors were lost.
 
-    The descriptors are closed on exec; `socket.recv_fds` ignores that flag in Python 3.11.
+    The message is empty if the other end has closed. The descriptors are closed on exec;
+    `socket.recv_fds` ignores that flag in Python 3.11.
     """
     found = array.array("i")
     size = most * found.itemsize
