@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remuda.errors import RemudaError
-from remuda.runs.recorded_matches import read_payoffs
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.dashboard.curves import rounded
 
@@ -129,7 +128,7 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
     except (RemudaError, ValueError, OSError) as error:
         return {"none": f"The ledger cannot be read: {error}"}
     try:
-        payoffs = read_payoffs(files, MEMBERS)
+        payoffs = _read_payoffs(files)
     except (RemudaError, ValueError, OSError) as error:
         return {"lineage": births, "none": str(error)}
     return {
@@ -142,6 +141,19 @@ def population_of(files: RunDirectory) -> dict[str, Any]:
         },
         "map": _map(payoffs),
     } | _mixture(payoffs)
+
+
+def _read_payoffs(files: RunDirectory) -> Payoffs:
+    """Read payoffs; load the configuration, which may import code, only for teams or seats."""
+    from remuda.analysis.payoffs.from_ledger import read_payoffs
+    from remuda.config import read_tree
+    from remuda.runs.recorded_matches import read_payoffs as payoffs_of_run
+
+    tree = read_tree(files.config)
+    sections = (tree.get("population"), "teams"), (tree.get("env"), "scripted")
+    if any(isinstance(section, dict) and section.get(key) for section, key in sections):
+        return payoffs_of_run(files, MEMBERS)
+    return read_payoffs(files.ledger, most=MEMBERS)
 
 
 def _table(values: Any) -> list[list[float]]:
