@@ -4,8 +4,8 @@ from remuda.analysis.frame import Frame as Frame
 from remuda.analysis.payoffs.payoffs import Payoffs as Payoffs
 from remuda.api.run import Run as Run
 from remuda.api.run import load as load
-from remuda.api.run import tournament as tournament
-from remuda.api.run import train as train
+from remuda.api.tournament import tournament as tournament
+from remuda.api.train import train as train
 from remuda.coordinator.callback import ActiveRun as ActiveRun
 from remuda.coordinator.callback import Callback as Callback
 from remuda.coordinator.callback import EpisodeSummary as EpisodeSummary

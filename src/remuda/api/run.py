@@ -1,184 +1,34 @@
-"""The Python API: train, open runs, play their policies.
-
-`remuda/__init__.py` exports `train`, `tournament`, `load` and `Run`.
-"""
+"""`remuda.load`, and the run that it opens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from remuda.analysis.frame import Frame
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.config import Config, check_presets, load_config, overlay
-from remuda.envs.registry import find_game, name_game
-from remuda.errors import RunDirectoryError, UnguardedScriptError, UsageError
-from remuda.evaluation.crossplay import Tournament
+from remuda.api.tournament import check_play, is_count
+from remuda.config import Config
+from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.evaluate import evaluate as play_episodes
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.results import Evaluation
-from remuda.evaluation.tournaments.entrants import Entrant, Player
-from remuda.runs.metrics import View, row_of
+from remuda.evaluation.tournaments.entrants import Player
+from remuda.runs.metrics import row_of
 from remuda.runs.recorded_matches import read_births, read_ledger, read_payoffs
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.system.processes.child import check_guard
 from remuda.training.python_settings import (
-    gone_on_with,
-    name_objects,
     name_scripted,
-    tree_of,
-    written_in,
 )
-from remuda.training.run import train as run_training
 from remuda.training.saved.policies import CHECKPOINT, SavedPolicies, UnknownPolicyError
-from remuda.ui.analysis.tournament_setup import Length, named_entrants, play_in_python
 
 Checkpoint = int | Literal["final", "best"]
 """A checkpoint's number; `final`: the weights at the end of the run, or the newest checkpoint if
 the run has not ended; `best`: the checkpoint with the best evaluation.
 """
-
-
-def train(
-    game: str | Callable[..., Any] | None = None,
-    *,
-    preset: str | Sequence[str] = (),
-    config: Path | str | Mapping[str, Any] | Config | None = None,
-    resume: Run | Path | str | None = None,
-    view: View | None = None,
-    callbacks: Iterable[object] | None = (),
-    **settings: Any,
-) -> Result:
-    """Train the policies of a game, and evaluate them.
-
-    Unlike the command `remuda train`, this makes no `play.gif` and no report (see `Run.report`).
-
-    Args:
-        game: name, `module:Class`, or the class or function itself, also from a notebook: a
-            `VectorEnv`, a Gymnasium or PettingZoo environment, or a function that makes one. None:
-            the game of `config`, or Treasure Hunt.
-        preset: one or more presets for kinds of games, such as `mpe`; other settings override them.
-        config: settings as a YAML file, a nested mapping, or another run's `run.config` (whose
-            `run.directory` is ignored).
-        resume: a run to resume from its newest checkpoint; `settings` override the run's config.
-        view: the display; None: the live view in a terminal, otherwise plain lines.
-        callbacks: objects with methods of `Callback`. They receive events, and may end the run or
-            change hyperparameters.
-        settings: sections of the configuration, which override `config`: `policy={"algorithm":
-            "ppo"}, run={"turns": 100_000}, seed=3`. A section may also come from another run's
-            config (`run.config.policy`).
-
-    Returns:
-        The result; `remuda.load` accepts it.
-
-    Raises:
-        UserCodeError: the environment's code raised an error; the message says where.
-        RemudaError: any other error that you can fix; the message says how.
-    """
-    from remuda.ui.terminal.live import make_view
-
-    check_guard()
-    named = {} if game is None else {"game": game}
-    tree = overlay(tree_of(config, preset), overlay(name_objects(settings), named))
-    if resume is not None:
-        tree = gone_on_with(_path(resume, "resume"), tree, preset)
-    if "game" in tree:
-        tree["game"] = name_game(tree["game"])
-    whole = load_config(tree)
-    find_game(whole.game)
-    check_presets(preset, whole.game)
-    view = make_view(whole.run.live) if view is None else view
-    explicit_keys = written_in(config, settings | named, resume is not None)
-    try:
-        return run_training(
-            whole, view, resume is not None, explicit_keys=explicit_keys, user_callbacks=callbacks
-        )
-    except UnguardedScriptError as error:
-        raise error.with_traceback(None) from None  # no traceback: the script is at fault
-
-
-def tournament(
-    entrants: Sequence[Policy | str] | Mapping[str, Policy | str],
-    *,
-    game: str | Callable[..., Any],
-    options: Mapping[str, Any] | None = None,
-    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
-    episodes: int | None = None,
-    seed: int = 0,
-    deterministic: bool = True,
-    directory: Path | str | None = None,
-    until: str = "",
-    matches: int | None = None,
-    seconds: float | None = None,
-    processes: int | None = 1,
-) -> Tournament:
-    """Play policies of any runs against each other and themselves.
-
-    Many matches are played in parallel. The random numbers of a match depend only on the seed and
-    the match number. In a game of more than two seats, the row's entrant plays one seat (each seat
-    in turn), and the column's entrant plays all others.
-
-    Args:
-        entrants: policies, or names of scripted policies (`random`, or from `remuda games GAME`),
-            as a list or as a mapping from names.
-        game: a game that all entrants can play, as in `train`.
-        options: options of the game, as in `env.options`.
-        scripted: scripted policies by agent, as in `env.scripted`; entrants do not play these
-            seats.
-        episodes: episodes for each pair and each seat of its first entrant; None: 100. Not
-            allowed with `until`.
-        seed: seed of all matches.
-        deterministic: play greedily; otherwise explore as at the end of training.
-        directory: where matches are saved (`ledger.bin` and `tournament.json`). The same call
-            resumes an interrupted tournament, or adds matches up to a larger `episodes`.
-        until: play rounds of the matches that help most to answer a question, until it is answered,
-            such as `rank of the top 3 is 95% sure`. Empty: play `episodes`.
-        matches: maximum number of matches, with `until`; None: a million.
-        seconds: start no match after this time; None: no limit.
-        processes: number of processes; 1: this process; None: as many as useful, at most one for
-            each core. A script that uses more than 1 needs `if __name__ == "__main__":`.
-
-    Returns:
-        `entrants`; `means` and `errors` [N, N]: the mean return of the row's entrant against the
-        column's, averaged over the seats, and its standard error; `matches` [N, N]; with `until`
-        also `until`, the final state of the question.
-
-    Raises:
-        UsageError: there are no entrants, an entrant cannot play the game, `episodes`, `until` and
-            `matches` contradict each other, or the directory contains another tournament.
-        UnguardedScriptError: the script calls this at import in a process of the tournament.
-        RunDirectoryError: the directory is in use, damaged, or cannot be written.
-        ConfigError: there is no such game, or no such scripted policy.
-    """
-    check_guard()
-    named = named_entrants(entrants)
-    length = Length(episodes, until, matches, seconds, processes)
-    _check_play(1 if episodes is None else episodes, seed)
-    players: dict[str, Entrant] = {
-        name: entrant if isinstance(entrant, str) else entrant.player
-        for name, entrant in named.items()
-    }
-    try:
-        arguments = (name_game(game), options, players, seed, deterministic, directory, length)
-        return play_in_python(*arguments, scripted)
-    except UnguardedScriptError as error:
-        raise error.with_traceback(None) from None  # no traceback: the script is at fault
-
-
-def _check_play(episodes: int, seed: int) -> None:
-    if not _is_count(episodes) or episodes < 1:
-        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
-    if not _is_count(seed) or seed < 0:
-        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def load(run: Result | Path | str) -> Run:
@@ -187,7 +37,7 @@ def load(run: Result | Path | str) -> Run:
     Raises:
         RunDirectoryError: it is not a run directory, or is damaged.
     """
-    return Run(_path(run))
+    return Run(path_of(run))
 
 
 class Run(Mapping[str, Policy]):
@@ -392,7 +242,7 @@ class Run(Mapping[str, Policy]):
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
-        _check_play(episodes, seed)
+        check_play(episodes, seed)
         spec, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
@@ -414,14 +264,14 @@ class Run(Mapping[str, Policy]):
 
 
 def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
-    if _is_count(checkpoint):
+    if is_count(checkpoint):
         return int(checkpoint)
     if isinstance(checkpoint, str) and checkpoint in ("final", "best"):
         return checkpoint
     raise UsageError(f"checkpoint is a number, 'final' or 'best'; this is {checkpoint!r}")
 
 
-def _path(run: Run | Result | Path | str, name: str = "run") -> Path:
+def path_of(run: Run | Result | Path | str, name: str = "run") -> Path:
     """Return a run's absolute directory; `name`: the argument's name, for the error message."""
     if isinstance(run, Run):
         return run.path

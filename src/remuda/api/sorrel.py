@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import numpy as np
 
+from remuda.api.run import load
+from remuda.api.train import train as train_run
 from remuda.config import load_config, overlay
 from remuda.errors import UsageError
 from remuda.training.python_settings import gone_on_with, name_objects, tree_of
@@ -74,8 +76,6 @@ def train(
             matchmaker assigns policies to seats, so that no policy belongs to one agent.
         RemudaError: as in `remuda.train`.
     """
-    import remuda
-
     models = [agent.model for agent in environment.agents]
     for i, model in enumerate(models):
         if any(model is other for other in models[:i]):
@@ -93,8 +93,8 @@ def train(
     sizes = {f"agent_{i}": settings_of(model) for i, model in enumerate(models)}
     tree = overlay({"policies": {name: own for name, own in sizes.items() if own}}, config or {})
     _refuse_dealt_seats(tree, settings)
-    result = remuda.train(game, config=tree, **settings)
-    run = remuda.load(result)
+    result = train_run(game, config=tree, **settings)
+    run = load(result)
     for name, model in zip(sizes, models, strict=True):
         if name in run.config.env.scripted:
             log.info("%s is scripted (env.scripted), and its model is unchanged", name)
