@@ -151,7 +151,7 @@ class PolicyTrainer:
         self.row[Learn.UPDATES] = self.updates
         log.error(
             "policy %s: the loss (%s) or a weight is not finite; restored update %d "
-            "(%d in a row, of %d allowed)",
+            "(non-finite updates in a row: %d; learning stops at %d)",
             self.name,
             loss,
             self.updates,

@@ -49,9 +49,10 @@ class RolloutLearner(Learner):
     between which the process writes checkpoints.
 
     Every step in the queue is trained on, pending, or counted as lost. `Learn.TRAINED` counts the
-    steps that the current weights were trained on. A step is lost if its update is undone, or came
-    after the checkpoint that a restarted learner returns to. Without a checkpoint the learner
-    returns to its last publication, and the counts do not change.
+    steps that the current weights were trained on, and off-policy also those left for replay. A
+    step is lost if the queue skips it, its update is undone, or it comes after the checkpoint that
+    a restarted learner returns to. Without a checkpoint the learner returns to its last
+    publication, and the counts do not change.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class RolloutLearner(Learner):
         for k, trainer in enumerate(self.trainers):
             if ready[k]:
                 rollouts = self.rollouts[k]
-                # An actor that waited too long may have overwritten all steps.
+                # Actors that do not wait may have overwritten all steps.
                 ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
                 if ready[k] and self._is_above_ratio(k):
                     ready[k] = False

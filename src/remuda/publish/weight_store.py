@@ -73,4 +73,4 @@ class WeightStore(Protocol):
         """Return a reader that has copied nothing yet."""
 
     def active(self, policy: str) -> int:
-        """Return the index of the row that readers read; the run's status shows it."""
+        """Return the index of the copy of the weights that readers read, for the run's status."""

@@ -17,8 +17,9 @@
 - An agent observes the tiles around it up to `vision_radius` (5) away, each as one of wall, river,
   pollution, orchard, apple, agent, clean beam, zap beam, sand. An agent hides the beam over it, and
   a beam hides the ground. Each agent observes a beam once, in its next observation. Tiles beyond
-  the map are wall. The agent also observes its facing and its position, in 0..1: [1095] float32,
-  tile by tile, then the facing, the row and the column.
+  the map are wall. The agent also observes the direction it faces, its row and its column. The
+  observation is [1095] float32: the tiles and the direction are one-hot, and the row and the
+  column, which come last, are scaled to 0..1.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ WALL, RIVER, POLLUTION, ORCHARD, APPLE, AGENT, CLEAN_BEAM, ZAP_BEAM, SAND = rang
 """Kinds of tiles, in the order of the channels."""
 KINDS = 9
 CLEAN, ZAP = 4, 5
-"""Actions after the moves UP to RIGHT, which are also the directions to face."""
+"""The actions after the four moves; the moves UP to RIGHT are also the directions to face."""
 BEAM_LENGTH = 3
 LONG_AGO = -(2**62)
 
@@ -370,7 +371,7 @@ def _end_turn(
 
 @njit(cache=True)
 def _equality(returns: Array) -> float:
-    """Return 1 - Gini coefficient; returns below 0 count as 0, and 1 if all are 0.
+    """Return 1 - Gini coefficient, or 1 if no return is above 0; returns below 0 count as 0.
 
     G = sum of |x_i - x_j| over all pairs (i, j) / (2 n sum of x): Perolat et al. 2017, "A multi-
     agent reinforcement learning model of common-pool resource appropriation".

@@ -29,7 +29,7 @@ def checked(algorithm: str, losses: Losses) -> Losses:
 
 
 def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
-    """Raise ContractError unless `TransitionAlgorithm.loss` returned [G, B] with a gradient."""
+    """Raise ContractError if `TransitionAlgorithm.loss` returned wrong shapes or no gradient."""
     wanted = [*samples]
     parts = found if isinstance(found, tuple | list) else (found,)
     loss, value, error = (*parts, None, None, None)[:3]
@@ -56,7 +56,7 @@ def _shape(part: object) -> list[int]:
 
 
 def _words(found: object) -> str:
-    """Describe what was returned, as `a tensor [1, 64] and a float`."""
+    """Describe what was returned, as `a tensor [1, 64] and float`."""
     parts = found if isinstance(found, tuple | list) else (found,)
     descriptions = [
         f"a tensor {_shape(part)}" if isinstance(part, Tensor) else type(part).__name__

@@ -33,9 +33,10 @@ from remuda.types import Array, Floats, Integers
 
 
 class Offsets(NamedTuple):
-    """Start of each array in scratch memory, for a chunk's rows (sample and quantile).
+    """Start of each array in scratch memory, for a chunk of samples.
 
-    F is the feature width.
+    Each sample has a row for each quantile. F is the feature width. *Errors* of a quantity are the
+    gradients of the loss with respect to it, as in `flat_layers`.
     """
 
     basis: int  # [rows, cosines] cosines of quantiles
@@ -270,7 +271,7 @@ def take_apart(
     by_features: Floats,
     by_embedded: Floats,
 ) -> None:
-    """Convert errors of products to errors of features [b, F] and of embeddings before ReLU."""
+    """Convert errors of products to errors of features [b, F] and of ReLU's inputs [b * N, F]."""
     batch, zero = features.shape[0], np.float32(0.0)
     count = embedded.shape[0] // batch
     for b in range(batch):
