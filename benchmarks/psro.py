@@ -32,16 +32,15 @@ from recording import Results, options_of
 
 from remuda.envs.description import EnvSpec
 from remuda.solvers.exploit.training import Exploiters, train_exploiters
-from remuda.solvers.psro.iterations import Iteration
+from remuda.solvers.psro.iterations import Iteration, Setup
 from remuda.solvers.psro.oracles import (
-    OracleSettings,
     SeatedTarget,
     candidate_name,
     config_of,
     seated_target,
 )
+from remuda.solvers.psro.settings import PsroSettings
 from remuda.solvers.psro.trained import run_trained
-from remuda.solvers.psro.trained_setup import TrainedSetup
 from remuda.ui.analysis.psro import print_line, psro
 from remuda.ui.terminal.live import PlainView
 
@@ -164,35 +163,28 @@ def leduc(results: Results, minutes: float, first: int) -> None:
         )
         print_line(found)
 
-    oracles = {name: value for name, value in LEDUC.items() if name != "matches"}
-    oracles["policy"] = {**LEDUC["policy"], "algorithm": "ppo"}
-    setup = TrainedSetup(
-        "leduc_poker", {}, "nash", first, LEDUC["matches"], OracleSettings(**oracles)
+    settings = PsroSettings(
+        oracle="ppo", seed=first, iterations=ITERATIONS, enough=2.0 * LEDUC_BAR, **LEDUC
     )
-    enough = 2.0 * LEDUC_BAR
     with tempfile.TemporaryDirectory() as home:
         place = Path(home) / "psro"
-        run_trained(setup, ITERATIONS, place, QuietView(), False, enough, told, spent)
+        setup = Setup("leduc_poker", {}, settings)
+        run_trained(setup, place, QuietView(), False, told, spent)
     seconds, last = time.perf_counter() - began, lines[-1]
     print(f"{seconds:.0f} s, of the processor {time.process_time() - computed:.0f} s")
     results.bar(f"seed {first}: exploitability", last.nash_conv / 2.0, most=LEDUC_BAR)
 
 
-def oracles_of(candidates: int, schedule: str) -> OracleSettings:
+def oracles_of(candidates: int, schedule: str) -> PsroSettings:
     """As `ppo` trains them, but for how many there are and the schedule; the turns of each stay."""
-    each = TRAINED["candidates"]
-    return OracleSettings(
-        candidates,
-        None,
-        TRAINED["turns"] // each * candidates,
-        {**TRAINED["policy"], "algorithm": "ppo"},
-        TRAINED["num_envs"] // each * candidates,
-        schedule,
-    )
+    share = candidates / TRAINED["candidates"]
+    counts = {name: int(TRAINED[name] * share) for name in ("turns", "num_envs")}
+    changes = {"candidates": candidates, "schedule": schedule, **counts}
+    return PsroSettings(oracle="ppo", **TRAINED | changes)
 
 
 def trained_in(
-    home: Path, settings: OracleSettings, targets: Sequence[SeatedTarget], seed: int
+    home: Path, settings: PsroSettings, targets: Sequence[SeatedTarget], seed: int
 ) -> Exploiters:
     """Train the candidates of all targets in one run."""
     with tempfile.TemporaryDirectory(dir=home) as place:
@@ -200,7 +192,7 @@ def trained_in(
         return train_exploiters(config, QuietView())
 
 
-def targets_in(home: Path, settings: OracleSettings) -> list[SeatedTarget]:
+def targets_in(home: Path, settings: PsroSettings) -> list[SeatedTarget]:
     """For each player, half random play and half a briefly trained network."""
     targets, env = [], EnvSpec.of("kuhn_poker", {})
     for player in range(2):
@@ -209,7 +201,7 @@ def targets_in(home: Path, settings: OracleSettings) -> list[SeatedTarget]:
         found = seated_target(env, player, others, np.ones(1), "random", file)
         found.target.save(file)
         targets.append(found)
-    short = replace(settings, candidates=1, turns=6400, num_envs=64)
+    short = settings.model_copy(update={"candidates": 1, "turns": 6400, "num_envs": 64})
     players = trained_in(home, short, targets, 0).players
     for player in range(2):
         file = home / f"target_{player}"

@@ -65,7 +65,7 @@ def test_a_directory_is_gone_on_with(capsys):
         (["kuhn_poker", "--meta-solver", "nahs"], 'no meta-solver "nahs"; did you mean "nash"?'),
         (["kuhn_poker", "--seconds", "3"], "--seconds is for trained oracles; add --oracle ppo"),
         (["kuhn_poker", "--oracle", "ppq"], "ppq"),
-        (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "use --oracle dqn"),
+        (["kuhn_poker", "--oracle", "ppo", "--policy.algorithm", "dqn"], "set oracle to dqn"),
         (["tic_tac_toe", "--oracle", "ppo"], "tic_tac_toe has only rules for exact oracles"),
         (["tic_tac_toe", "--oracle", "ppo"], "pettingzoo:classic/tictactoe-v3"),
         (["nowhere:Game"], "among those installed"),
@@ -137,21 +137,20 @@ def test_from_python():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"enough": -1.0}, "enough: a number, 0 at least; this is -1.0"),
-        ({"enough": float("nan")}, "enough: a number, 0 at least"),
-        ({"enough": "0.1"}, "enough: a number, 0 at least"),
-        ({"enough": -1.0, "oracle": "ppo"}, "enough: a number, 0 at least"),
-        ({"iterations": 2.5}, "iterations: a whole number"),
+        ({"enough": float("nan")}, "enough is nan"),
+        ({"enough": -1.0, "oracle": "ppo"}, "enough is -1.0"),
+        ({"sed": 3}, "sed is no argument of psro; did you mean seed?"),
+        ({"speed_of_light": 3}, "there are game, options, directory"),
+        ({"seconds": None, "oracle": "ppo"}, "seconds and turns are None"),
+        ({"oracle": "ppq"}, "oracle: algorithm 'ppq' does not exist"),
+        ({"oracle": "ppo", "policy": {"algorithm": "dqn"}}, "set oracle to dqn"),
         ({"seed": 3}, 'seed is for trained oracles; add oracle="ppo"'),
         ({"seconds": None}, "seconds is for trained oracles"),
         ({"policy": {"learning_rate": 1e-3}}, "policy is for trained oracles"),
-        ({"policy": "ppo", "oracle": "ppo"}, "policy: a dictionary, or a PolicyConfig"),
-        ({"meta_solver": ["nash"]}, "there is no meta-solver"),
-        ({"meta_solver": None}, '"None"; there are nash'),
-        ({"oracle": 5}, 'oracle: "exact", or the name of an algorithm; this is 5'),
-        ({"options": 3}, "options: a dictionary; this is 3"),
-        ({"directory": 5}, "directory: a path; this is 5"),
-        ({"on_iteration": 3}, "on_iteration: a function"),
+        ({"options": 3}, "options is 3"),
+        ({"directory": 5}, "directory is 5"),
+        ({"resume": ""}, "resume is ''"),
+        ({"on_iteration": 3}, "on_iteration is 3"),
     ],
 )
 def test_a_bad_argument_is_one_clear_line(asked, words, tmp_path):
@@ -185,7 +184,7 @@ def test_the_front_door_stays_a_function_whatever_was_imported_before():
     from remuda.solvers.psro import iterations
 
     assert callable(remuda.psro)
-    assert iterations.ORACLE == "exact"
+    assert iterations.EXACT == "exact"
 
 
 def test_trained_oracles_and_how_they_are_gone_on_with(capsys):
@@ -201,4 +200,4 @@ def test_trained_oracles_and_how_they_are_gone_on_with(capsys):
     found = json.loads(capsys.readouterr().out)
     assert [each["iteration"] for each in found["iterations"]] == [0, 1]
     assert found["iterations"][0] == first["iterations"][0]
-    assert found["settings"]["oracles"]["turns"] == 640
+    assert found["settings"]["turns"] == 640

@@ -16,13 +16,26 @@ from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
 from remuda.solvers.psro import exact
-from remuda.solvers.psro.exact import ExactSetup, iterate, run_exact
+from remuda.solvers.psro.exact import iterate, run_exact
 from remuda.solvers.psro.games import ByHistory, tree_of
-from remuda.solvers.psro.iterations import CONVERGED, ENOUGH, INTERRUPTED, NOTHING_NEW, SPENT
+from remuda.solvers.psro.iterations import (
+    CONVERGED,
+    ENOUGH,
+    INTERRUPTED,
+    NOTHING_NEW,
+    SPENT,
+    Setup,
+)
 from remuda.solvers.psro.meta_solvers import MetaStrategy, ResponseTarget, solve
 from remuda.solvers.psro.record import Record, read
+from remuda.solvers.psro.settings import PsroSettings
 
-KUHN = ExactSetup("kuhn_poker", {})
+
+def setup_of(game="kuhn_poker", iterations=10, options=None, **settings):
+    return Setup(game, options or {}, PsroSettings(iterations=iterations, **settings))
+
+
+KUHN = setup_of()
 
 
 def nash(payoffs):
@@ -31,7 +44,7 @@ def nash(payoffs):
 
 def test_kuhn_poker_is_solved_within_ten_iterations():
     """The bar: NashConv <= 0.005 within 10 iterations from a uniform start."""
-    found = run_exact(KUHN, 10)
+    found = run_exact(KUHN)
     first = found.iterations[0]
     assert first.policies == (1, 1)
     assert first.nash_conv == pytest.approx(11 / 12)  # of uniform play: OpenSpiel's 0.458 * 2
@@ -49,7 +62,7 @@ def first_value(found):
 
 
 def test_every_iteration_adds_a_best_response_of_each_player():
-    found = run_exact(KUHN, 3)
+    found = run_exact(setup_of(iterations=3))
     assert found.ended == SPENT
     assert [each.policies for each in found.iterations] == [(n, n) for n in (1, 2, 3, 4)]
     for before, after in zip(found.iterations, found.iterations[1:], strict=False):
@@ -66,13 +79,13 @@ def test_every_iteration_adds_a_best_response_of_each_player():
 
 
 def test_the_equilibrium_of_the_largest_entropy_solves_kuhn_poker_too():
-    found = run_exact(ExactSetup("kuhn_poker", {}, "max-entropy-nash"), 25)
+    found = run_exact(setup_of("kuhn_poker", 25, meta_solver="max-entropy-nash"))
     assert found.nash_conv <= 0.005
 
 
 def test_rectified_responses_are_as_many_as_policies_are_played():
     """They need not end at an equilibrium (McAleer et al. 2020), but come nearer."""
-    found = run_exact(ExactSetup("kuhn_poker", {}, "rectified-nash"), 8)
+    found = run_exact(setup_of("kuhn_poker", 8, meta_solver="rectified-nash"))
     assert found.last.nash_conv < 0.25 * found.iterations[0].nash_conv
     for before, after in zip(found.iterations, found.iterations[1:], strict=False):
         more = [n - m for n, m in zip(after.policies, before.policies, strict=True)]
@@ -82,12 +95,12 @@ def test_rectified_responses_are_as_many_as_policies_are_played():
 
 def test_where_all_best_responses_are_known_it_ends():
     """Rectified responses to the same mixtures are the same ones: nothing changes any more."""
-    found = run_exact(ExactSetup("kuhn_poker", {}, "rectified-nash"), 40)
+    found = run_exact(setup_of("kuhn_poker", 40, meta_solver="rectified-nash"))
     assert found.ended == NOTHING_NEW
     assert found.nash_conv > 0.01
     assert len(found.iterations) < 15
     # Fictitious play goes on with policies that it knows, since they then weigh more.
-    assert run_exact(ExactSetup("kuhn_poker", {}, "uniform"), 40).ended == SPENT
+    assert run_exact(setup_of("kuhn_poker", 40, meta_solver="uniform")).ended == SPENT
 
 
 @pytest.mark.parametrize("scale", [1e-10, 1e9, 1e12])
@@ -100,7 +113,7 @@ def test_what_counts_as_a_gain_goes_by_the_size_of_the_returns(scale):
 
 
 def test_fictitious_play_comes_nearer_and_nearer():
-    found = run_exact(ExactSetup("kuhn_poker", {}, "uniform"), 60)
+    found = run_exact(setup_of("kuhn_poker", 60, meta_solver="uniform"))
     assert len(found.iterations) == 61
     assert found.nash_conv < 0.1 < found.iterations[5].nash_conv
     assert found.last.support == (61, 61)
@@ -110,12 +123,12 @@ def test_a_matrix_game_ends_where_no_response_gains():
     payoffs = np.array([[0.0, -1.0, 2.0], [1.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
     found = iterate(flatten(MatrixGame(payoffs)), nash, 20)
     assert found[-1].nash_conv <= 2e-9
-    again = run_exact(ExactSetup("rock_paper_scissors", {"biased": True, "rounds": 1}), 20)
+    again = run_exact(setup_of("rock_paper_scissors", 20, {"biased": True, "rounds": 1}))
     assert again.play[0][0] == pytest.approx([0.25, 0.5, 0.25], abs=1e-6)
 
 
 def test_a_game_that_is_not_zero_sum():
-    found = run_exact(ExactSetup("prisoners_dilemma", {"rounds": 1}), 10)
+    found = run_exact(setup_of("prisoners_dilemma", 10, {"rounds": 1}))
     assert found.nash_conv == pytest.approx(0.0, abs=1e-9)
     assert found.ended == CONVERGED
 
@@ -135,14 +148,14 @@ def test_three_players():
 
 @pytest.mark.slow
 def test_leduc_poker_comes_to_its_value():
-    found = run_exact(ExactSetup("leduc_poker", {}), 400)
+    found = run_exact(setup_of("leduc_poker", 400))
     assert found.ended == CONVERGED
     assert first_value(found) == pytest.approx(equilibrium(tree_of("leduc_poker")).value, abs=1e-7)
 
 
 @pytest.mark.slow
 def test_tic_tac_toe_is_a_draw_and_its_policies_go_by_history():
-    found = run_exact(ExactSetup("tic_tac_toe", {}), 3)
+    found = run_exact(setup_of("tic_tac_toe", 3))
     assert found.iterations[0].nash_conv > 0.5
     assert found.last.payoffs.shape == (2, 4, 4)
 
@@ -184,27 +197,27 @@ def test_a_mixture_of_policies_is_played_by_what_was_done_before():
     ("when", "line"), [("before", 1), ("half", 1), ("after", 1), ("half", 0), ("after", 3)]
 )
 def test_who_was_killed_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, when, line):
-    whole = run_exact(KUHN, 10, tmp_path / "whole")
+    whole = run_exact(KUHN, tmp_path / "whole")
     place = tmp_path / "killed"
     child = os.fork()
     if child == 0:
         _killing(when, line)
-        run_exact(KUHN, 10, place)
+        run_exact(KUHN, place)
         os._exit(1)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     written = len((place / "psro.jsonl").read_bytes().split(b"\n")) - 1
     if not written:
         assert line == 0
         with pytest.raises(RunDirectoryError):
-            run_exact(KUHN, 10, place, resume=True)
-        found = run_exact(KUHN, 10, place)
+            run_exact(KUHN, place, resume=True)
+        found = run_exact(KUHN, place)
     else:
         walked = []
         play = exact.profile_returns
         monkeypatch.setattr(
             exact, "profile_returns", lambda *all_of: walked.append(1) or play(*all_of)
         )
-        found = run_exact(KUHN, 10, place, resume=True)
+        found = run_exact(KUHN, place, resume=True)
         known, last = written - 1, len(found.iterations)
         assert len(walked) == last**2 - known**2  # only pairs that had not met
     for one, other in zip(found.iterations, whole.iterations, strict=True):
@@ -231,10 +244,12 @@ def _killing(when, line):
 
 
 def test_more_iterations_go_on_where_fewer_ended(tmp_path):
-    first = run_exact(KUHN, 2, tmp_path / "few")
+    first = run_exact(setup_of(iterations=2), tmp_path / "few")
     told = []
-    more = run_exact(KUHN, 4, tmp_path / "few", resume=True, on_iteration=told.append)
-    whole = run_exact(KUHN, 4)
+    more = run_exact(
+        setup_of(iterations=4), tmp_path / "few", resume=True, on_iteration=told.append
+    )
+    whole = run_exact(setup_of(iterations=4))
     assert first.ended == more.ended == SPENT
     assert [each.nash_conv for each in more.iterations] == [
         each.nash_conv for each in whole.iterations
@@ -253,44 +268,42 @@ def test_more_iterations_go_on_where_fewer_ended(tmp_path):
     ],
 )
 def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, order, line):
-    run_exact(KUHN, 3, tmp_path)
+    run_exact(setup_of(iterations=3), tmp_path)
     path = tmp_path / "psro.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     damaged = b"".join(lines[i] for i in order)
     path.write_bytes(damaged)
     with pytest.raises(RunDirectoryError, match=f"damaged in line {line}: it does not follow"):
-        run_exact(KUHN, 5, tmp_path, resume=True)
+        run_exact(setup_of(iterations=5), tmp_path, resume=True)
     assert path.read_bytes() == damaged
 
 
 def test_it_ends_where_nash_conv_is_small_enough(tmp_path):
-    found = run_exact(KUHN, 10, tmp_path / "x", enough=0.2)
+    found = run_exact(setup_of(enough=0.2), tmp_path / "x")
     curve = [each.nash_conv for each in found.iterations]
     assert curve[-1] <= 0.2 < min(curve[:-1])
     assert found.ended == ENOUGH
-    further = run_exact(KUHN, 10, tmp_path / "x", resume=True)
+    further = run_exact(KUHN, tmp_path / "x", resume=True)
     assert further.ended == CONVERGED
     assert len(further.iterations) > len(curve)
 
 
 def test_an_interruption_ends_after_the_iteration():
-    found = run_exact(KUHN, 10, stopped=lambda: True)
+    found = run_exact(KUHN, stopped=lambda: True)
     assert found.ended == INTERRUPTED
     assert len(found.iterations) == 1
 
 
 def test_what_cannot_be_is_one_clear_line(tmp_path):
     for setup, kind, words in (
-        (ExactSetup("connect_four", {}), ConfigError, "connect_four cannot be traversed"),
-        (ExactSetup("kuhn_pokr", {}), UnknownGameError, "kuhn_poker"),
-        (ExactSetup("kuhn_poker", {"cards": 4}), ConfigError, "env.options.cards"),
-        (ExactSetup("kuhn_poker", {}, "nsh"), UsageError, 'no meta-solver "nsh"'),
+        (setup_of("connect_four"), ConfigError, "connect_four cannot be traversed"),
+        (setup_of("kuhn_pokr"), UnknownGameError, "kuhn_poker"),
+        (setup_of(options={"cards": 4}), ConfigError, "env.options.cards"),
+        (setup_of(meta_solver="nsh"), UsageError, 'no meta-solver "nsh"'),
     ):
         with pytest.raises(kind, match=words) as raised:
-            run_exact(setup, 3, tmp_path / "none")
+            run_exact(setup, tmp_path / "none")
         assert "\n" not in str(raised.value)
-    with pytest.raises(UsageError, match="iterations: a whole number"):
-        run_exact(KUHN, -1)
     assert not (tmp_path / "none").exists()
 
 
@@ -367,7 +380,7 @@ def curve_of_open_spiel(name, iterations, ties, monkeypatch):
 def test_the_curve_is_that_of_open_spiels_own_psro(tmp_path, monkeypatch):
     """The bar: with the same tie-breaks NashConv is the same at every iteration."""
     pytest.importorskip("pyspiel")
-    ours = run_exact(ExactSetup("open_spiel:kuhn_poker", {}), 10, tmp_path / "x")
+    ours = run_exact(setup_of("open_spiel:kuhn_poker", 10), tmp_path / "x")
     tree = flatten(OpenSpielGame("kuhn_poker"))
     names = [[known.key for known in own] for own in tree.information_sets]
     ties = [

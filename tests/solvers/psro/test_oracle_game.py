@@ -13,7 +13,8 @@ from remuda.errors import ConfigError
 from remuda.population.ledger.ratings import sides_by_agent
 from remuda.solvers.exploit.target import make_target
 from remuda.solvers.psro.oracle_game import AgainstTargets
-from remuda.solvers.psro.oracles import OracleSettings, config_of, seated_target
+from remuda.solvers.psro.oracles import config_of, seated_target
+from remuda.solvers.psro.settings import PsroSettings
 from support import play_episodes
 
 GAME = "rock_paper_scissors"
@@ -115,7 +116,7 @@ def test_all_candidates_of_all_targets_are_one_population(tmp_path):
     assert targets[0].target.players[1] == ("random", others[1][1])
     assert targets[1].target.players[1] == (others[1][1], "random")
     assert targets[0].target.shares == (0.25, 0.75)
-    settings = OracleSettings(candidates=2, seconds=None, turns=640, schedule="sequential")
+    settings = PsroSettings(oracle="ppo", seconds=None, turns=640, schedule="sequential")
     config = config_of(settings, targets, 5, tmp_path / "run", 0.5)
     names = ("oracle_0_0", "oracle_0_1", "oracle_1_0", "oracle_1_1")
     assert config.population.policies == names

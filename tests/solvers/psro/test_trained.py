@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import remuda
 from remuda.analysis.trees.exploitability import nash_conv
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.solvers.psro import trained
 from remuda.solvers.psro.games import tree_of
-from remuda.solvers.psro.iterations import ENOUGH, INTERRUPTED, SPENT
+from remuda.solvers.psro.iterations import ENOUGH, INTERRUPTED, SPENT, Setup
 from remuda.solvers.psro.matches import gains_of
-from remuda.solvers.psro.oracles import OracleSettings
 from remuda.solvers.psro.record import Record, begin, read
+from remuda.solvers.psro.settings import PsroSettings
 from remuda.solvers.psro.trained import run_trained
-from remuda.solvers.psro.trained_setup import TrainedSetup, check_setup
+from remuda.solvers.psro.trained_setup import check_setup
 from remuda.ui.terminal.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}
@@ -24,12 +25,27 @@ BIASED = {"biased": True, "rounds": 1}
 
 def setup_of(game="rock_paper_scissors", options=BIASED, turns=3200, matches=200, **policy):
     small = {"network": {"hidden": [16]}, "ppo": {"rollout_length": 8}} | policy
-    oracles = OracleSettings(2, None, turns, small, 64, "sequential", 300)
-    return TrainedSetup(game, options, "nash", 3, matches, oracles)
+    settings = PsroSettings(
+        oracle="ppo",
+        seconds=None,
+        turns=turns,
+        policy=small,
+        num_envs=64,
+        schedule="sequential",
+        trials=300,
+        seed=3,
+        matches=matches,
+    )
+    return Setup(game, options, settings)
 
 
-def run(setup, directory, iterations, **others):
-    return run_trained(setup, iterations, directory, PlainView(), **others)
+def changed(setup, **settings):
+    return replace(setup, settings=setup.settings.model_copy(update=settings))
+
+
+def run(setup, directory, iterations, enough=0.0, **others):
+    setup = changed(setup, iterations=iterations, enough=enough)
+    return run_trained(setup, directory, PlainView(), **others)
 
 
 def plain(found):
@@ -37,8 +53,8 @@ def plain(found):
 
 
 def test_a_network_of_oracles_that_is_no_section_is_told(tmp_path):
-    with pytest.raises(ConfigError, match=r"policy\.network is 3"):
-        run(setup_of(network=3), tmp_path / "x", 1)
+    with pytest.raises(UsageError, match=r"policy\.network is 3"):
+        remuda.psro("kuhn_poker", oracle="ppo", policy={"network": 3}, directory=tmp_path / "x")
 
 
 @pytest.mark.slow
@@ -85,9 +101,9 @@ def test_where_the_game_is_not_walked_gains_are_lower_bounds(tmp_path):
 
 def loop_of(tmp_path, pairs, solver="nash"):
     """A loop in whose meta-game these pairs met: by pair, what player 0 earned in each match."""
-    setup = TrainedSetup("rock_paper_scissors", {"biased": True, "rounds": 2}, solver)
+    setup = changed(setup_of(options={"biased": True, "rounds": 2}), meta_solver=solver)
     with begin(tmp_path, setup.description()) as record:
-        found = trained._Loop(setup, None, record, PlainView(), 1, None, lambda: False)
+        found = trained._Loop(setup, None, record, PlainView(), None, lambda: False)
     for pair, earned in pairs.items():
         own = np.array(earned)
         sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]
@@ -150,9 +166,9 @@ def test_who_was_killed_goes_on_without_playing_anything_twice(tmp_path, monkeyp
         trained, "train_exploiters", lambda *all_of: trainings.append(1) or train(*all_of)
     )
 
-    def counted(game, options, rows, column, *others):
+    def counted(env, rows, column, *others):
         played.extend((row, column[0]) for row in rows)
-        return play(game, options, rows, column, *others)
+        return play(env, rows, column, *others)
 
     monkeypatch.setattr(trained, "play_pairs", counted)
     found = run(setup, place, 2, resume=True)
@@ -212,10 +228,7 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     place = tmp_path / "none"
     for setup, kind, words in (
         (setup_of("cleanup", {}), ConfigError, "oracles are trained for games of two"),
-        (setup_of(matches=0), UsageError, "matches: a whole number, 2 at least"),
-        (setup_of(turns=None), UsageError, "`seconds` or `turns`"),
-        (setup_of(algorithm="ppq"), ConfigError, "ppq"),
-        (TrainedSetup("kuhn_poker", {}, "nsh"), UsageError, "no meta-solver"),
+        (changed(setup_of(), meta_solver="nsh"), UsageError, "no meta-solver"),
     ):
         with pytest.raises(kind, match=words) as raised:
             run(setup, place, 1)
@@ -228,16 +241,14 @@ def test_a_game_that_is_not_zero_sum_is_told_before_anything_is_written(tmp_path
     for rounds in (1, 2):
         asked = setup_of("stag_hunt", {"rounds": rounds})
         with pytest.raises(UsageError, match="max-entropy-nash is for zero-sum games"):
-            run(replace(asked, meta_solver="max-entropy-nash"), tmp_path / "x", 1)
+            run(changed(asked, meta_solver="max-entropy-nash"), tmp_path / "x", 1)
     assert not (tmp_path / "x").exists()
     constant = setup_of(options={"biased": True, "rounds": 2})
-    check_setup(replace(constant, meta_solver="max-entropy-nash"))
+    check_setup(changed(constant, meta_solver="max-entropy-nash"))
 
 
 def test_rectified_oracles_are_as_many_as_are_played(tmp_path):
-    setup = TrainedSetup(
-        "rock_paper_scissors", BIASED, "rectified-nash", 3, 50, setup_of(turns=320).oracles
-    )
+    setup = changed(setup_of(turns=320, matches=50), meta_solver="rectified-nash")
     found = run(setup, tmp_path / "x", 2)
     assert found.ended == SPENT
     assert max(found.last.policies) >= 2

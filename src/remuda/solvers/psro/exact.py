@@ -10,14 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from remuda.analysis.trees.exploitability import best_response, expected_returns
 from remuda.analysis.trees.trees import OVER, Tree, mixture, uniform
-from remuda.errors import UsageError
 from remuda.solvers.psro.games import tree_of
 from remuda.solvers.psro.iterations import (
     CONVERGED,
@@ -44,11 +43,6 @@ from remuda.types import Numbers
 
 Solver = Callable[[Numbers], MetaStrategy]
 GAIN, ROUNDING = 1e-9, 1e-13  # shares of the returns' range and size below which a gain is zero
-
-
-@dataclass(frozen=True)
-class ExactSetup(Setup):
-    """The settings of a double oracle with exact best responses."""
 
 
 class Populations:
@@ -126,11 +120,9 @@ def profile_returns(chance: Numbers, reaches: Sequence[Numbers], returns: Number
 
 
 def run_exact(
-    setup: ExactSetup,
-    iterations: int,
+    setup: Setup,
     directory: Path | None = None,
     resume: bool = False,
-    enough: float = 0.0,
     on_iteration: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
@@ -141,32 +133,29 @@ def run_exact(
     ignores duplicates (`OF_SETS`) the loop also ends when no best response is new. A resumed run
     gives the same result as an uninterrupted one.
     """
-    check_end(iterations, enough)
-    check_players(setup.meta_solver, 2)
+    settings = setup.settings
+    check_players(settings.meta_solver, 2)
     tree = tree_of(setup.game, setup.options)
-    check_players(setup.meta_solver, tree.num_players)
-    check_zero_sum(setup.meta_solver, tree.returns[tree.players == OVER].T)
-
-    def solver(payoffs: Numbers) -> MetaStrategy:
-        return solve(setup.meta_solver, payoffs)
-
-    limits = {"iterations": iterations, "enough": enough}
+    check_players(settings.meta_solver, tree.num_players)
+    check_zero_sum(settings.meta_solver, tree.returns[tree.players == OVER].T)
+    description = setup.description()
     opened: AbstractContextManager[Record | None] = nullcontext()
     if directory is not None:
-        opened = open_record(directory, resume, setup.description() | limits)
+        opened = open_record(directory, resume, description)
     with opened as record:
-        only_new = setup.meta_solver in OF_SETS
+        solver = partial(solve, settings.meta_solver)
+        only_new = settings.meta_solver in OF_SETS
         loop = _Loop(Populations(tree), solver, record, on_iteration, stopped, only_new)
-        ended = loop.run(iterations, enough)
+        ended = loop.run(settings.iterations, settings.enough)
     return DoubleOracle(
         setup.game,
-        setup.meta_solver,
-        setup.oracle,
+        settings.meta_solver,
+        settings.oracle,
         tuple(loop.found),
         ended,
         "" if directory is None else str(directory),
         loop.populations.played(loop.found[-1].mixtures),
-        {"options": dict(setup.options), **limits},
+        description,
     )
 
 
@@ -178,15 +167,6 @@ def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
     loop = _Loop(Populations(tree), solver, None, None, lambda: False)
     loop.run(iterations)
     return loop.found
-
-
-def check_end(iterations: object, enough: object) -> None:
-    """Raise a `UsageError` for an invalid number of iterations or NashConv threshold."""
-    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
-        raise UsageError(f"iterations: a whole number, 0 at least; this is {iterations!r}")
-    is_number = isinstance(enough, int | float) and not isinstance(enough, bool)
-    if not is_number or not enough >= 0.0:  # type: ignore[operator]
-        raise UsageError(f"enough: a number, 0 at least; this is {enough!r}")
 
 
 def least_gain(tree: Tree) -> float:

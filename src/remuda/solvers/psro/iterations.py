@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from remuda.envs.description import EnvSpec
 from remuda.solvers.psro.meta_solvers import SUPPORT, Mixtures
+from remuda.solvers.psro.settings import EXACT, TRAINED, PsroSettings
 from remuda.types import Numbers
 
-ORACLE = "exact"
 CONVERGED = "no best response gains more"
 ENOUGH = "NashConv is as small as requested"
 NOTHING_NEW = "all best responses are known already"
@@ -23,29 +23,29 @@ INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings of a double oracle, except its stopping conditions."""
+    """The game and the settings of a double oracle."""
 
     game: str
-    options: Mapping[str, Any]
-    meta_solver: str = "nash"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: PsroSettings = field(default_factory=PsroSettings)
 
     @cached_property
     def env(self) -> EnvSpec:
         """The description of the game's environment."""
         return EnvSpec.of(self.game, self.options)
 
-    @property
-    def oracle(self) -> str:
-        """`exact`, or the algorithm of trained oracles."""
-        return ORACLE
-
     def description(self) -> dict[str, Any]:
         """Return JSON values, from which `of` returns the setup."""
-        return {"oracle": self.oracle, **asdict(self)}
+        unused = TRAINED if self.settings.oracle == EXACT else frozenset[str]()
+        settings = self.settings.model_dump(mode="json", exclude=set(unused))
+        return {"game": self.game, "options": dict(self.options), **settings}
 
     @classmethod
-    def of(cls, description: Mapping[str, Any]) -> Self:
-        return cls(**{each.name: description[each.name] for each in fields(cls)})
+    def of(cls, description: Mapping[str, Any], changes: Mapping[str, Any]) -> Self:
+        """Return a described setup with changed settings."""
+        settings = {k: v for k, v in description.items() if k in PsroSettings.model_fields}
+        changed = PsroSettings.model_validate({**settings, **changes})
+        return cls(description["game"], description["options"], changed)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ all targets. Candidates differ in their initial weights and exploration
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,26 +18,14 @@ from remuda.config import Config, load_config
 from remuda.envs.description import EnvSpec
 from remuda.evaluation.tournaments.entrants import Entrant, Player
 from remuda.solvers.exploit.matches import Lineup, play_lineups
+from remuda.solvers.exploit.settings import ExploitSettings
 from remuda.solvers.exploit.target import Target
-from remuda.solvers.exploit.training import NUM_ENVS, ExploiterSettings, ways_to_act
+from remuda.solvers.exploit.training import exploiter_config, ways_to_act
 from remuda.solvers.psro.oracle_game import name_of
+from remuda.solvers.psro.settings import PsroSettings
 from remuda.types import Numbers
 
 GAME = "remuda.solvers.psro.oracle_game:AgainstTargets"
-TRIALS = 2000  # matches of each candidate, to select the best
-
-
-@dataclass(frozen=True)
-class OracleSettings:
-    """The training settings of oracles."""
-
-    candidates: int = 2  # for each target
-    seconds: float | None = 20.0  # training time of an iteration; None: limited only by turns
-    turns: int | None = None  # limit of training turns, over all copies
-    policy: Mapping[str, Any] = field(default_factory=dict)  # overrides of exploiters' defaults
-    num_envs: int | None = None  # environment copies; None: 64 for each candidate of a target
-    schedule: str = "async"
-    trials: int = TRIALS
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,7 @@ def seated_target(
 
 
 def config_of(
-    settings: OracleSettings,
+    settings: PsroSettings,
     targets: Sequence[SeatedTarget],
     seed: int,
     directory: Path,
@@ -75,19 +62,11 @@ def config_of(
 ) -> Config:
     """Return the run config of one iteration's oracles."""
     count = settings.candidates
-    exploiters = ExploiterSettings(
-        count,
-        1.0 if settings.seconds is None else settings.seconds,
-        seed,
-        settings.schedule,
-        NUM_ENVS * count if settings.num_envs is None else settings.num_envs,
-        settings.policy,
-        settings.turns,
-    )
+    shared = settings.model_dump(include={"policy", "num_envs", "schedule", "turns"})
+    exploiters = ExploitSettings.model_validate({**shared, "exploiters": count, "seed": seed})
     # Start from the settings of one seat's exploiters, and repeat them for every target.
-    tree = exploiters.config(targets[0].file, 0, directory, scale).model_dump(
-        mode="json", exclude_unset=True
-    )
+    config = exploiter_config(exploiters, targets[0].file, 0, directory, scale)
+    tree = config.model_dump(mode="json", exclude_unset=True)
     candidates = list(tree["population"]["policies"])
     varied = tree.get("policies", {})
     names = {
@@ -133,7 +112,7 @@ class Response:
 def choose(
     targets: Sequence[SeatedTarget],
     players: Mapping[str, Player],
-    settings: OracleSettings,
+    settings: PsroSettings,
     seeds: Sequence[int],
 ) -> list[Response]:
     """Return the candidate with the highest return against each target in fresh matches."""

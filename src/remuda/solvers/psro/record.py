@@ -23,7 +23,7 @@ from remuda.system.checkpoint.state import sweep
 LINES, LOCK = "psro.jsonl", "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
 KIND = "psro"  # the key of the format version in the first line
-VERSION = 1
+VERSION = 2
 FIRST = f'{{"{KIND}": '.encode()  # the start of the first line
 
 

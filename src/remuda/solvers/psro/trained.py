@@ -27,7 +27,7 @@ from remuda.runs.metrics import View
 from remuda.solvers.exploit.bounds import policy_of
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.exploit.training import scale_of, train_exploiters
-from remuda.solvers.psro.exact import check_end, least_gain
+from remuda.solvers.psro.exact import least_gain
 from remuda.solvers.psro.iterations import (
     CONVERGED,
     ENOUGH,
@@ -35,6 +35,7 @@ from remuda.solvers.psro.iterations import (
     SPENT,
     DoubleOracle,
     Iteration,
+    Setup,
 )
 from remuda.solvers.psro.matches import PairSums, gains_of, play_pairs, share_out
 from remuda.solvers.psro.meta_solvers import (
@@ -51,18 +52,16 @@ from remuda.solvers.psro.oracles import (
     seated_target,
 )
 from remuda.solvers.psro.record import Record, open_record
-from remuda.solvers.psro.trained_setup import TOLERANCE, TrainedSetup, check_setup
+from remuda.solvers.psro.trained_setup import TOLERANCE, check_setup
 from remuda.system.rng import make_rng
 from remuda.types import Numbers
 
 
 def run_trained(
-    setup: TrainedSetup,
-    iterations: int,
+    setup: Setup,
     directory: Path,
     view: View,
     resume: bool = False,
-    enough: float = 0.0,
     on_iteration: Callable[[Iteration], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> DoubleOracle:
@@ -71,21 +70,19 @@ def run_trained(
     Finished matches, trained oracles and iterations are not repeated after an interruption;
     interrupted training starts over.
 
-    - `iterations`: maximum number, besides the iteration of the initial random policies.
-    - `stopped`: returns True to end the run. A round of matches is interrupted and discarded; other
-      steps are finished first.
+    `stopped` returns True to end the run. A round of matches is interrupted and discarded; other
+    steps are finished first.
     """
-    check_end(iterations, enough)
-    check_players(setup.meta_solver, 2)
+    check_players(setup.settings.meta_solver, 2)
     walked = check_setup(setup)
-    description = setup.description() | {"iterations": iterations, "enough": enough}
+    description = setup.description()
     with open_record(directory, resume, description) as record:
-        loop = _Loop(setup, walked, record, view, iterations, on_iteration, stopped)
-        ended = loop.run(enough)
+        loop = _Loop(setup, walked, record, view, on_iteration, stopped)
+        ended = loop.run()
     return DoubleOracle(
         setup.game,
-        setup.meta_solver,
-        setup.oracle,
+        setup.settings.meta_solver,
+        setup.settings.oracle,
         tuple(loop.found),
         ended,
         str(directory),
@@ -111,15 +108,15 @@ class _Loop:
 
     def __init__(
         self,
-        setup: TrainedSetup,
+        setup: Setup,
         walked: WalkedGame | None,
         record: Record,
         view: View,
-        most: int,
         on_iteration: Callable[[Iteration], None] | None,
         stopped: Callable[[], bool],
     ) -> None:
-        self._setup, self._record, self._view, self._most = setup, record, view, most
+        self._setup, self._record, self._view = setup, record, view
+        self._settings = setup.settings
         self._on_iteration, self._stopped = on_iteration, stopped
         self._walked = walked
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
@@ -134,19 +131,19 @@ class _Loop:
     def counts(self) -> tuple[int, int]:
         return len(self._policies[0]), len(self._policies[1])
 
-    def run(self, enough: float) -> str:
+    def run(self) -> str:
         self._take()
         try:
-            return self._iterate(enough)
+            return self._iterate()
         except _StoppedError:
             return INTERRUPTED
 
-    def _iterate(self, enough: float) -> str:
+    def _iterate(self) -> str:
         number = 0
         while True:
             if not self._is_done(number):
                 strategy = self._solve(number)
-                ended = self._ended(self._most, enough)
+                ended = self._ended()
                 if ended or self._stopped() or not self._respond(number, strategy):
                     return ended or INTERRUPTED
             for player, name, file in self._trained[number].added:
@@ -207,14 +204,14 @@ class _Loop:
             return line["responses"] == number and measured
         return line.get("iteration") == known == (number - 1 if self._walked is None else number)
 
-    def _ended(self, iterations: int, enough: float) -> str:
+    def _ended(self) -> str:
         """Return the reason for the end; empty: another iteration follows."""
         if not self.found:
             return ""
         last = self.found[-1]
-        if last.is_exact and last.nash_conv <= max(enough, self._gain):
+        if last.is_exact and last.nash_conv <= max(self._settings.enough, self._gain):
             return CONVERGED if last.nash_conv <= self._gain else ENOUGH
-        return SPENT if last.number >= iterations else ""
+        return SPENT if last.number >= self._settings.iterations else ""
 
     def _solve(self, number: int) -> MetaStrategy:
         """Play matches, solve the meta-game, and measure its mixtures.
@@ -225,15 +222,15 @@ class _Loop:
         new = {(i, j) for i in range(counts[0]) for j in range(counts[1])}
         new = {pair for pair in new if not self._sums.has(pair)}
         if new and (number, 0) not in self._rounds:
-            self._play(number, 0, dict.fromkeys(new, self._setup.matches))
+            self._play(number, 0, dict.fromkeys(new, self._settings.matches))
         strategy = self._strategy()
         if (number, 1) not in self._rounds:
             more = share_out(
                 strategy.mixtures,
                 self._sums.variances(counts),
                 self._sums.matches(counts),
-                self._setup.matches * (sum(counts) - 1),
-                self._setup.matches,
+                self._settings.matches * (sum(counts) - 1),
+                self._settings.matches,
             )
             wanted = {(int(i), int(j)): int(more[i, j]) for i, j in np.argwhere(more)}
             self._play(number, 1, wanted)
@@ -248,7 +245,7 @@ class _Loop:
 
     def _strategy(self) -> MetaStrategy:
         payoffs = self._sums.payoffs(self.counts)
-        return solve(self._setup.meta_solver, payoffs, TOLERANCE)
+        return solve(self._settings.meta_solver, payoffs, TOLERANCE)
 
     def _play(self, number: int, turn: int, wanted: Mapping[tuple[int, int], int]) -> None:
         """Play and record a round of matches.
@@ -266,7 +263,7 @@ class _Loop:
                 rows,
                 (column, self._policies[1][column][1]),
                 matches,
-                int(make_rng(self._setup.seed, *names).integers(2**62)),
+                int(make_rng(self._settings.seed, *names).integers(2**62)),
                 Limits(interrupted=self._stopped),  # a round may take minutes
             )
             if self._stopped():
@@ -281,29 +278,30 @@ class _Loop:
 
         Return False if a signal ended the training; its result is discarded.
         """
-        setup, folder = self._setup, self._record.directory / f"iteration_{number}"
+        setup, settings = self._setup, self._settings
+        folder = self._record.directory / f"iteration_{number}"
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
         folder.mkdir()
         targets = [
             self._target(each.player, each.mixtures[1 - each.player], folder / f"target_{i}")
             for i, each in enumerate(strategy.targets)
         ]
-        seed = int(make_rng(setup.seed, "psro", "oracles", number).integers(2**31))
+        seed = int(make_rng(settings.seed, "psro", "oracles", number).integers(2**31))
         heading = f"{setup.game}: best responses of iteration {number}"
-        config = config_of(setup.oracles, targets, seed, folder / "oracles", self._scale())
+        config = config_of(settings, targets, seed, folder / "oracles", self._scale())
         trained = train_exploiters(config, self._view, heading)
         if trained.interrupted is not None:
             return False
         seeds = [
-            int(make_rng(setup.seed, "psro", "trials", number, i).integers(2**62))
+            int(make_rng(settings.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
         ]
         payoffs = self._sums.payoffs(self.counts)
         least = [
-            to_beat(setup.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
+            to_beat(settings.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
         ]
         added: list[list[Any]] = []
-        for i, response in enumerate(choose(targets, trained.players, setup.oracles, seeds)):
+        for i, response in enumerate(choose(targets, trained.players, settings, seeds)):
             player = response.player
             if response.earned <= least[i]:
                 continue  # nothing better was found

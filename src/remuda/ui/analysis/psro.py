@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -14,66 +13,40 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from remuda.config import PolicyConfig
+from remuda.config.keywords import read_keywords, takes_settings
 from remuda.coordinator.coordinator import Signals
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
 from remuda.runs.metrics import View
-from remuda.solvers.psro.exact import ExactSetup, run_exact
-from remuda.solvers.psro.iterations import INTERRUPTED, ORACLE, DoubleOracle, Iteration
+from remuda.solvers.psro.exact import run_exact
+from remuda.solvers.psro.iterations import INTERRUPTED, DoubleOracle, Iteration, Setup
 from remuda.solvers.psro.meta_solvers import SUPPORT
-from remuda.solvers.psro.oracles import TRIALS, OracleSettings
 from remuda.solvers.psro.record import LINES, description_of
+from remuda.solvers.psro.settings import EXACT, TRAINED, PsroSettings
 from remuda.solvers.psro.trained import run_trained
-from remuda.solvers.psro.trained_setup import MATCHES, TrainedSetup
 from remuda.system.checkpoint.names import claimed_directory
 from remuda.system.processes.child import check_guard
 from remuda.system.user_errors import naming_user_code
-from remuda.ui.analysis.exploiting import policy_tree
+from remuda.ui.analysis.exploiting import CallArguments
 from remuda.ui.terminal.live import make_view
 from remuda.ui.terminal.tables import table_of
 
 PSRO_DIRECTORY = Path("runs/psro")  # the parent of default directories
 SHOWN = 8  # policies of a mixture in the final table
-ITERATIONS = 20
-
-TRAINED = (  # arguments for trained oracles only
-    *("seconds", "turns", "candidates", "matches", "trials", "policy", "num_envs"),
-    *("schedule", "seed"),
-)
 RESUMED = ("resume", "iterations", "enough", "view", "on_iteration")
-TYPES: tuple[tuple[str, Any, str], ...] = (  # arguments, their types, and descriptions of the types
-    ("oracle", str, '"exact", or the name of an algorithm'),
-    ("options", Mapping, "a dictionary"),
-    ("policy", Mapping | PolicyConfig, "a dictionary, or a PolicyConfig"),
-    ("directory", str | Path, "a path"),
-    ("resume", str | Path, "a path"),
-    ("on_iteration", Callable, "a function that takes an iteration"),
-)
 
 
+@takes_settings(PsroSettings)
 @naming_user_code()
 def psro(
     game: str | Callable[..., Any] | None = None,
     *,
-    meta_solver: str = "nash",
-    oracle: str = ORACLE,
-    iterations: int | None = None,
     options: Mapping[str, Any] | None = None,
     directory: Path | str | None = None,
     resume: Path | str | None = None,
-    enough: float | None = None,
-    seconds: float | None = 20.0,
-    turns: int | None = None,
-    candidates: int = 2,
-    matches: int = MATCHES,
-    trials: int = TRIALS,
-    policy: Mapping[str, Any] | PolicyConfig | None = None,
-    num_envs: int | None = None,
-    schedule: str = "async",
-    seed: int = 0,
     view: View | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
+    **settings: Any,
 ) -> DoubleOracle:
     """Grow populations by best responses to their own meta-mixtures: double oracle, or PSRO.
 
@@ -81,17 +54,17 @@ def psro(
     response to the mixtures of the others. `resume` continues an interrupted run; finished
     iterations are not repeated.
 
-    Arguments are the options of `remuda psro` (docs/commands.md), and:
-
-    - `iterations`: the maximum; None: 20, or with `resume` the previous maximum.
-    - `options`: the game's options.
-    - `directory`: where results are written; None: with exact oracles nothing is written, with
-      trained ones into a new directory under `runs/psro/`.
-    - `resume`: a directory to continue; only `iterations`, `enough`, `view` and `on_iteration` may
-      be passed with it.
-    - `policy`: settings of the oracles, as for `train`; they override the preset of `exploit`.
-    - `view`: shows training; None: the live view in a terminal, otherwise plain lines.
-    - `on_iteration`: called with each iteration, including those read from disk by `resume`.
+    Args:
+        game: as for `train`; exact oracles need one that can be enumerated.
+        options: the game's options.
+        directory: where results are written; None: with exact oracles nothing is written, with
+            trained ones into a new directory under `runs/psro/`.
+        resume: a directory to continue; only `iterations`, `enough`, `view` and `on_iteration` may
+            be passed with it.
+        view: shows training; None: the live view in a terminal, otherwise plain lines.
+        on_iteration: called with each iteration, including those read from disk by `resume`.
+        settings: the options of `remuda psro` in docs/commands.md, such as `oracle="ppo"` or
+            `policy={"learning_rate": 1e-3}`.
 
     Returns:
         `iterations`, each with `mixtures`, `payoffs`, `gains`, `nash_conv` and `is_exact`; the
@@ -102,50 +75,27 @@ def psro(
         ConfigError: there is no such game, or these oracles do not support it.
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
     """
-    _check_arguments(dict(locals()))
-    setup: ExactSetup | TrainedSetup
-    if resume is not None:
-        where = Path(resume).expanduser()
-        record = description_of(where)
-        setup = ExactSetup.of(record) if record["oracle"] == ORACLE else TrainedSetup.of(record)
-        most = record["iterations"] if iterations is None else iterations
-        bound = record.get("enough", 0.0) if enough is None else enough
-        return _run(setup, most, where, True, bound, view, on_iteration)
-    if game is None:
-        raise UsageError("game: name one, such as kuhn_poker")
-    name, options = name_game(game), dict(options or {})
-    if oracle == ORACLE:
-        setup = ExactSetup(name, options, meta_solver)
-    else:
-        tree = policy_tree(policy)
-        if tree.get("algorithm", oracle) != oracle:
-            raise UsageError(
-                f"policy.algorithm is {tree['algorithm']!r}, but the oracle is {oracle!r}; use "
-                f"--oracle {tree['algorithm']}, and leave policy.algorithm out"
-            )
-        tree["algorithm"] = oracle
-        oracles = OracleSettings(candidates, seconds, turns, tree, num_envs, schedule, trials)
-        setup = TrainedSetup(name, options, meta_solver, seed, matches, oracles)
+    chosen = read_keywords(PsroSettings, settings, psro)
+    arguments = {
+        "options": options,
+        "directory": directory,
+        "resume": resume,
+        "on_iteration": on_iteration,
+    }
+    call = read_keywords(CallArguments, arguments, psro)
+    passed = [name for name, value in {"game": game, **arguments}.items() if value is not None]
+    check_used([*settings, *passed], resume, chosen.oracle)
     with ExitStack() as stack:
-        place = None if directory is None else Path(directory).expanduser()
-        if place is None and oracle != ORACLE:
-            place = stack.enter_context(claimed_directory(PSRO_DIRECTORY, name))
-        most = ITERATIONS if iterations is None else iterations
-        return _run(setup, most, place, False, enough or 0.0, view, on_iteration)
-
-
-def _check_arguments(arguments: Mapping[str, Any]) -> None:
-    for name, kind, words in TYPES:
-        value = arguments[name]
-        if value is not None and not isinstance(value, kind):
-            raise UsageError(f"{name}: {words}; this is {value!r}")
-    defaults = {name: each.default for name, each in inspect.signature(psro).parameters.items()}
-    explicit = [
-        name
-        for name, value in arguments.items()
-        if value != defaults[name] and not (value == {} and defaults[name] is None)
-    ]
-    check_used(explicit, arguments["resume"], arguments["oracle"])
+        place = call.resume or call.directory
+        if call.resume is not None:
+            setup = Setup.of(description_of(call.resume), settings)
+        elif game is None:
+            raise UsageError("game: name one, such as kuhn_poker")
+        else:
+            setup = Setup(name_game(game), call.options or {}, chosen)
+            if place is None and chosen.oracle != EXACT:
+                place = stack.enter_context(claimed_directory(PSRO_DIRECTORY, setup.game))
+        return _run(setup, place, resume is not None, view, on_iteration)
 
 
 def check_used(
@@ -157,21 +107,20 @@ def check_used(
         word = f"{dashes}{name.replace('_', '-')}" if are_flags else name
         if resume is not None and name not in RESUMED:
             raise error(f"{word} is fixed by {resume}; leave it out with {dashes}resume")
-        if resume is None and oracle == ORACLE and name in TRAINED:
+        if resume is None and oracle == EXACT and name in TRAINED:
             how = "--oracle ppo" if are_flags else 'oracle="ppo"'
             raise error(f"{word} is for trained oracles; add {how}, or leave it out")
 
 
 def _run(
-    setup: ExactSetup | TrainedSetup,
-    iterations: int,
+    setup: Setup,
     directory: Path | None,
     resume: bool,
-    enough: float,
     view: View | None,
     on_iteration: Callable[[Iteration], None] | None,
 ) -> DoubleOracle:
     signals = Signals()
+    common = (resume, on_iteration, signals.stopped)
     if directory is not None:
         try:
             json.dumps(setup.description(), allow_nan=False)
@@ -180,16 +129,13 @@ def _run(
                 f"options and policy must be JSON data to be saved in the directory: numbers, "
                 f"strings, lists and dictionaries; {error}"
             ) from None
-    common = (resume, enough, on_iteration, signals.stopped)
-    if isinstance(setup, ExactSetup):
-        with signals.watching():
-            return run_exact(setup, iterations, directory, *common)
-    if directory is None:
-        raise ConfigError("trained oracles need a directory")
-    check_guard()
-    view = make_view(live=True) if view is None else view
+        if setup.settings.oracle != EXACT:
+            check_guard()
+            view = make_view(live=True) if view is None else view
+            with signals.watching():
+                return run_trained(setup, directory, view, *common)
     with signals.watching():
-        return run_trained(setup, iterations, directory, view, *common)
+        return run_exact(setup, directory, *common)
 
 
 def line_of(found: Iteration) -> str:
@@ -209,7 +155,7 @@ def print_line(found: Iteration, out: IO[str] | None = None) -> None:
 def print_double_oracle(found: DoubleOracle, console: Console | None = None) -> None:
     """Print the last mixture of each player as a table, then the result in words."""
     console = console or Console()
-    oracles = "exact best responses" if found.oracle == ORACLE else f"{found.oracle} oracles"
+    oracles = "exact best responses" if found.oracle == EXACT else f"{found.oracle} oracles"
     console.print(Text.assemble((found.game, "bold"), f", {found.meta_solver}, {oracles}"))
     if found.iterations:
         last = found.last

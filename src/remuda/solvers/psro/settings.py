@@ -1,0 +1,71 @@
+"""The settings of `psro`, which are flags of the command and arguments of `remuda.psro`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from remuda.config.algorithm_registry import find_algorithm
+from remuda.config.sections import Finite
+from remuda.errors import ConfigError
+from remuda.solvers.exploit.settings import ResponseSettings
+
+EXACT = "exact"
+
+
+class PsroSettings(ResponseSettings):
+    """Settings of a double oracle (PSRO)."""
+
+    meta_solver: str = "nash"
+    """How often each policy is played: `nash`, `max-entropy-nash`, `uniform` (fictitious play),
+    `alpha-rank`, `projected-replicator` or `rectified-nash`."""
+    oracle: str = EXACT
+    """How best responses are found: `exact`, or the training algorithm, such as `ppo`."""
+    iterations: NonNegativeInt = 20
+    """Maximum number of iterations, not counting the initial random policies. With `resume`, the
+    default is the previous maximum."""
+    enough: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Stop when NashConv is known exactly and is at most this. With `resume`, the default is the
+    previous value."""
+    seconds: Finite | None = 20.0
+    """Seconds of training per iteration. None: only `turns` limits it."""
+    turns: PositiveInt | None = None
+    """Turns of training per iteration, summed over environment copies. None: only `seconds` limits
+    it."""
+    candidates: PositiveInt = 2
+    """Best responses trained for each player, as one stack; the best one is used."""
+    matches: int = Field(2000, ge=2)
+    """Matches per pair of policies. Pairs that matter for the mixtures play more."""
+    trials: int = Field(2000, ge=2)
+    """Matches per candidate, to choose the best."""
+
+    @classmethod
+    def _default_algorithm(cls, data: Mapping[str, Any]) -> Any:
+        oracle = data.get("oracle", EXACT)
+        if oracle == EXACT:
+            return super()._default_algorithm(data)
+        try:
+            find_algorithm(str(oracle))
+        except ConfigError as error:
+            raise ValueError(f"oracle: {error}; or exact") from None
+        return oracle
+
+    @model_validator(mode="after")
+    def _trains(self) -> Self:
+        if self.oracle == EXACT:
+            return self
+        algorithm = self.policy.algorithm
+        if algorithm != self.oracle:
+            raise ValueError(
+                f"policy.algorithm is {algorithm!r}, but oracle is {self.oracle!r}; set oracle to "
+                f"{algorithm}, and leave policy.algorithm out"
+            )
+        if self.seconds is None and self.turns is None:
+            raise ValueError("seconds and turns are None; set one: how long the oracles train")
+        return self
+
+
+TRAINED = PsroSettings.model_fields.keys() - {"meta_solver", "oracle", "iterations", "enough"}
+"""Settings of trained oracles only."""
