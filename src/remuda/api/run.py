@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from remuda.analysis.frame import Frame
 from remuda.analysis.payoffs.payoffs import Payoffs
-from remuda.api.tournament import check_play, is_count
 from remuda.config import Config
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.evaluate import evaluate as play_episodes
@@ -242,7 +241,7 @@ class Run(Mapping[str, Policy]):
             CheckpointError: the checkpoint is missing or damaged.
             ConfigError: there is no such agent, or no such scripted policy.
         """
-        check_play(episodes, seed)
+        _check_play(episodes, seed)
         spec, snapshots = load_run(self._files, _checked_checkpoint(checkpoint))
         named = None if scripted is None else name_scripted(scripted, "scripted")
         return play_episodes(spec, snapshots, episodes, seed, named, sampled)
@@ -264,7 +263,7 @@ class Run(Mapping[str, Policy]):
 
 
 def _checked_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
-    if is_count(checkpoint):
+    if _is_count(checkpoint):
         return int(checkpoint)
     if isinstance(checkpoint, str) and checkpoint in ("final", "best"):
         return checkpoint
@@ -282,3 +281,14 @@ def path_of(run: Run | Result | Path | str, name: str = "run") -> Path:
             f"{run!r}"
         )
     return Path(run).expanduser().absolute()
+
+
+def _check_play(episodes: int, seed: int) -> None:
+    if not _is_count(episodes) or episodes < 1:
+        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
+    if not _is_count(seed) or seed < 0:
+        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

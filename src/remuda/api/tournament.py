@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from remuda.config.keywords import read_keywords
 from remuda.envs.registry import name_game
-from remuda.errors import UnguardedScriptError, UsageError
+from remuda.errors import UnguardedScriptError
 from remuda.evaluation.crossplay import Tournament
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.tournaments.entrants import Entrant
 from remuda.system.processes.child import check_guard
-from remuda.ui.analysis.tournament_setup import Length, named_entrants, play_in_python
+from remuda.ui.analysis.tournament_setup import TournamentArguments, named_entrants, play_in_python
 
 
 def tournament(
@@ -70,29 +69,16 @@ def tournament(
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
         ConfigError: there is no such game, or no such scripted policy.
     """
+    arguments = dict(locals())
     check_guard()
     named = named_entrants(entrants)
-    length = Length(episodes, until, matches, seconds, processes)
-    check_play(1 if episodes is None else episodes, seed)
+    own = {name: arguments[name] for name in TournamentArguments.model_fields}
+    chosen = read_keywords(TournamentArguments, own, tournament)
     players: dict[str, Entrant] = {
         name: entrant if isinstance(entrant, str) else entrant.player
         for name, entrant in named.items()
     }
     try:
-        arguments = (name_game(game), options, players, seed, deterministic, directory, length)
-        return play_in_python(*arguments, scripted)
+        return play_in_python(name_game(game), players, chosen, scripted)
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # no traceback: the script is at fault
-
-
-def check_play(episodes: int, seed: int) -> None:
-    """Raise a UsageError for a wrong number of episodes or a wrong seed."""
-    if not is_count(episodes) or episodes < 1:
-        raise UsageError(f"episodes: a whole number, one at least; this is {episodes!r}")
-    if not is_count(seed) or seed < 0:
-        raise UsageError(f"seed: a whole number, 0 or more; this is {seed!r}")
-
-
-def is_count(value: object) -> bool:
-    """Return whether a value is a whole number."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -217,12 +217,15 @@ def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tm
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ({"directory": 5}, "directory must be a path or None; it is 5"),
+        ({"directory": 5}, "directory is 5: input is not a valid path"),
         ({"directory": ""}, "directory is '': the path is empty"),
-        ({"options": 5}, "options must be a mapping or None; it is 5"),
-        ({"options": 0}, "options must be a mapping or None; it is 0"),
-        ({"options": "ab"}, "options must be a mapping or None; it is 'ab'"),
-        ({"deterministic": "no"}, "deterministic must be True or False; this is 'no'"),
+        ({"options": 5}, "options is 5: input should be a valid dictionary"),
+        ({"options": 0}, "options is 0: input should be a valid dictionary"),
+        ({"options": "ab"}, "options is 'ab': input should be a valid dictionary"),
+        (
+            {"deterministic": "perhaps"},
+            "deterministic is 'perhaps'",
+        ),
     ],
 )
 def test_what_is_of_the_wrong_kind_is_told(words, told):

@@ -53,11 +53,11 @@ def test_options_are_taken_as_the_configuration_of_a_run_takes_them(tmp_path):
     [
         (
             {"until": "the best is 95% sure", "matches": 0},
-            "matches must be a whole number, 1 or more; it is 0",
+            "matches is 0: input should be greater than 0",
         ),
-        ({"processes": 1.5}, r"processes must be a whole number, 1 or more; it is 1\.5"),
-        ({"seconds": -1}, "seconds must be a number above 0, or None; it is -1"),
-        ({"until": 3}, "until must be text such as 'the best is 95% sure'; it is 3"),
+        ({"processes": 1.5}, r"processes is 1\.5: input should be a valid integer"),
+        ({"seconds": -1}, "seconds is -1: input should be greater than 0"),
+        ({"until": 3}, "until is 3: input should be a valid string"),
         ({"matches": 10}, "matches works with until only; without it, use episodes"),
         ({"until": "soon", "episodes": 3}, "until and episodes both limit the tournament"),
         ({"until": "soon"}, 'until: this is "soon"'),

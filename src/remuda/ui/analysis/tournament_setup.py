@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from remuda.config import plain_data
-from remuda.config.faults import LONGEST_SHOWN
-from remuda.config.sections import fault_of_path
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from remuda.config import Section
+from remuda.config.plain import Options
+from remuda.config.sections import Place
 from remuda.envs.registry import find_game
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
 from remuda.evaluation.crossplay import (
@@ -22,7 +24,6 @@ from remuda.evaluation.crossplay import (
     setup_of_snapshots,
 )
 from remuda.evaluation.policy import Policy
-from remuda.evaluation.policy_inputs import check_switch
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
 from remuda.evaluation.tournaments.record import kept_weights, read_description
@@ -300,58 +301,41 @@ def check_ends(until: str, given: Collection[str], are_flags: bool = False) -> N
         raise error(f"{dash}matches works with {dash}until only; without it, use {dash}episodes")
 
 
-@dataclass(frozen=True)
-class Length:
+class Length(Section):
     """The limits of a tournament and its number of processes; see `remuda.tournament`."""
 
-    episodes: int | None
+    episodes: PositiveInt | None
     until: str
-    matches: int | None
-    seconds: float | None
-    processes: int | None
+    matches: PositiveInt | None
+    seconds: PositiveFloat | None
+    processes: PositiveInt | None
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _has_one_end(self) -> Self:
         check_ends(self.until, [n for n in ("episodes", "matches") if getattr(self, n) is not None])
-        if not isinstance(self.until, str):
-            raise UsageError(
-                f"until must be text such as 'the best is 95% sure'; it is {self.until!r}"
-            )
-        for name in ("matches", "processes"):
-            value = getattr(self, name)
-            is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if value is not None and not is_count:
-                raise UsageError(f"{name} must be a whole number, 1 or more; it is {value!r}")
-        seconds = self.seconds
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-            raise UsageError(f"seconds must be a number above 0, or None; it is {seconds!r}")
+        return self
+
+
+class TournamentArguments(Length):
+    """The arguments of `remuda.tournament`, except the game and who plays."""
+
+    options: Options | None
+    seed: NonNegativeInt
+    deterministic: bool
+    directory: Place | None
 
 
 def play_in_python(
     game: str,
-    options: Mapping[str, Any] | None,
     entrants: Mapping[str, Entrant],
-    seed: int,
-    deterministic: bool,
-    directory: Path | str | None,
-    length: Length,
+    chosen: TournamentArguments,
     scripted: Mapping[str, str | Callable[..., Any]] | None = None,
 ) -> Tournament:
     """Play a tournament of single policies; see `remuda.tournament`."""
-    check_switch(deterministic, "deterministic")
-    if not (options is None or isinstance(options, Mapping)):
-        raise UsageError(f"options must be a mapping or None; it is {options!r}")
-    if not isinstance(directory, str | Path | None):
-        raise UsageError(f"directory must be a path or None; it is {directory!r}")
-    if fault := directory is not None and fault_of_path(str(directory)):
-        raise UsageError(f"directory is {str(directory)[:LONGEST_SHOWN]!r}: {fault}")
-    place = None if directory is None else Path(directory).expanduser()
-    try:
-        plain: dict[str, Any] = plain_data(dict(options or {}), "options")
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     taken = None if scripted is None else name_scripted(scripted, "scripted")
-    setup = setup_of_entrants(game, plain, entrants, seed, not deterministic, taken)
-    return play_shown(setup, length, place, None, lambda: False, sys.stderr.isatty())[0]
+    played = (game, chosen.options or {}, entrants, chosen.seed, not chosen.deterministic, taken)
+    setup = setup_of_entrants(*played)
+    return play_shown(setup, chosen, chosen.directory, None, lambda: False, sys.stderr.isatty())[0]
 
 
 def play_shown(

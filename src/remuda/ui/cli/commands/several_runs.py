@@ -141,11 +141,11 @@ def tournament(options: TournamentOptions) -> int:
     directory = directory_of(setup, options.resume or options.directory, options.until)
     record = options_to_record(options.model_dump(mode="json"), options.run, sources)
     length = Length(
-        None if options.until else options.episodes,
-        options.until,
-        options.matches if options.until else None,
-        options.seconds,
-        options.processes,
+        episodes=None if options.until else options.episodes,
+        until=options.until,
+        matches=options.matches if options.until else None,
+        seconds=options.seconds,
+        processes=options.processes,
     )
     signals = Signals()
     with signals.watching():
