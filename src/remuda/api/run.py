@@ -6,6 +6,8 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from remuda.analysis.frame import Frame
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.config import Config
