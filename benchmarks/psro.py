@@ -189,7 +189,7 @@ def trained_in(
     """Train the candidates of all targets in one run."""
     with tempfile.TemporaryDirectory(dir=home) as place:
         config = config_of(settings, targets, seed, Path(place) / "run", 1.0)
-        return train_exploiters(config, QuietView())
+        return train_exploiters(config, QuietView(), "oracles")
 
 
 def targets_in(home: Path, settings: PsroSettings) -> list[SeatedTarget]:
