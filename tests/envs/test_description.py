@@ -1,6 +1,7 @@
 """Descriptions of environments survive JSON, and are refused where they do not fit."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from gymnasium import spaces
 
 from remuda.envs.description import EnvSpec
 from remuda.envs.observation_parts import Part, PartsBox
-from remuda.envs.plain_spaces import NotPlainError, from_plain, to_plain
+from remuda.envs.plain_spaces import NotPlainError, from_plain, ordinary, to_plain
 from remuda.envs.registry import GAMES
 from remuda.errors import RunDirectoryError
 
@@ -99,6 +100,9 @@ def test_a_description_of_other_options_is_not_used():
         ({"agents": [{}]}, "incomplete"),
         ({"turn_groups": [[0], [0]]}, "each agent once"),
         ({"spaces": []}, "incomplete"),
+        ({"spaces": [1]}, "incomplete"),
+        ({"turn_groups": [[float("inf")]]}, "incomplete"),
+        ({"agents": [], "turn_groups": []}, "no agents"),
         ({"episode_metrics": None}, "incomplete"),
     ],
 )
@@ -120,3 +124,65 @@ def test_an_environment_that_has_changed_is_refused():
         other = replace(spec, agents=(replace(first, **change), *others))
         with pytest.raises(RunDirectoryError, match=words):
             other.make(1)
+
+
+class UsersBox(spaces.Box):
+    """A class that only this module has, with something in it that cannot be pickled."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.secret = lambda: None
+
+
+@pytest.mark.parametrize("key", [np.int64(3), (0, 1), b"a", frozenset({1}), None, 0.5])
+def test_keys_that_json_changes_are_not_plain(key):
+    with pytest.raises(NotPlainError, match="the key"):
+        to_plain(spaces.Dict([(key, spaces.Discrete(2)), ("a", spaces.Discrete(2))]))
+
+
+def test_numpys_numbers_in_a_declaration_are_plain():
+    spec = EnvSpec.of("tag", {})
+    env = spec.make(1)
+    env.turn_groups = tuple(tuple(np.array(group)) for group in env.turn_groups)
+    env.agents = tuple(replace(agent, masked=np.bool_(False)) for agent in env.agents)
+    found = EnvSpec.of_env("tag", {}, env)
+    assert found == spec
+    assert EnvSpec.from_plain(json.loads(json.dumps(found.to_plain())), "tag", {}) == spec
+
+
+def test_what_crosses_to_another_process_has_no_classes_of_the_users():
+    spec = EnvSpec.of("tag", {})
+    first, *others = spec.agents
+    low = first.observation_space.low
+    own = UsersBox(low, first.observation_space.high, low.shape, low.dtype.type)
+    theirs = replace(first, observation_space=own, env_observation_space=own)
+    found = pickle.loads(pickle.dumps(replace(spec, agents=(theirs, *others))))
+    assert type(found.agents[0].observation_space) is spaces.Box
+    assert found.agents[0].observation_space == own
+    assert found.agents[0].env_observation_space is None
+    assert found.make(1).num_envs == 1
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_an_ordinary_space_stays_as_it_is(space):
+    found = ordinary(space)
+    assert found == space
+    assert type(found) is type(space)
+
+
+def test_an_environment_whose_parts_have_changed_is_refused():
+    spec = EnvSpec.of("tag", {})
+    first, *others = spec.agents
+    box = first.observation_space
+    size = int(np.prod(box.shape))
+    low, high = box.low.astype(np.float32).ravel(), box.high.astype(np.float32).ravel()
+    cut = PartsBox(low, high, (Part("a", 0, (1,), False), Part("b", 1, (size - 1,), False)))
+    flat = PartsBox(low, high, (Part("a", 0, (size - 1,), False), Part("b", size - 1, (1,), False)))
+    env = spec.make(1)
+    env.agents = (replace(first, observation_space=flat), *others)
+    same = replace(spec, agents=env.agents)
+    other = replace(spec, agents=(replace(first, observation_space=cut), *others))
+    assert same.difference(env) == ""
+    assert "observed" in other.difference(env)
+    teamed = replace(spec, agents=(replace(env.agents[0], team="red"), *others))
+    assert "was in team 'red'" in teamed.difference(env)

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 
 import remuda
 from remuda.envs.registry import Game
@@ -122,3 +124,24 @@ def test_play_in_a_game_that_has_changed_is_refused(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "has changed" in said
     assert "bob" in said
+
+
+def test_a_description_that_cannot_be_saved_leaves_no_older_one(tmp_path):
+    trained(tmp_path / "run")
+    files = RunDirectory.open(tmp_path / "run")
+    spec = files.spec()
+    agent = replace(spec.agents[0], env_observation_space=OwnSpace(0, 1, (2,)))
+    files.save_spec(replace(spec, env=replace(spec.env, agents=(agent, spec.agents[1]))))
+    assert not files.environment.exists()
+
+
+class OwnSpace(Box):
+    """A class of the user's."""
+
+
+def test_a_directory_whose_name_is_too_long_is_refused_in_one_line(tmp_path, capsys):
+    words = ["train", "treasure_hunt", "--run.directory", str(tmp_path / ("x" * 300))]
+    assert command(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("remuda: cannot write the run directory")
+    assert said.count("\n") == 1

@@ -67,3 +67,23 @@ def test_a_run_is_opened_from_another_directory(tmp_path, given):
     if given != "own":
         (away / "my_game.py").write_text(MODULE)
         assert "when the run started it was" in python(opened, away)
+
+
+def test_processes_of_a_tournament_find_the_code_from_another_directory(tmp_path):
+    """Red before: the parent makes no environment, and its children looked in no directory."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    away.mkdir()
+    (home / "my_hunt.py").write_text(
+        "from remuda.envs.games.treasure_hunt import TreasureHunt\n"
+        "class Hunt(TreasureHunt):\n    pass\n"
+    )
+    settings = SETTINGS.replace("'turns': 40", "'turns': 10")
+    python(f"import remuda\nremuda.train('my_hunt:Hunt', {settings})", home)
+    words = ["tournament", f"{home / 'run'}:agent_0", "random", "--episodes", "1"]
+    words += ["--processes", "2", "--directory", "t"]
+    python(
+        "from remuda.ui.cli.main import run\n"
+        f"if __name__ == '__main__':\n    assert run({words!r}) == 0",
+        away,
+    )

@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 
 from remuda.config.algorithm_registry import BUILT_IN, AlgorithmEntry, Takes, find_algorithm
 from remuda.config.algorithm_registry import Section as AlgorithmSection
-from remuda.system.loading import add_pickles, pickles_in
+from remuda.system.loading import add_code, code_of
 
 
 def at_most(most: int, why: str) -> AfterValidator:
@@ -163,13 +163,13 @@ class Section(BaseModel):
         return data
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Return the state with the pickled user code that it refers to."""
-        return super().__getstate__() | {"pickles": pickles_in(self.__dict__)}
+        """Return the state with the user code that it refers to."""
+        return super().__getstate__() | {"code": code_of(self.__dict__)}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        """Register the pickled user code before it is needed."""
-        add_pickles(state["pickles"])
-        super().__setstate__({key: value for key, value in state.items() if key != "pickles"})
+        """Register the user code before it is needed."""
+        add_code(state["code"])
+        super().__setstate__({key: value for key, value in state.items() if key != "code"})
 
 
 @dataclass(frozen=True)

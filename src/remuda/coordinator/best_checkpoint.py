@@ -26,7 +26,6 @@ from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import published
-from remuda.system.loading import add_pickles, pickles_in
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.child import ignore_held_signals
 from remuda.system.processes.process import Process
@@ -116,8 +115,7 @@ class MeasuringProcess:
         seconds = self._spec.config.run.evaluate_seconds
         self._limit = math.inf if seconds is None else time.monotonic() + 2.0 * seconds + SLACK
         ours, theirs = Pipe(duplex=False)
-        pickles = pickles_in(self._spec.config.model_dump(mode="json"))
-        args = (theirs, self._spec, self._run.path, number, dict(snapshots), pickles)
+        args = (theirs, self._spec, self._run.path, number, dict(snapshots))
         try:
             self._process = forkserver.start(
                 _measure_elsewhere, args, name="evaluation", log=str(self._log)
@@ -173,10 +171,8 @@ def _measure_elsewhere(
     path: Path,
     number: int,
     snapshots: Mapping[str, Snapshot],
-    pickles: Mapping[str, bytes],
 ) -> None:
     ignore_held_signals()
-    add_pickles(pickles)
     notes: list[str] = []
     run = RunDirectory.open(path)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from gymnasium import Space
 
-from remuda.envs.plain_spaces import NotPlainError, from_plain, to_plain
+from remuda.envs.observation_parts import parts_of
+from remuda.envs.plain_spaces import NotPlainError, from_plain, ordinary, to_plain
 from remuda.envs.registry import make_env
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RunDirectoryError
@@ -33,8 +34,16 @@ class EnvSpec:
     """All of the game's options with their values; empty in a description read from a file."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the library's spaces, whose classes another process may not have."""
-        return {**vars(self), "agents": tuple(agent.in_arrays for agent in self.agents)}
+        """Keep only Gymnasium's own spaces: another process may lack the user's classes."""
+        agents = (
+            replace(
+                agent.in_arrays,
+                observation_space=ordinary(agent.observation_space),
+                action_space=ordinary(agent.action_space),
+            )
+            for agent in self.agents
+        )
+        return {**vars(self), "agents": tuple(agents)}
 
     @staticmethod
     def of(game: str, options: Mapping[str, Any]) -> EnvSpec:
@@ -53,7 +62,7 @@ class EnvSpec:
             game,
             options,
             tuple(env.agents),
-            tuple(tuple(group) for group in env.turn_groups),
+            tuple(tuple(map(int, group)) for group in env.turn_groups),
             tuple(env.episode_metrics),
             env.history() is not None,
             env.options(),
@@ -80,7 +89,7 @@ class EnvSpec:
         """
         env = make_env(self.game, copies, **self.options)
         env.check = check
-        changed = _difference(self.agents, tuple(env.agents))
+        changed = self.difference(env)
         if changed:
             env.close()
             raise RunDirectoryError(
@@ -88,6 +97,13 @@ class EnvSpec:
                 "change, or start a new run"
             )
         return env
+
+    def difference(self, env: VectorEnv) -> str:
+        """Return the first difference between the agents and an environment's; empty: none.
+
+        Bounds of observations may differ.
+        """
+        return _difference(self.agents, tuple(env.agents))
 
     def to_plain(self) -> dict[str, Any] | None:
         """Return plain data for JSON; None if a space's class is not Gymnasium's own."""
@@ -103,13 +119,13 @@ class EnvSpec:
                 {
                     "name": agent.name,
                     "team": agent.team,
-                    "masked": agent.masked,
+                    "masked": bool(agent.masked),
                     "layout": agent.layout,
                     "spaces": [number(getattr(agent, name)) for name in SPACES],
                 }
                 for agent in self.agents
             ]
-        except NotPlainError:
+        except (NotPlainError, TypeError):  # TypeError: a bound that JSON does not have
             return None
         return {
             "of": digest(self.game, self.options),
@@ -132,6 +148,8 @@ class EnvSpec:
             made = [from_plain(each) for each in plain["spaces"]]
             agents = tuple(_agent(each, made) for each in plain["agents"])
             groups = tuple(tuple(map(int, group)) for group in plain["turn_groups"])
+            if not agents:
+                raise ValueError("it has no agents")
             if sorted(agent for group in groups for agent in group) != list(range(len(agents))):
                 raise ValueError("its turn groups do not contain each agent once")
             return EnvSpec(
@@ -142,7 +160,7 @@ class EnvSpec:
                 tuple(map(str, plain["episode_metrics"])),
                 bool(plain["has_histories"]),
             )
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
             raise ValueError(f"it is incomplete: {error!r}") from None
 
 
@@ -178,8 +196,16 @@ def _difference(described: tuple[AgentSpec, ...], made: tuple[AgentSpec, ...]) -
         old, new = before.observation_space, after.observation_space
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             return f"{after.name} observed {old}, and observes {new}"
-        if before.action_space != after.action_space:
+        if parts_of(old) != parts_of(new):
+            shown = [
+                ", ".join(f"{part.name or 'array'} {part.shape}" for part in parts_of(space))
+                for space in (old, new)
+            ]
+            return f"{after.name} observed {shown[0]}, and observes {shown[1]}"
+        if ordinary(before.action_space) != ordinary(after.action_space):
             return f"{after.name} had actions {before.action_space}, and has {after.action_space}"
         if before.masked != after.masked:
             return f"{after.name} {'lacks' if before.masked else 'has'} an action mask now"
+        if before.team != after.team:
+            return f"{after.name} was in team {before.team!r}, and is in team {after.team!r}"
     return ""

@@ -42,6 +42,27 @@ def from_plain(plain: dict[str, Any]) -> spaces.Space[Any]:
         raise ValueError(f"a {kind.__name__} cannot be made of this: {error!r}") from None
 
 
+def ordinary(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """Return a space of arrays as one of Gymnasium's own class: a subclass may be the user's."""
+    if isinstance(space, PartsBox):
+        return PartsBox(space.low, space.high, space.parts)
+    if isinstance(space, spaces.Box):
+        return spaces.Box(space.low, space.high, space.shape, space.low.dtype.type)
+    if isinstance(space, spaces.Discrete):
+        return spaces.Discrete(int(space.n), start=int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec, start=space.start, dtype=space.dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiBinary(space.n)
+    return space
+
+
+def _key(key: object) -> object:
+    if type(key) not in (str, int, bool):
+        raise NotPlainError(f"the key {key!r} of a Dict")
+    return key
+
+
 def _runs(array: Array) -> dict[str, Any]:
     """Return dtype, shape and runs of equal numbers, since most bounds are one number repeated."""
     if array.dtype.itemsize > np.dtype(np.float64).itemsize:
@@ -118,7 +139,7 @@ _TO_PLAIN: dict[type, Callable[[Any], dict[str, Any]]] = {
     },
     spaces.Tuple: lambda space: {"spaces": [to_plain(own) for own in space.spaces]},
     spaces.Dict: lambda space: {
-        "spaces": [[key, to_plain(own)] for key, own in space.spaces.items()]
+        "spaces": [[_key(key), to_plain(own)] for key, own in space.spaces.items()]
     },
     spaces.Sequence: lambda space: {
         "space": to_plain(space.feature_space),

@@ -135,7 +135,14 @@ class RunDirectory:
     def refuse_taken(path: Path) -> None:
         """Raise a RunDirectoryError if there is a run in a directory."""
         run = RunDirectory(path.absolute())
-        if run.config.exists():
+        try:
+            is_taken = run.config.exists()
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write the run directory {path}: {error.strerror}; "
+                "name another with --run.directory"
+            ) from None
+        if is_taken:
             run.refuse_if_running()
             raise RunDirectoryError(
                 f"{path} holds a run already; {way_on(run)}; or name another run.directory"
@@ -295,7 +302,9 @@ class RunDirectory:
     def save_spec(self, spec: RunSpec) -> None:
         """Write the description of the environment, unless it has spaces of user-defined types."""
         plain = spec.env.to_plain()
-        if plain is not None:
+        if plain is None:
+            self.environment.unlink(missing_ok=True)
+        else:
             write_file(self.environment, json.dumps(plain).encode())
 
     def save_code(self, config: Config) -> None:

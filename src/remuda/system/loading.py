@@ -28,7 +28,7 @@ from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 
@@ -158,14 +158,25 @@ def with_digests_of(tree: Any, other: Any) -> Any:
     return tree
 
 
-def pickles_in(tree: object) -> dict[str, bytes]:
-    """Return the known pickles that a tree refers to, to be sent with it."""
-    return {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
+class Code(NamedTuple):
+    """The user code of a tree of plain data, as another process needs it."""
+
+    pickles: dict[str, bytes]
+    directories: tuple[str, ...]  # of modules; searched last
+    files: dict[str, str]  # of modules when their run started
 
 
-def add_pickles(pickles: Mapping[str, bytes]) -> None:
-    """Add pickles from another process; none of them runs yet."""
-    PICKLES.update(pickles)
+def code_of(tree: object) -> Code:
+    """Return the known code that a tree refers to, to be sent with it."""
+    pickles = {name: PICKLES[name] for name in names_in(tree) if name in PICKLES}
+    return Code(pickles, tuple(_directories), dict(_files))
+
+
+def add_code(code: Code) -> None:
+    """Add code from another process; none of it runs yet."""
+    PICKLES.update(code.pickles)
+    _directories.update(dict.fromkeys(code.directories))
+    _files.update(code.files)
 
 
 def name_object(thing: object, what: str) -> str:

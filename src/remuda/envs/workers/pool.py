@@ -38,7 +38,7 @@ from remuda.envs.workers.process import (
     work,
 )
 from remuda.errors import RemudaError, UnguardedScriptError, UserCodeError
-from remuda.system.loading import pickles_in
+from remuda.system.loading import code_of
 from remuda.system.memory.atomic import load, store
 from remuda.system.memory.lifeline import Lifeline
 from remuda.system.memory.shared import SharedArrays
@@ -134,7 +134,7 @@ class WorkerEnvs(VectorEnv):
                 index=i,
                 game=game,
                 options=options,
-                pickles=pickles_in(options),
+                code=code_of(options),
                 first=bounds[i],
                 end=bounds[i + 1],
                 shared=self._shared,

@@ -15,7 +15,7 @@ from remuda.envs.registry import Game
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import RemudaError, UserCodeError
 from remuda.system.compiling import tell_compiling
-from remuda.system.loading import add_pickles
+from remuda.system.loading import Code, add_code
 from remuda.system.memory.atomic import load, store
 from remuda.system.memory.shared import SharedArrays
 from remuda.system.memory.waiting import Wakeup
@@ -135,7 +135,7 @@ class Share:
     index: int
     game: Game
     options: dict[str, Any]
-    pickles: dict[str, bytes]  # pickled classes and functions that the options refer to
+    code: Code  # of the game's options
     first: int
     end: int
     shared: SharedArrays
@@ -160,7 +160,7 @@ def work(share: Share) -> None:
         parents.ring()
 
     try:
-        add_pickles(share.pickles)
+        add_code(share.code)
         numbers = (*share.stream, "worker", share.index)
         seed_libraries(*numbers, "made")
         env = share.game.make(share.end - share.first, **share.options)

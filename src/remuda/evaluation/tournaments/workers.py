@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from remuda.evaluation.tournaments.record import MatchResults
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.evaluation.tournaments.seats import TournamentSeats
 from remuda.runtime.host import threads
-from remuda.system.loading import add_pickles, pickles_in
+from remuda.system.loading import Code, add_code, code_of
 from remuda.system.memory.lifeline import Lifeline
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.child import UNGUARDED, ignore_held_signals, script_name
@@ -49,7 +49,7 @@ class WorkerShare:
     setup: TournamentSetup
     episodes: int
     part: int  # the index of the process
-    pickles: Mapping[str, bytes]  # pickled code of the game and its options
+    code: Code  # of the game and its options
 
 
 class Workers:
@@ -72,11 +72,11 @@ class Workers:
 
     def grow(self, count: int) -> None:
         """Start more processes, up to `count` in total."""
-        pickles = pickles_in([self._setup.game, self._setup.options])
+        code = code_of([self._setup.game, self._setup.options])
         for part in range(len(self._processes), count):
             local, remote = Pipe()
             self._connections.append(local)
-            args = (remote, WorkerShare(self._setup, self._episodes, part, pickles))
+            args = (remote, WorkerShare(self._setup, self._episodes, part, code))
             try:
                 started = forkserver.start(
                     work, args, name=f"tournament-{part}", lifeline=self._lifeline
@@ -189,7 +189,7 @@ def work(connection: Connection, share: WorkerShare) -> None:
     setup = share.setup
     with threads(1):
         try:
-            add_pickles(share.pickles)
+            add_code(share.code)
             seed_libraries(setup.seed, "tournament", share.part)
             participants = with_rates(setup.participants, setup.sampled)
             seats = len(setup.env.agents)
