@@ -106,8 +106,8 @@ class RunDirectory:
             if config.run.directory is None:
                 shown = loading.without_digest(config.game).removeprefix(loading.PREFIX)
                 path = new_directory(path, shown)
-            RunDirectory.refuse_taken(path)
             run = RunDirectory(path.absolute())  # user code may change the current directory
+            RunDirectory.refuse_taken(path)
             for directory in (run.weights, run.logs, run.tensorboard):
                 directory.mkdir(parents=True, exist_ok=True)
             free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize

@@ -64,8 +64,8 @@ def test_what_is_asked_of_an_option_leaves_the_rest_of_it_to_tell():
 def test_what_a_game_takes_by_itself_in_a_nested_option_is_no_other_game(monkeypatch):
     """Red before: of an option that was given in part, the rest was taken to be missing."""
     usual = {"parts": {"a": 1, "b": 2}}
-    made = SimpleNamespace(options=lambda: usual, close=lambda: None)
-    monkeypatch.setattr("remuda.training.saved.games.make_env", lambda *_, **__: made)
+    made = SimpleNamespace(in_force=usual)
+    monkeypatch.setattr("remuda.training.saved.games.EnvSpec.of", lambda *_: made)
     trees = {"one": {"a": 9}, "other": {"a": 9, "b": 2}, "third": {"a": 9, "b": 3}}
     configs = {
         Path(run): load_config({"game": "tag", "env": {"options": {"parts": parts}}})

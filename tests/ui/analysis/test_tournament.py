@@ -245,7 +245,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
             "--resume {one} --seed 3",
             "--resume continues a tournament with its own options; leave out",
         ),
-        ("{one}:all@best random", "their frozen copies all@frozen"),
+        ("{one}:all@best random", "all@frozen their frozen copies"),
         ("{one}:all@frozen random", "has saved no frozen copy yet"),
     ],
 )
@@ -412,7 +412,7 @@ def test_all_policies_of_a_run_and_their_frozen_copies(tmp_path, capsys):
     assert frozen
     assert found["entrants"] == ["policy_0", "policy_1", "policy_2", *frozen]
     assert run(["tournament", f"{run_of}:all@best"]) == 1
-    assert "their frozen copies all@frozen" in capsys.readouterr().err
+    assert "all@frozen their frozen copies" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("terminal", [False, True])
