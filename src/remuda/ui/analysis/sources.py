@@ -14,6 +14,7 @@ import numpy as np
 from remuda.analysis.payoffs.from_files import read_file
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
 from remuda.analysis.payoffs.payoffs import Payoffs
+from remuda.envs.description import EnvSpec
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.tournaments.record import DESCRIPTION
 from remuda.evaluation.tournaments.until import missing_matches as missing_in_rounds
@@ -135,9 +136,16 @@ def _open_tournament(path: Path, label: str) -> AnalysisSource:
     try:
         record = read_json(path / DESCRIPTION)
         game, options = str(record.get("game", "")), dict(record.get("options", {}))
-        taken, names = dict(record.get("scripted", {})), list(record["agents"])
-        sides = sides_between(names, list(record["teams"]), taken).tolist()
+        taken, names = dict(record.get("scripted", {})), record.get("agents")
+        teams = record.get("teams")
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
+        raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
+    if game and (names is None or teams is None):  # a record that another program wrote
+        env = EnvSpec.of(game, options)
+        names, teams = env.names, env.teams
+    try:
+        sides = sides_between(names, teams, taken).tolist() if game else ()
+    except (TypeError, ValueError) as error:
         raise RunDirectoryError(f"{path / DESCRIPTION} is damaged: {error}") from None
     return AnalysisSource(
         path, label, path, game, options, ledger, tuple(sides), taken=tuple(taken)
