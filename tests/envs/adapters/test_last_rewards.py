@@ -380,7 +380,7 @@ class EndsAsAllAtOnce(ParallelEnv):
 def test_an_end_that_is_told_of_no_agent_is_refused(env):
     """Red before: the episode went on and on."""
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
-    with pytest.raises(ContractError, match=r"name.? '__all__', and the"):  # noqa: PT012
+    with pytest.raises(ContractError, match=r"contains? '__all__', and the"):  # noqa: PT012
         for _ in range(5):
             env.begin_turn()
             for agent in range(2):
