@@ -315,7 +315,7 @@ def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained
     taken, _ = take_seats(game, env, seats, "random", False, Console(), played.scripted)
     assert taken[1] is game.policy("random")
     for seats in ({"agent_0": f"{unlike / 'taken'}:agent_1"}, {"agent_1": str(unlike / "taken")}):
-        with pytest.raises(UsageError, match=r" has learned nothing: in .* tactician takes"):
+        with pytest.raises(UsageError, match=r" has learned nothing: in .* tactician plays"):
             take_seats(game, env, seats, None, False, Console(), played.scripted)
 
 

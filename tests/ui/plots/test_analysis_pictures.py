@@ -21,6 +21,7 @@ from remuda.analysis.structure.transitivity import split
 from remuda.config import load_config, write_config
 from remuda.errors import UsageError
 from remuda.population.ledger.ledger import FREEZE, LedgerFile, record_type
+from remuda.runs.run_directory import RunDirectory
 from remuda.ui.plots.drawing import FORMATS, Picture, shorten, write_pictures
 from remuda.ui.plots.over_time import ratings_picture, read_ratings
 from remuda.ui.plots.points import Objectives, cyclic_planes, objectives_of, pareto_picture
@@ -444,7 +445,7 @@ def test_a_game_that_cannot_be_made_any_more_costs_the_section_alone(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("its data\nis gone")
 
-    monkeypatch.setattr("remuda.ui.analysis.sources.agents_of", broken)
+    monkeypatch.setattr(RunDirectory, "spec", broken)
     html = write_report(run).read_text()
     assert "not compared: cannot create the game: ValueError: its data is gone." in html
     assert "<h2>Throughput</h2>" in html
