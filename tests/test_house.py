@@ -69,6 +69,7 @@ def test_the_map_tells_of_every_room_and_its_floor():
     assert [room for room in FLOOR_OF if not re.search(rf"`{room}(\.py|/)`", table)] == []
 
 
+@pytest.mark.slow
 def test_nobody_imports_from_above():
     wrong = [(a, b, str(path)) for a, b, path in imports() if FLOOR_OF[b] > FLOOR_OF[a]]
     assert wrong == []
@@ -87,6 +88,7 @@ def test_no_two_rooms_import_each_other():
     assert [room for room in FLOOR_OF if room in reached(room, set())] == []
 
 
+@pytest.mark.slow
 def test_only_the_ray_runtime_may_import_ray():
     users = [
         path.name
@@ -137,6 +139,7 @@ def loaded_by(path):
             ]
 
 
+@pytest.mark.slow
 def test_no_two_modules_import_each_other():
     """But for the file of a package itself, which hands on what is in the package."""
     modules = {
@@ -246,6 +249,7 @@ def test_files_of_runs_are_opened_in_one_way():
     assert found == set(OPENED_ELSEWHERE)
 
 
+@pytest.mark.slow
 def test_runs_are_resolved_in_one_place():
     """`RunSpec` is asked for agents, policies and roster; environments are made to be played."""
     calls = defaultdict(list)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SOURCE = "src"
 PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs")
@@ -143,6 +145,7 @@ def faults(*names: str) -> list[Fault]:
     ]
 
 
+@pytest.mark.slow
 def test_the_source_is_written_in_the_words_of_the_field():
     found = faults(SOURCE)
     assert not found, f"{len(found)} faults: python tests/test_language.py src"

@@ -37,6 +37,7 @@ def trained(tmp_path, game, algorithm="dqn", **settings):
         return remuda.train(game, **settings)
 
 
+@pytest.mark.slow_cases("iqn", "ppo")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_on_fixed_seats_each_return_is_of_an_agent_that_took_part(tmp_path, algorithm):
     """A guest that earns 10 in half of the episodes was said to earn 5.29."""
@@ -65,6 +66,7 @@ def test_on_fixed_seats_each_return_is_of_an_agent_that_took_part(tmp_path, algo
     assert told["ghost"] == {"mean": None, "standard_error": None, "episodes": 0}
 
 
+@pytest.mark.slow_cases("dqn-Parallel", "ppo-InTurn", "ppo-Parallel")
 @pytest.mark.parametrize("make", [Parallel, InTurn])
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_episodes_that_are_over_when_they_begin_give_nobody_a_return(tmp_path, make, algorithm):

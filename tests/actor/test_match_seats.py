@@ -259,6 +259,7 @@ def test_policies_of_different_kinds_and_networks_share_a_game():
         assert count >= 4 * games[name] > 0
 
 
+@pytest.mark.slow
 def test_a_memory_belongs_to_its_stream():
     """A recurrent policy remembers what the same stream saw, wherever the seats are dealt."""
     policy = {"algorithm": "ppo", "network": {"recurrent": 4, "hidden": (8,)}}

@@ -230,7 +230,9 @@ def test_transitions_of_an_aec_game_are_those_of_a_plain_loop(
     compare(PlayedAEC(game), seats, algorithm, segment_length)
 
 
-@pytest.mark.slow_cases("classic/connect_four-v3-options0-fixed")
+@pytest.mark.slow_cases(
+    "classic/connect_four-v3-options0-fixed", "classic/tictactoe-v3-options1-fixed"
+)
 @pytest.mark.parametrize("seats", ["fixed", pytest.param("dealt", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "options"),
@@ -246,6 +248,7 @@ def test_transitions_of_pettingzoos_own_games_are_those_of_a_plain_loop(name, op
 
 
 @pytest.mark.slow_cases(
+    "bucket_brigade-options5-0.0-dealt-ppo-50",
     "bucket_brigade-options5-0.0-fixed-dqn-1",
     "cleanup-options2-0.0-dealt-ppo-50",
     "cleanup-options2-0.0-fixed-dqn-1",
@@ -343,6 +346,7 @@ def test_returns_are_sums_of_all_that_was_given():
     assert sorted(returns) == sorted(totals)
 
 
+@pytest.mark.slow
 def test_an_exported_game_gives_rewards_when_they_come():
     """A plain loop over `last()` of a game here collects what a policy here learns from."""
 

@@ -42,6 +42,7 @@ def test_what_scripted_policies_draw_goes_on_from_a_saved_state():
     assert chosen(one) == chosen(twin)
 
 
+@pytest.mark.slow_cases("none_there_is")
 @pytest.mark.parametrize("who", ["none_there_is", "too_few"])
 def test_what_is_no_action_is_told(who, tmp_path):
     env = {"num_envs": 4, "scripted": {"agent_1": f"hand_written:{who}"}}

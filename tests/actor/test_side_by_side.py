@@ -59,6 +59,7 @@ class Narrow(Tape):
         super().act(agent, np.zeros(self.num_envs, np.int64))
 
 
+@pytest.mark.slow_cases("fixed")
 @pytest.mark.parametrize("dealt", [False, True], ids=["fixed", "dealt"])
 def test_masks_are_asked_right_after_what_their_agent_observes(dealt, tmp_path):
     """Red before: all observed first, and each was given the mask of the last."""
@@ -72,6 +73,7 @@ def test_masks_are_asked_right_after_what_their_agent_observes(dealt, tmp_path):
     train(load_config(overlay(TREE, tree)), PlainView())
 
 
+@pytest.mark.slow
 def test_each_acts_within_its_own_bounds(tmp_path):
     """Red before: all within those of the first, where spaces are nearly the same."""
     tree = {

@@ -111,6 +111,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     assert result.directory == first.directory
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_says_what_would_go_on_with_it(tmp_path, capsys):
     first = remuda.train(
         "support:Tape", config=SMALL, run={"directory": tmp_path / "run"}, view=PlainView()
@@ -201,6 +202,7 @@ def trained(directory, seed, algorithm="ppo", **tree):
     )
 
 
+@pytest.mark.slow
 def test_policies_of_unlike_runs_play_a_tournament(tmp_path):
     one, two = trained(tmp_path / "one", 1), trained(tmp_path / "two", 2, "dqn")
     entrants = [one["agent_0"], two["agent_0"], one["agent_1"], "random"]

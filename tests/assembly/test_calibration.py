@@ -76,6 +76,7 @@ def test_a_slow_game_is_given_more_actors_if_that_helps(with_half, actors, four_
     assert "a step: play " in layout.describe("async", ["a", "b"])
 
 
+@pytest.mark.slow
 def test_training_is_seen_where_a_whole_rollout_takes_longer_than_a_trial(four_cores):
     """Red before: it counted for nothing, and large networks got an actor for each core."""
     config = load_config(overlay(SMALL, {"game": "assembly.test_calibration:SlowTape"}))

@@ -308,6 +308,7 @@ def test_what_a_scripts_server_loads_anew_is_in_the_plan(own, monkeypatch):
     assert sizes({"schedule": "sequential"})["1 process"] == LIBRARIES
 
 
+@pytest.mark.slow
 def test_the_sequences_that_recurrent_learners_draw_are_in_the_plan():
     own = {"batch_size": 32, "experience": {"segment_length": 1000, "learning_starts": 1000}}
     tree = {"algorithm": "dqn", "network": {"recurrent": 512}} | own

@@ -94,6 +94,7 @@ def play(world, actor, learner, rounds=4):
         world.rounds(world.same)
 
 
+@pytest.mark.slow
 def test_what_is_written_on_one_node_comes_to_be_on_the_other(world):
     world.rounds(world.is_open)
     play(world, world.role(0), world.role(1))
@@ -107,6 +108,7 @@ def test_what_is_written_on_one_node_comes_to_be_on_the_other(world):
     assert world.nodes[0].traffic.counts[1, Count.STEPS_IN] == steps
 
 
+@pytest.mark.slow_cases("called")
 @pytest.mark.parametrize("number", [0, 1], ids=["called", "caller"])
 def test_the_successor_of_a_bridge_goes_on_and_tells_nothing_twice(world, number):
     actor, learner = world.role(0), world.role(1)

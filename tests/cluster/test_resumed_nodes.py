@@ -30,12 +30,16 @@ PLACEMENTS = {
 
 
 @pytest.mark.slow_cases(
+    "dqn leduc_poker n_step",
+    "dqn n_step prioritised",
     "dqn recurrent",
     "iqn",
     "iqn frames",
+    "iqn kuhn_poker prioritised",
     "ppo",
     "ppo hybrid frames",
     "ppo kuhn_poker recurrent",
+    "ppo leduc_poker",
     "ppo recurrent",
 )
 @pytest.mark.parametrize("kind", KINDS)

@@ -37,6 +37,7 @@ moves = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(kinds, moves, st.integers(0, 2**20), st.sampled_from([0.05, 0.3, 0.8]))
 def test_both_ends_are_equal_in_all_that_is_committed_closed_and_counted(kind, todo, seed, ends):
@@ -56,6 +57,7 @@ def test_both_ends_are_equal_in_all_that_is_committed_closed_and_counted(kind, t
     pair.check_same()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(kinds, moves, st.integers(0, 2**20), st.sampled_from([0.05, 0.3, 0.8]))
 def test_a_learner_there_takes_each_step_once_and_in_order(kind, todo, seed, ends):

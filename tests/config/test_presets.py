@@ -133,6 +133,7 @@ def test_help_names_the_presets(capsys):
     assert all(f"{name}, for" in shown for name in all_presets())
 
 
+@pytest.mark.slow_cases("mpe")
 @pytest.mark.parametrize("preset", ["mpe", ["mpe"]])
 def test_presets_from_python(preset, tmp_path):
     result = remuda.train(

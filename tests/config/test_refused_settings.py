@@ -140,6 +140,7 @@ def read(tmp_path, text):
     return read_config(path)
 
 
+@pytest.mark.slow_cases("text12-nested too deeply")
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -241,6 +241,7 @@ def test_the_rest_is_refused_with_what_may_change(words, said, tmp_path, capsys)
     }
 
 
+@pytest.mark.slow
 def test_what_the_user_writes_again_holds_for_a_population_that_has_changed_it(tmp_path):
     tree = tree_of(
         "ppo",

@@ -69,6 +69,7 @@ def test_a_checkpoint_holds_a_part_of_each_role_and_a_run_goes_on_from_it(make_r
     assert actor.words["counts"][0] == 15
 
 
+@pytest.mark.slow_cases("processes")
 def test_it_returns_in_time_where_nothing_ends(make_runtime):
     runtime, _, _ = make_runtime(turns=10**9)
     runtime.start(never)

@@ -11,7 +11,7 @@ from remuda.training.run import train
 from remuda.ui.terminal.live import PlainView
 
 
-@pytest.mark.slow_cases("sequential")
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 def test_records_cover_all_episodes_however_late_the_coordinator_goes_on(
     schedule, tmp_path, monkeypatch

@@ -146,7 +146,7 @@ def test_a_change_is_kept_by_checkpoints_and_gone_on_with(tmp_path):
         assert weight == pytest.approx(before[key], rel=0, abs=1e-20)
 
 
-@pytest.mark.slow_cases("ppo.entropy_cost")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["learning_rate", "ppo.entropy_cost"])
 def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
     first = train(tmp_path / "run", SetsAtFirst({key: 0.125, "discount": 0.5}), policy=AS_THEY_ARE)
@@ -170,7 +170,7 @@ def test_what_the_user_writes_again_replaces_what_was_set(tmp_path, key):
     assert line["changes"][f"policies.agent_1.{key}"] == [0.125, usual]
 
 
-@pytest.mark.slow_cases("file")
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["mapping", "file"])
 def test_what_python_writes_in_config_replaces_what_was_set_too(tmp_path, how):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
@@ -192,6 +192,7 @@ def test_what_python_writes_in_config_replaces_what_was_set_too(tmp_path, how):
     assert [each for each in lines if each.startswith("policy.dqn.target_every has no effect")]
 
 
+@pytest.mark.slow
 def test_what_is_written_again_outlives_a_session_that_came_to_no_checkpoint(tmp_path):
     first = train(tmp_path / "run", SetsAtFirst({"learning_rate": 0.125}), policy=AS_THEY_ARE)
     checkpoints = first.directory / "checkpoints"
@@ -225,6 +226,7 @@ def test_what_is_written_again_outlives_a_session_that_came_to_no_checkpoint(tmp
     assert not [each for each in lines if "learning_rate" in each]
 
 
+@pytest.mark.slow
 def test_what_is_written_of_one_policy_replaces_what_was_set_of_that_alone(tmp_path):
     first = train(tmp_path / "run", SetsAtFirst({"discount": 0.5}), policy=AS_THEY_ARE)
     usual = remuda.load(first).config.policy.discount

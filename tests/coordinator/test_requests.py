@@ -47,7 +47,7 @@ class Asking(remuda.Callback):
         self.thread.join()
 
 
-@pytest.mark.slow_cases("async")
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_a_run_is_told_what_to_do(tmp_path, schedule):
     directory = tmp_path / "run"
@@ -89,6 +89,7 @@ def test_a_run_is_told_what_to_do(tmp_path, schedule):
     assert not (directory / FOLDER).exists()
 
 
+@pytest.mark.slow
 def test_it_can_be_gone_on_with(tmp_path):
     directory = tmp_path / "run"
     run = {**RUN["run"], "directory": str(directory), "log_every": 0.1}
@@ -211,25 +212,7 @@ class Looking(Asking):
             ask(directory, {"do": "stop"})
 
 
-@pytest.mark.slow_cases(
-    "dqn-double_buffer-async",
-    "dqn-double_buffer-lockstep",
-    "dqn-double_buffer-sequential",
-    "dqn-snapshot-async",
-    "dqn-snapshot-lockstep",
-    "dqn-snapshot-sequential",
-    "iqn-double_buffer-async",
-    "iqn-double_buffer-lockstep",
-    "iqn-double_buffer-sequential",
-    "iqn-snapshot-async",
-    "iqn-snapshot-lockstep",
-    "iqn-snapshot-sequential",
-    "ppo-double_buffer-async",
-    "ppo-double_buffer-lockstep",
-    "ppo-snapshot-async",
-    "ppo-snapshot-lockstep",
-    "ppo-snapshot-sequential",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
@@ -279,6 +262,7 @@ class LookingOnce(Asking):
             ask(directory, {"do": "stop"})
 
 
+@pytest.mark.slow
 def test_each_policy_is_shown_with_its_own_weights(tmp_path):
     looking = LookingOnce()
     directory = tmp_path / "run"
@@ -568,6 +552,7 @@ class AskingAtTheEnd(Asking):
             self.measured = files.read_summary()["evaluation"] if there else None
 
 
+@pytest.mark.slow
 def test_a_run_that_has_trained_to_its_end_says_so_at_once(tmp_path):
     asking = AskingAtTheEnd()
     run = {"directory": str(tmp_path / "run"), "turns": 4000, "log_every": 0.1, "live": False}

@@ -89,7 +89,17 @@ def trained(tmp_path, *trees):
     return result, told, table
 
 
-@pytest.mark.slow_cases("hybrid-dealt", "iqn-dealt", "recurrent-dealt", "recurrent-fixed")
+@pytest.mark.slow_cases(
+    "dqn-dealt",
+    "dqn-fixed",
+    "hybrid-dealt",
+    "hybrid-fixed",
+    "iqn-dealt",
+    "ppo-dealt",
+    "ppo-fixed",
+    "recurrent-dealt",
+    "recurrent-fixed",
+)
 @pytest.mark.parametrize("dealt", [False, True], ids=["fixed", "dealt"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_capacity_that_short_episodes_leave_empty_is_told_once_and_noted(kind, dealt, tmp_path):
@@ -102,6 +112,7 @@ def test_a_capacity_that_short_episodes_leave_empty_is_told_once_and_noted(kind,
     assert "policy.experience.segment_length to 2" in told[0]
 
 
+@pytest.mark.slow_cases("dqn", "hybrid", "iqn", "recurrent")
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_the_setting_that_is_advised_nothing_is_told(kind, tmp_path):
     advised = {"policy": {"experience": {"segment_length": 2}}}
@@ -109,12 +120,14 @@ def test_with_the_setting_that_is_advised_nothing_is_told(kind, tmp_path):
     assert (result.notes, told, table) == ((), [], [])
 
 
+@pytest.mark.slow_cases("ppo")
 @pytest.mark.parametrize("kind", ["ppo", "dqn"])
 def test_long_episodes_are_not_told_of(kind, tmp_path):
     result, told, table = trained(tmp_path, KINDS[kind], {"env": {"options": {"length": 70}}})
     assert (result.notes, told, table) == ((), [], [])
 
 
+@pytest.mark.slow
 def test_it_is_told_in_async_too(tmp_path):
     result, told, _ = trained(tmp_path, KINDS["dqn"], {"schedule": "async"})
     assert len(told) == 1

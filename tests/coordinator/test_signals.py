@@ -57,6 +57,7 @@ def test_in_one_process_a_signal_ends_the_judging_of_a_checkpoint(
     assert "run.evaluate_seconds have passed" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_last_turn_leaves_the_run_finished(tmp_path, monkeypatch):
     """It said that all turns were played, and that it was not finished."""
 

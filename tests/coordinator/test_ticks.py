@@ -237,6 +237,7 @@ def test_no_collection_of_garbage_looks_at_the_libraries_while_a_run_goes_on(
     assert gc.get_freeze_count() == before == 0
 
 
+@pytest.mark.slow
 def test_a_few_policies_are_written_in_the_tick_itself(tmp_path, monkeypatch, work):
     _, view, run = play(tmp_path, work, monkeypatch, policies=4, copies=3, ticks=10)
     assert len(view.logged) == 10

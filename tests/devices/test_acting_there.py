@@ -87,7 +87,11 @@ def gathered(kind, network, device):
 
 
 @pytest.mark.slow_cases(
-    "iqn-own module, LSTM-acted", "ppo-own module, GRU-acted", "ppo-own module, LSTM-acted"
+    "iqn-own module, LSTM-acted",
+    "ppo-convolution-acted",
+    "ppo-own module, GRU-acted",
+    "ppo-own module, LSTM-acted",
+    "ppo-own module, LSTM-gathered",
 )
 @pytest.mark.parametrize("way", [acted, gathered])
 @pytest.mark.parametrize(("kind", "network"), CASES)

@@ -89,6 +89,7 @@ def lived(algorithm):
     "towers",
     "trunk",
     "value clip",
+    "values as they are",
 )
 @pytest.mark.parametrize("kind", [*KINDS, *KINDS_HERE])
 def test_a_stack_there_learns_what_it_learns_here(kind, monkeypatch):
@@ -106,6 +107,7 @@ def test_a_stack_there_learns_what_it_learns_here(kind, monkeypatch):
         assert {"_fused_adam_", "linalg_vector_norm"} <= set(counted.on_gpu)
 
 
+@pytest.mark.slow_cases("trunk")
 @pytest.mark.parametrize("kind", ["trunk", "towers", "masks", "target_kl"])
 def test_the_kernels_of_the_processor_find_the_same(kind, monkeypatch):
     here = stack(kind, "cpu", monkeypatch)
@@ -128,7 +130,10 @@ def test_the_kernels_of_the_processor_find_the_same(kind, monkeypatch):
     "cuda:0-cpu-averaged anchor",
     "cuda:0-cpu-normalised",
     "cuda:0-cpu-recurrent",
+    "cuda:0-cuda:0-averaged anchor",
+    "cuda:0-cuda:0-normalised",
     "cuda:0-cuda:0-recurrent",
+    "cuda:0-cuda:0-trunk",
 )
 @pytest.mark.parametrize("kind", ["trunk", "normalised", "averaged anchor", "recurrent"])
 @pytest.mark.parametrize(("first", "then"), [(GPU, GPU), (GPU, "cpu"), ("cpu", GPU)])

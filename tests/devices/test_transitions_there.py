@@ -149,6 +149,9 @@ def lived(algorithm, network):
     "dqn-recurrent, prioritised",
     "iqn-own module, GRU",
     "iqn-own module, LSTM",
+    "iqn-own module, recurrent",
+    "iqn-recurrent",
+    "iqn-recurrent, prioritised",
 )
 @pytest.mark.parametrize(("kind", "network"), CASES)
 def test_a_stack_there_learns_what_it_learns_here(kind, network):

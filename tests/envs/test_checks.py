@@ -90,11 +90,26 @@ def test_a_value_that_is_left_out_is_missed(fault):
 
 
 @pytest.mark.slow_cases(
+    "aec-infinite observation",
     "aec-infinite reward",
+    "aec-no observation",
     "aec-no reward",
+    "aec-observation beyond its dtype",
+    "aec-observation of text",
+    "aec-observation that is not a number",
+    "aec-reward of a vector",
+    "aec-reward that is not a number",
+    "aec-short observation",
+    "gymnasium-infinite observation",
+    "gymnasium-observation beyond its dtype",
+    "parallel-infinite observation",
     "parallel-infinite reward",
+    "parallel-no end",
     "parallel-observation beyond its dtype",
     "parallel-observation of text",
+    "parallel-observation that is not a number",
+    "parallel-reward of a vector",
+    "parallel-reward that is not a number",
 )
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", GAMES)
@@ -392,7 +407,7 @@ class TooFine(SeesNothing):
         out[np.isnan(out)] = 1e39
 
 
-@pytest.mark.slow_cases("False-turn 3 .*: the obs-dealt")
+@pytest.mark.slow_cases("False-turn 3 .*: the obs-dealt", "False-turn 3 .*: the obs-fixed")
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
 @pytest.mark.parametrize(
     ("after", "said"), [(False, "turn 3 .*: the obs"), (True, "turn 4 .*last")]

@@ -116,6 +116,7 @@ class MonitoredTogether(Together):
         return found
 
 
+@pytest.mark.slow_cases("MonitoredTogether")
 @pytest.mark.parametrize("game", [Monitored, MonitoredTogether])
 def test_an_environment_that_refuses_an_early_reset_is_played(tmp_path, game):
     """Red before: the turn that compiles ended in a reset in mid-episode."""
@@ -179,6 +180,7 @@ class Exits(Plain):
         sys.exit("cannot close")
 
 
+@pytest.mark.slow_cases("Exits", "Raises", "RaisesTogether")
 @pytest.mark.parametrize("game", [Raises, RaisesTogether, RaisesLater, Exits])
 def test_a_close_that_raises_is_a_note(tmp_path, game):
     """Red before: it ended the run before it began."""
@@ -241,6 +243,7 @@ def most_alive(folder):
     return max(int(line) for file in folder.iterdir() for line in file.read_text().split())
 
 
+@pytest.mark.slow_cases("async-1", "async-3", "sequential-3")
 @pytest.mark.parametrize("envs", [1, 3])
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_no_more_copies_live_than_are_played(tmp_path, schedule, envs):
@@ -268,6 +271,7 @@ class Slow(Plain):
         time.sleep(0.3)
 
 
+@pytest.mark.slow
 def test_what_is_slow_to_make_is_measured_within_the_time():
     """Red before: nothing was measured, long after the time was up."""
     config = load_config(
@@ -298,6 +302,7 @@ class RaisesNowAndThen(Plain):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_what_restarts_were_for_is_told_at_the_end(tmp_path):
     """Red before: nothing at the end named the exception."""
     result = trained(
@@ -323,6 +328,7 @@ class NeedsTheMainThread(Plain):
         Path(folder, str(os.getpid())).touch()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_value", [False, True])
 def test_a_checkpoint_is_measured_in_a_main_thread(tmp_path, by_value):
     """Red before: the evaluation failed, so no best checkpoint was kept."""

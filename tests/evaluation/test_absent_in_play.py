@@ -63,6 +63,7 @@ def test_in_a_tournament_a_seat_counts_by_matches_in_which_it_took_part(tmp_path
     assert np.array_equal(again.matches, found.matches)
 
 
+@pytest.mark.slow
 def test_payoffs_of_a_tournament_are_of_matches_in_which_both_took_part(tmp_path, capsys):
     played = tmp_path / "played"
     play_across(TWO, {}, {"one": "random", "other": "random"}, 40, directory=played)

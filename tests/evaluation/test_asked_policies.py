@@ -40,7 +40,9 @@ def observations_of(policy, count, seed=0):
 KINDS = ["ppo", "dqn with frames", "recurrent"]
 
 
-@pytest.mark.slow_cases("dqn with frames-copied", "ppo-copied", "recurrent-copied")
+@pytest.mark.slow_cases(
+    "dqn with frames-copied", "ppo-copied", "ppo-pickled", "recurrent-copied", "recurrent-pickled"
+)
 @pytest.mark.parametrize("how", ["copied", "pickled"])
 @pytest.mark.parametrize("setting", KINDS)
 def test_a_copy_chooses_as_it_does(setting, how, policies):

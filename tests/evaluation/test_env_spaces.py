@@ -210,6 +210,35 @@ def check(policy, env, episodes):
 SETTINGS = {**{kind: (kind, {}) for kind in KINDS}, **POLICIES}
 
 
+@pytest.mark.slow_cases(
+    "acts bits",
+    "acts choices",
+    "acts from -1",
+    "acts numbers",
+    "acts one number",
+    "acts parts",
+    "acts parts of numbers",
+    "acts table of choices",
+    "both",
+    "choices",
+    "dqn",
+    "frames",
+    "frames and masks",
+    "iqn",
+    "mask",
+    "mask in it",
+    "mask in its parts",
+    "mask of bits",
+    "mask of parts",
+    "observes bits",
+    "observes bytes",
+    "observes half",
+    "observes nothing",
+    "observes parts",
+    "observes states",
+    "observes tuple",
+    "recurrent",
+)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_act_returns_what_the_environment_gets_in_training(setting, tmp_path):
     kind, policy = SETTINGS[setting]
@@ -242,6 +271,7 @@ def test_a_vector_env_is_played_in_arrays(both):
     assert (actions[:, 1:3] == own["say"][0]).all()
 
 
+@pytest.mark.slow
 def test_onnx_files_have_the_environment_s_actions(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     for kind, shape in (("acts from -1", ()), ("acts choices", (2,)), ("both", (5,))):

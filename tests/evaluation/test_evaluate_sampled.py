@@ -56,6 +56,7 @@ def means_of(told):
     return {name: each["mean"] for name, each in told["agents"].items()}
 
 
+@pytest.mark.slow_cases("False-dqn", "False-ppo", "True-ppo")
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 @pytest.mark.parametrize("sampled", [False, True])
 def test_the_end_and_the_best_checkpoint_are_measured_as_was_asked(tmp_path, algorithm, sampled):
@@ -74,6 +75,7 @@ def test_the_end_and_the_best_checkpoint_are_measured_as_was_asked(tmp_path, alg
         assert means_of(told) != means_of(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep", "async"])
 @pytest.mark.parametrize("sampled", [False, True])
 def test_members_whose_seats_are_dealt_are_measured_likewise(tmp_path, schedule, sampled):
@@ -120,6 +122,7 @@ def played(mean, sampled=False, constant=False):
     return measurement(Evaluation(("a", "b"), returns, sampled=sampled))
 
 
+@pytest.mark.slow_cases("False-False", "False-True", "True-False")
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("before", [False, True])
 def test_a_best_of_play_of_the_other_kind_says_nothing(tmp_path, before, constant):
@@ -140,6 +143,7 @@ def test_a_best_of_play_of_the_other_kind_says_nothing(tmp_path, before, constan
     assert store.best()["sampled"] is not before
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_may_be_judged_otherwise(tmp_path):
     train(tmp_path / "run")
     train(None, resume=tmp_path / "run", turns=600, evaluate_sampled=True)
@@ -148,6 +152,7 @@ def test_a_run_that_is_resumed_may_be_judged_otherwise(tmp_path):
     assert RunDirectory.open(tmp_path / "run").checkpoints.best()["sampled"]
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("sampled", [False, True])
 def test_the_picture_is_of_the_same_play(tmp_path, sampled, monkeypatch):
     train(tmp_path / "run", evaluate_sampled=sampled)
@@ -164,6 +169,7 @@ def test_the_picture_is_of_the_same_play(tmp_path, sampled, monkeypatch):
     assert asked == [sampled, not sampled]
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("sampled", [False, True])
 def test_commands_and_scripts_measure_as_the_run_does_unless_told(tmp_path, sampled, capsys):
     train(tmp_path / "run", evaluate_sampled=sampled)
@@ -253,6 +259,7 @@ def test_each_group_says_how_it_played_where_they_differ(tmp_path):
     assert "-30.0, sampled" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failed", [False, True])
 def test_what_stands_of_before_says_how_it_was_played(tmp_path, failed, monkeypatch):
     """Red before: the note said that the returns are older, and not that they are greedy."""
@@ -314,6 +321,7 @@ def two_seeds(tmp_path):
 JOBS = pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
 
 
+@pytest.mark.slow
 @JOBS
 def test_seeds_are_measured_anew_where_that_changes(two_seeds, jobs):
     """Red before: they were done already, and what was asked for was dropped without a word."""
@@ -323,6 +331,7 @@ def test_seeds_are_measured_anew_where_that_changes(two_seeds, jobs):
     assert two_seeds.measured() == [(True, 3)] * 2
 
 
+@pytest.mark.slow
 @JOBS
 def test_what_is_known_better_of_a_seed_stays(two_seeds, jobs, capfd):
     """More episodes of one seed were played by itself."""
@@ -333,6 +342,7 @@ def test_what_is_known_better_of_a_seed_stays(two_seeds, jobs, capfd):
     assert two_seeds.measured() == [(False, 5), (False, 2)]
 
 
+@pytest.mark.slow
 @JOBS
 def test_seeds_that_were_not_measured_in_time_are_measured_later(two_seeds, jobs, capfd):
     """Red before: what the configuration says counted as measured."""
@@ -359,6 +369,7 @@ def test_what_was_asked_of_seeds_holds_in_later_sessions_beside_each_other(two_s
         assert run.is_finished()
 
 
+@pytest.mark.slow_cases("2.0-nan-2.0", "None-5.0-5.0", "nan-5.0-5.0")
 @pytest.mark.parametrize(
     ("mean", "best", "listed"),
     [(None, None, None), (None, 5.0, 5.0), (float("nan"), 5.0, 5.0), (2.0, float("nan"), 2.0)],
@@ -379,6 +390,7 @@ def test_a_list_of_runs_leaves_out_what_is_no_number(tmp_path, mean, best, liste
     assert found.best == listed
 
 
+@pytest.mark.slow_cases("False-False", "False-True", "True-False")
 @pytest.mark.parametrize("best", [False, True])
 @pytest.mark.parametrize("last", [False, True])
 def test_a_list_of_runs_compares_play_of_one_kind(tmp_path, best, last):
@@ -393,6 +405,7 @@ def test_a_list_of_runs_compares_play_of_one_kind(tmp_path, best, last):
     assert found.best == pytest.approx(5000.0 if best is last else mean)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("sampled", [False, True])
 def test_an_analysis_plays_as_the_run_is_measured(tmp_path, sampled, capsys):
     train(tmp_path / "run", evaluate_sampled=sampled)

@@ -179,7 +179,7 @@ def test_its_module_gives_what_it_chooses_by(setting, tmp_path):
     assert (policy.act(seen) == chosen).all(), "the module's weights are not its own"
 
 
-@pytest.mark.slow_cases("plain-8", "units-0", "units-8")
+@pytest.mark.slow
 @pytest.mark.parametrize("recurrent", [0, 8])
 @pytest.mark.parametrize("normalise", [False, True], ids=["plain", "units"])
 def test_its_module_values_states_by_what_is_paid_from_there(recurrent, normalise, tmp_path):
@@ -199,6 +199,7 @@ def test_its_module_values_states_by_what_is_paid_from_there(recurrent, normalis
         assert not torch.equal(module.state_values(begins, torch.ones(3, recurrent)), values)
 
 
+@pytest.mark.slow_cases("iqn")
 @pytest.mark.parametrize("setting", ["dqn", "iqn"])
 def test_a_q_learner_has_no_values_of_states(setting, tmp_path):
     policy = trained(tmp_path / "run", *SETTINGS[setting])["agent_0"]
@@ -249,8 +250,25 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
     "dqn-arguments0-of shape \\\\(5,\\\\), or a batch .* of shape \\\\(3,\\\\)",
     "dqn-arguments1-observation 0 is not finite",
     "dqn-arguments10-pass deterministic=False too",
+    "dqn-arguments18-observation is no array: ",
+    "dqn-arguments19-rng: a numpy Generator, .*'a'",
     "dqn-arguments2-expects numbers",
+    "dqn-arguments20-rng: a numpy Generator, .*-1",
+    "dqn-arguments22-epsilon is a share, 0 to 1; this is 'a'",
+    "dqn-arguments23-epsilon is a share",
+    "dqn-arguments24-epsilon is a share, 0 to 1; this is True",
+    "dqn-arguments25-epsilon is a share, 0 to 1; this is nan",
+    "dqn-arguments26-deterministic must be .*'no'",
+    "dqn-arguments27-deterministic must be True or .*0",
+    "dqn-arguments5-trained without masks",
     "dqn-arguments6-a share",
+    "masked-arguments11-mask holds -inf; use True or 1 for",
+    "masked-arguments12-mask holds nan; use True or 1 for",
+    "masked-arguments13-mask holds 'no'; use True or 1 for",
+    "masked-arguments14-mask holds '1'; use True or 1 for",
+    "masked-arguments15-mask holds None; use True or 1 for",
+    "masked-arguments16-mask holds 2; use True or 1 for",
+    "masked-arguments17-mask is no array: ",
     "masked-arguments7-which of 7 actions .* mask=",
     "masked-arguments8-shape \\\\(1, 7\\\\)",
     "masked-arguments9-allows nothing",
@@ -321,6 +339,7 @@ def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):
         asked.act(**arguments)
 
 
+@pytest.mark.slow_cases("bool", "float32", "int64")
 @pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64, np.float32])
 def test_masks_are_of_what_kind_they_like(kind, tmp_path):
     game, policy = SETTINGS["masked"]

@@ -191,7 +191,7 @@ MORE = {
 }
 
 
-@pytest.mark.slow_cases("n_steps")
+@pytest.mark.slow_cases("copies", "n_steps")
 @pytest.mark.parametrize("change", MORE)
 def test_an_exact_run_refuses_what_does_not_fit_likewise(change, one_actor, tmp_path):
     shutil.copytree(one_actor, tmp_path / "run")

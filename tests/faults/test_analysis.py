@@ -206,6 +206,7 @@ def started(monkeypatch):
     return found
 
 
+@pytest.mark.slow_cases("None")
 @pytest.mark.parametrize("every", [None, 0.0])
 def test_where_it_is_switched_off_there_is_no_helper(every, run, started):
     a = run(every=every)

@@ -32,6 +32,7 @@ def half(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow_cases("0", "9")
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=() if n in (0, 7, 9) else pytest.mark.slow) for n in range(14)]
 )

@@ -57,6 +57,7 @@ def tried(case, count):
             raise
 
 
+@pytest.mark.slow_cases("rings.sequences-20", "rings.transitions-20")
 @pytest.mark.parametrize("share", [FEW, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_a_kernel_does_what_its_definition_says(case, share):

@@ -109,6 +109,15 @@ def test_off_policy_trains_on_draws_as_often_as_it_has_played_a_rollout():
     assert board.learn("agent_1")[Learn.UPDATES] == expected.learn("agent_1")[Learn.UPDATES] > 3
 
 
+@pytest.mark.slow_cases(
+    "0.5-0.125-dealt",
+    "2.0-0.5-dealt",
+    "2.0-0.5-fixed",
+    "9.0-1.0-dealt",
+    "9.0-1.0-fixed",
+    "None-1.0-dealt",
+    "None-1.0-fixed",
+)
 @pytest.mark.parametrize("dealt", [False, True], ids=["fixed", "dealt"])
 @pytest.mark.parametrize(("ratio", "updates"), [(None, 1.0), (9.0, 1.0), (2.0, 0.5), (0.5, 0.125)])
 def test_off_policy_trains_no_more_than_the_replay_ratio_allows(ratio, updates, dealt):

@@ -49,6 +49,7 @@ def test_a_target_is_reached_far_from_zero(tmp_path):
     assert action == pytest.approx(125, abs=15)
 
 
+@pytest.mark.slow
 def test_training_is_the_same_within_any_bounds(tmp_path):
     """The bounds are sums of powers of two, so that no reward is rounded differently."""
     weights, actions = [], []

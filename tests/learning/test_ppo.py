@@ -26,7 +26,7 @@ SMALL = {
 }
 
 
-@pytest.mark.slow_cases("16-0.98-1.0")
+@pytest.mark.slow
 @pytest.mark.parametrize(("recurrent", "least", "most"), [(16, 0.98, 1.0), (0, 0.3, 0.7)])
 def test_only_a_policy_with_a_memory_recalls(recurrent, least, most, tmp_path):
     policy = overlay(SMALL, {"network": {"hidden": (16,), "recurrent": recurrent}})

@@ -208,6 +208,7 @@ POLICY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", [Code, Switches])
 @pytest.mark.parametrize("algorithm", ["dqn", "iqn"])
 def test_a_game_of_many_choices_is_learned_saved_and_played(algorithm, game, tmp_path):

@@ -171,7 +171,7 @@ def test_the_file_chooses_what_the_policy_chooses(case, exported):
     compare(policy, session, 0, 1, begins=0.5)
 
 
-@pytest.mark.slow_cases("dqn", "iqn", "ppo, continuous", "recurrent")
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["dqn", "iqn", "ppo, masks", "recurrent", "ppo, continuous"])
 def test_it_tells_what_actions_are_chosen_by(case, exported):
     policy = made(*CASES[case])
@@ -279,6 +279,7 @@ def own(kind, sees, **changes):
     return with_weights(spec, agent, weights)
 
 
+@pytest.mark.slow
 def test_a_q_network_with_convolutions_a_state_and_masks(exported):
     policy = own(RecurrentPixelQ, PIXELS, masked=True)
     clear, actions = compare(policy, exported(policy), 50, 20, begins=0.1)

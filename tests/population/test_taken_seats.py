@@ -130,6 +130,9 @@ def test_shares_are_those_of_a_game_of_as_many_seats(matchmaker):
     assert shares == pytest.approx(expected_shares(config.population, smaller))
 
 
+@pytest.mark.slow_cases(
+    "fitness", "fixed", "league", "mixed", "prioritized", "random", "round_robin", "teams"
+)
 @pytest.mark.parametrize("matchmaker", MATCHMAKERS)
 def test_it_plays_and_is_rated_and_all_others_learn(matchmaker, tmp_path):
     result = trained(tmp_path / "run", **population_of(matchmaker))
@@ -176,7 +179,7 @@ def test_what_it_does_is_no_experience_of_any_policy(alike, together):
         assert all(agent != 1 for _, agent, *_ in found)
 
 
-@pytest.mark.slow_cases("league", "round_robin")
+@pytest.mark.slow
 @pytest.mark.parametrize("matchmaker", ["self_play", "round_robin", "league"])
 def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
     tree = overlay(population_of(matchmaker), {"env": {"scripted": {"prey": "random"}}})
@@ -190,6 +193,9 @@ def test_a_run_repeats_itself_and_is_resumed_exactly(matchmaker, tmp_path):
     assert_equal(whole, parts)
 
 
+@pytest.mark.slow_cases(
+    "double_buffer-iqn", "double_buffer-ppo", "snapshot-dqn", "snapshot-iqn", "snapshot-ppo"
+)
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 @pytest.mark.parametrize("mode", ["double_buffer", "snapshot"])
 def test_policies_of_every_algorithm_and_publishing_mode_learn_beside_it(algorithm, mode, tmp_path):
@@ -233,6 +239,7 @@ def test_it_takes_its_seat_in_evaluations_too(tmp_path):
     assert set(found.policies) == {f"policy_{i}" for i in range(4)}
 
 
+@pytest.mark.slow
 def test_births_and_evolution_leave_it_alone(tmp_path):
     population = {"births": {"places": 1, "every": 20, "games": 5, "confidence": 0.0}}
     result = trained(tmp_path / "births", population=population, run={"turns": 600})
@@ -336,6 +343,7 @@ def kuhn(directory, **tree):
     return train(load_config(overlay(whole, tree)), PlainView())
 
 
+@pytest.mark.slow
 def test_checkpoints_of_games_of_constant_sum_are_compared_on_the_seats_that_are_dealt(tmp_path):
     result = kuhn(
         tmp_path / "run",
@@ -368,6 +376,7 @@ def test_what_it_earns_decides_of_no_checkpoint(tmp_path):
     assert result.evaluation.returns[:, 1].mean() > others
 
 
+@pytest.mark.slow
 def test_it_is_no_strategy_for_other_seats(tmp_path):
     kuhn(tmp_path / "run", run={"turns": 2000}, population={"snapshots": {"every": 4}})
     assert "agent_1" not in remuda.load(tmp_path / "run").payoffs().names
@@ -382,6 +391,7 @@ def test_it_is_no_strategy_for_other_seats(tmp_path):
     assert [table.names[number] for number in found[:, 0]] == list(roster.policies)
 
 
+@pytest.mark.slow
 def test_it_is_no_strategy_in_any_picture(tmp_path):
     trained(tmp_path / "run", run={"turns": 2000})
     names = {f"policy_{i}" for i in range(4)}

@@ -76,6 +76,7 @@ def test_the_example_of_a_game_is_trained_by_its_command(cake, tmp_path):
     assert "eaten" in said.stdout
 
 
+@pytest.mark.slow
 def test_the_example_of_an_environment_is_trained_as_it_is(tmp_path, monkeypatch):
     (tmp_path / "guess.py").write_text(programs("bring_your_own_game.md")["guess.py"])
     monkeypatch.syspath_prepend(tmp_path)
@@ -109,6 +110,7 @@ def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
     assert (records["kind"] == BIRTH).sum() == 1
 
 
+@pytest.mark.slow
 def test_the_example_of_a_callback_ends_a_run(tmp_path, monkeypatch):
     (tmp_path / "my_callbacks.py").write_text(programs("callbacks.md")["my_callbacks.py"])
     monkeypatch.syspath_prepend(tmp_path)

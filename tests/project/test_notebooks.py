@@ -15,9 +15,7 @@ def test_there_are_five():
     assert len(NOTEBOOKS) == 5
 
 
-@pytest.mark.slow_cases(
-    "3_your_own_network_and_algorithm", "4_self_play", "5_population_and_evolution"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore")
 def test_it_runs(path, tmp_path):

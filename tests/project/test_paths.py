@@ -67,6 +67,7 @@ def test_operations_are_those_that_torch_counts(paths, layers):
     assert operations == 2 * forward + passes * both.get_total_flops()
 
 
+@pytest.mark.slow_cases("continuous")
 @pytest.mark.parametrize("does", ["discrete", "masked", "several", "continuous"])
 def test_its_game_keeps_the_contract(paths, does):
     from path_game import PathGame

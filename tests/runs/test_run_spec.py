@@ -38,6 +38,7 @@ def no_game(monkeypatch):
     monkeypatch.setattr(Game, "make", broken)
 
 
+@pytest.mark.slow_cases("population1")
 @pytest.mark.parametrize("population", [None, POPULATION])
 def test_what_was_saved_is_what_is_opened(population, tmp_path):
     trained(tmp_path / "run", **({"population": population} if population else {}))
@@ -105,6 +106,7 @@ def test_a_description_of_other_options_is_not_used(tmp_path):
     assert files.config.read_text() == text
 
 
+@pytest.mark.slow_cases("", "[]", "{")
 @pytest.mark.parametrize("contents", ["", "{", "[]", "{}"])
 def test_a_damaged_description_is_reported_with_the_way_out(contents, tmp_path):
     trained(tmp_path / "run")

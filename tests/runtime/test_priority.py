@@ -30,6 +30,7 @@ def test_a_process_of_a_lower_priority_is_nicer(priorities, expected):
     assert found == [0, 0, *expected]
 
 
+@pytest.mark.slow
 def test_each_learner_process_runs_as_nice_as_its_priority_asks(tmp_path):
     config = load_config(
         {

@@ -48,6 +48,7 @@ def python(code, where):
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow_cases("'my_game:Game'")
 @pytest.mark.parametrize("given", ["'my_game:Game'", "own"])
 def test_a_run_is_opened_from_another_directory(tmp_path, given):
     """Red before: No module named my_game."""

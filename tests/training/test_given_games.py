@@ -289,6 +289,7 @@ def test_only_what_is_read_by_a_child_is_refused():
         del process.current_process()._inheriting
 
 
+@pytest.mark.slow
 def test_a_path_is_played_by_the_command_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "games_of_mine.py").write_text(CELL)
     monkeypatch.syspath_prepend(tmp_path)

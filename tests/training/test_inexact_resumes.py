@@ -49,9 +49,7 @@ CASES = {
 }
 
 
-@pytest.mark.slow_cases(
-    "async", "async with experience", "pettingzoo", "still async", "workers after", "workers before"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_resume_that_begins_new_episodes_says_why(case, tmp_path):
     if "gym" in case or "petting" in case or case == "population":

@@ -56,6 +56,7 @@ def holds(path):
     "limit1-async-fixed",
     "limit1-lockstep-dealt",
     "limit1-lockstep-fixed",
+    "limit1-sequential-dealt",
 )
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("schedule", ["async", "lockstep", "sequential"])
@@ -83,7 +84,7 @@ def test_nothing_more_is_trained(tmp_path, capfd, limit, schedule, kind):
     assert "nothing was left to do, and nothing more is trained" in capfd.readouterr().out
 
 
-@pytest.mark.slow_cases("dealt-missing", "fixed-damaged", "fixed-missing")
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["missing", "damaged"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_that_are_not_whole_are_written_once_more(tmp_path, capfd, kind, fault):
@@ -126,6 +127,7 @@ def test_matches_after_the_last_checkpoint_stay_in_the_ledger(tmp_path):
     assert ledger.read_bytes() == longer
 
 
+@pytest.mark.slow
 def test_a_copy_without_its_empty_directories_goes_on(tmp_path):
     """Red before: it trained to its end, and then could not write a policy's weights."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)
@@ -169,6 +171,7 @@ def test_a_run_on_several_nodes_that_is_over_needs_none(tmp_path, capfd):
     assert holds(first.directory) == before
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_needs_no_room_for_its_experience(tmp_path):
     """Red before: refused, since other actors cannot go on with what was lived through."""
     config = {
@@ -185,6 +188,7 @@ def test_a_run_that_is_over_needs_no_room_for_its_experience(tmp_path):
     assert holds(first.directory) == before
 
 
+@pytest.mark.slow
 def test_nothing_is_looked_for_that_only_training_needs(tmp_path, monkeypatch):
     """Red before: a trial was trained; on a cluster's head, the GPUs of its nodes were missed."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)
@@ -198,6 +202,7 @@ def test_nothing_is_looked_for_that_only_training_needs(tmp_path, monkeypatch):
     assert again.ended == first.ended
 
 
+@pytest.mark.slow
 def test_a_summary_that_is_damaged_is_made_anew(tmp_path):
     """Red before, nested without end: a RecursionError."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)
@@ -223,6 +228,7 @@ def test_returns_of_before_stay_where_greedy_play_is_cut_short_at_once(tmp_path)
     ]
 
 
+@pytest.mark.slow
 def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
     """Red before: one episode of two was told, where two had been measured."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)

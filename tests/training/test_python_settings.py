@@ -184,6 +184,7 @@ def test_a_run_goes_on_with_its_code_and_with_mended_code(of_a_cell, tmp_path, f
         remuda.train(policy={"algorithm": "ppo"}, run={"turns": 240}, **on)
 
 
+@pytest.mark.slow
 def test_a_policy_begins_with_one_that_is_given(of_a_cell, tmp_path, forget):
     forget()
     old = remuda.load(of_a_cell)

@@ -74,7 +74,7 @@ def test_policies_begin_with_the_weights_of_their_namesakes(algorithm, sources, 
     assert final.learner_step > 5
 
 
-@pytest.mark.slow_cases("dqn", "iqn")
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_optimizer_comes_along_where_that_is_asked(algorithm, sources, tmp_path):
     policy = {"init_from": str(sources / algorithm), "init_optimizer": True}
@@ -89,6 +89,7 @@ def test_the_optimizer_comes_along_where_that_is_asked(algorithm, sources, tmp_p
         assert here["updates"] == 0  # schedules and publishing count this run's own
 
 
+@pytest.mark.slow
 def test_the_first_update_steps_by_the_moments_that_were_taken(sources, tmp_path):
     found = {}
     for optimizer in (False, True):
@@ -277,6 +278,7 @@ def test_mistakes_are_told_in_one_line(where, said, sources, population, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_member_that_has_learned_nothing_is_refused(sources, tmp_path):
     """Red before: first weights of one whose seat another had played as a member.
 
@@ -358,6 +360,7 @@ def test_a_frozen_copy_has_no_optimizer(two_checkpoints):
         begins_with(run[frozen], optimizer=True)
 
 
+@pytest.mark.slow
 def test_the_optimizer_is_the_learners_where_a_copy_is_of_the_same_version(two_checkpoints):
     """The copy was found first, and has none."""
     run = remuda.load(two_checkpoints.path.with_name("half"))

@@ -116,6 +116,7 @@ def test_an_analysis_of_odd_names(analysis, tmp_path):
     assert "<b>&amp;" not in page
 
 
+@pytest.mark.slow
 def test_long_names_take_no_room_from_numbers(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     rng = np.random.default_rng(0)

@@ -71,6 +71,7 @@ def test_shapleys_game():
     assert found.joint == pytest.approx(np.full((3, 3), 1 / 9), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_nash_equilibria_are_correlated_ones():
     rng = np.random.default_rng(0)
     for _ in range(10):

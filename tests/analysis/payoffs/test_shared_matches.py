@@ -56,6 +56,7 @@ GAMES = {
 }
 
 
+@pytest.mark.slow_cases("two against two-4")
 @pytest.mark.parametrize("matches", [4, 10])
 @pytest.mark.parametrize("game", list(GAMES))
 def test_intervals_of_payoffs_against_all_others_hold_the_truth(game, matches):

@@ -20,6 +20,7 @@ def test_what_is_far_apart_stays_where_it_is():
     assert found.std(0) == pytest.approx(np.full(5, 0.1), rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_known_spread_is_the_posterior_of_two_normals():
     """Many quantities tell their spread: their mean moves to the middle by noise / (noise + it)."""
     rng = np.random.default_rng(1)

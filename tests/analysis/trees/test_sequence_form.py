@@ -11,6 +11,7 @@ from remuda.errors import UsageError
 from walked_games import Delayed, RandomGame
 
 
+@pytest.mark.slow_cases("tic_tac_toe-0.0")
 @pytest.mark.parametrize(
     ("game", "value"),
     [

@@ -160,6 +160,7 @@ def test_a_resumed_run_goes_on_in_the_same_mlflow_run(mlflow, tmp_path):
     assert run.info.status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_a_name_that_mlflow_refuses_is_changed(mlflow, tmp_path):
     train_of = {"population": {"matchmaker": "random", "policies": ["Ærø[1]", "b"]}}
     remuda.train(

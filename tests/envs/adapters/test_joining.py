@@ -300,6 +300,19 @@ def test_the_reward_of_the_step_in_which_an_agent_joins_counts(make, given):
     assert np.transpose(rewards).tolist() == [[1.0] * 6, given]
 
 
+@pytest.mark.slow_cases(
+    "population0-dqn-JoinsAtOnce-returns0",
+    "population0-iqn-JoinsAndStays-returns1",
+    "population0-iqn-JoinsAtOnce-returns0",
+    "population0-ppo-JoinsAndStays-returns1",
+    "population0-ppo-JoinsAtOnce-returns0",
+    "population1-dqn-JoinsAndStays-returns1",
+    "population1-dqn-JoinsAtOnce-returns0",
+    "population1-iqn-JoinsAndStays-returns1",
+    "population1-iqn-JoinsAtOnce-returns0",
+    "population1-ppo-JoinsAndStays-returns1",
+    "population1-ppo-JoinsAtOnce-returns0",
+)
 @pytest.mark.parametrize(("make", "returns"), [(JoinsAtOnce, [6, 12]), (JoinsAndStays, [6, 9])])
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 @pytest.mark.parametrize("population", [{}, {"policies": 2, "matchmaker": "random"}])

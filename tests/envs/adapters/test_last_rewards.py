@@ -80,6 +80,7 @@ PETTINGZOO = {
 }
 
 
+@pytest.mark.slow_cases("butterfly/cooperative_pong-v6", "butterfly/knights_archers_zombies-v11")
 @pytest.mark.parametrize("name", PETTINGZOO)
 def test_returns_of_pettingzoos_games_are_those_that_last_tells(name):
     with warnings.catch_warnings():

@@ -124,6 +124,7 @@ class Counts(gymnasium.Wrapper):
         return found
 
 
+@pytest.mark.slow_cases("async")
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_state_of_ones_own_that_lasts_is_told(tmp_path, schedule):
     """Red before: nothing was told."""

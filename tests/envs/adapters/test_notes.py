@@ -135,6 +135,7 @@ def test_rewards_that_last_does_not_tell_are_noted(make, noted):
     assert all("_accumulate_rewards" in note for note in notes)
 
 
+@pytest.mark.slow_cases("lockstep")
 @pytest.mark.parametrize(
     "how",
     [

@@ -56,6 +56,19 @@ class OfDtype(Five):
         return np.ones((2, 3), self.dtype)
 
 
+@pytest.mark.slow_cases(
+    ">f4-iqn",
+    ">f8-iqn",
+    ">f8-ppo",
+    ">i4-iqn",
+    ">i4-ppo",
+    ">u2-iqn",
+    ">u2-ppo",
+    "float16-iqn",
+    "float16-ppo",
+    "longdouble-iqn",
+    "longdouble-ppo",
+)
 @pytest.mark.parametrize("algorithm", ["ppo", "iqn"])
 @pytest.mark.parametrize("dtype", ["float16", ">f4", ">f8", ">i4", ">u2", "longdouble"])
 def test_observations_of_every_dtype_train(dtype, algorithm, tmp_path):
@@ -95,6 +108,7 @@ class Blind(Five):
         return np.zeros(0, np.float32)
 
 
+@pytest.mark.slow_cases("iqn", "ppo")
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 def test_an_agent_that_observes_nothing_trains(algorithm, tmp_path):
     """Red before: networks without an input cannot be made."""
@@ -155,6 +169,7 @@ for kind in (PromisesPictures, NeedsADisplay, ListsNoModes):
     gymnasium.register(f"Odd{kind.__name__}-v0", kind)
 
 
+@pytest.mark.slow_cases("ListsNoModes", "NeedsADisplay")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", [PromisesPictures, NeedsADisplay, ListsNoModes])
 def test_an_environment_that_cannot_draw_trains(kind, tmp_path):

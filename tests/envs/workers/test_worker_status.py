@@ -73,7 +73,7 @@ class Waits(Tape):
         return super().end_turn()
 
 
-@pytest.mark.slow_cases("True")
+@pytest.mark.slow
 @pytest.mark.parametrize("compiling", [False, True])
 def test_an_actor_tells_for_which_workers_it_waits(tmp_path, monkeypatch, compiling):
     """Only of those that owe an answer, only after a while, and no longer than it waits."""

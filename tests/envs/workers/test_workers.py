@@ -209,7 +209,7 @@ def fail_to_make(monkeypatch, how):
             WorkerEnvs("tag", 3, 2)
 
 
-@pytest.mark.slow_cases("Ctrl-C", "a worker raises")
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["a worker raises", "no process for the second", "Ctrl-C"])
 def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, child_ended):
     """It left a descriptor for each worker, and those that had begun until they were collected."""
@@ -222,6 +222,7 @@ def test_one_that_cannot_be_made_leaves_nothing_open(monkeypatch, how, child_end
     assert child_ended.count(True) == child_ended.count(False) > 0
 
 
+@pytest.mark.slow
 def test_one_whose_worker_broke_is_closed(monkeypatch):
     WorkerEnvs("tag", 2, 2).close()
     before = descriptors()

@@ -93,6 +93,7 @@ def test_no_entrant_sits_there_and_nothing_there_counts(processes, tmp_path):
     assert payoffs.matrix[0, 2] == pytest.approx(0.4)
 
 
+@pytest.mark.slow
 def test_who_takes_a_seat_draws_by_the_match():
     """So that it is the same whichever process plays it."""
     setup = setup_of_entrants(PAID, {}, guests(), 1, taken={"dealer": "random"})
@@ -220,6 +221,7 @@ def test_a_runs_tournament_has_its_seats_taken(trained, capsys, tmp_path):
     assert f"dealer is {FOUR} in every match" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_seats_that_the_user_gave(trained, tmp_path):
     """As another run left the dealer's to nobody."""
     remuda.train(

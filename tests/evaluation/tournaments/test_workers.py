@@ -87,6 +87,7 @@ def test_an_interrupted_one_plays_what_was_begun_to_its_end(tmp_path):
     assert len(read_records(tmp_path / "t" / "ledger.bin")[1]) == found.done
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_it_and_the_rest_is_played_later(tmp_path, monkeypatch):
     made = []
 

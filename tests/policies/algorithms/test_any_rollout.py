@@ -6,7 +6,7 @@ import pytest
 from policies.made_rollouts import LENGTH, fill, make_stack, room_for, some_lengths
 
 
-@pytest.mark.slow_cases("0-trunk")
+@pytest.mark.slow_cases("0-continuous", "0-trunk")
 @pytest.mark.parametrize("kind", ["trunk", "masks", "continuous", "recurrent", "convolution"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_a_smaller_rollout_after_a_larger_one(kind, seed):

@@ -77,7 +77,7 @@ def test_a_loss_that_is_not_of_each_sample_is_refused(kind, monkeypatch):
     assert not torch.equal(algorithm.online.flat, before)
 
 
-@pytest.mark.slow_cases("Averaged-async", "Summed-async")
+@pytest.mark.slow_cases("Averaged-async", "Averaged-sequential", "Summed-async")
 @pytest.mark.parametrize("schedule", ["async", "sequential"])
 @pytest.mark.parametrize("name", ["Summed", "Averaged"])
 def test_a_run_says_whose_losses_are_wrong(name, schedule, tmp_path, capsys):

@@ -16,6 +16,7 @@ from remuda.policies.networks.actor_critic import MEAN, VARIANCE
 from remuda.system.checkpoint.state import pack, unpack
 
 
+@pytest.mark.slow_cases("trunk-as they are-False-tanh")
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("normalises", [False, True], ids=["as they are", "normalised"])
@@ -32,6 +33,7 @@ def test_fused_gradients_are_those_of_torch(shared, sizes, options, normalises, 
     compare(shared, sizes, options, normalises, masked, activation)
 
 
+@pytest.mark.slow_cases("trunk-as they are-tanh")
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize("normalises", [False, True], ids=["as they are", "normalised"])
 @pytest.mark.parametrize("shared", [True, False], ids=["trunk", "towers"])

@@ -59,6 +59,7 @@ QUICK = {
 
 
 @pytest.mark.slow_cases(
+    "much and little in turn-trunk",
     "nearly alike-anchor",
     "nearly alike-averaged anchor",
     "nearly alike-convolution",
@@ -104,6 +105,7 @@ def test_every_step_is_trained_on_in_every_epoch_and_counted(kind):
             assert said[i][0].steps[k] == steps
 
 
+@pytest.mark.slow_cases("3-continuous", "3-trunk")
 @pytest.mark.parametrize("kind", ["trunk", "towers", "recurrent", "masks", "continuous"])
 @pytest.mark.parametrize("asked", [None, 3])
 def test_gradient_steps_go_by_how_much_each_brings_unless_their_number_is_given(kind, asked):

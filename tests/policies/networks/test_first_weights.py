@@ -22,6 +22,9 @@ def train(directory, algorithm, module, **policy):
     )
 
 
+@pytest.mark.slow_cases(
+    "dqn-snapshot", "iqn-double_buffer", "iqn-snapshot", "ppo-double_buffer", "ppo-snapshot"
+)
 @pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
 @pytest.mark.parametrize("algorithm", LEARNS)
 def test_a_mask_of_minus_infinity_stops_no_learning(algorithm, mode, tmp_path):

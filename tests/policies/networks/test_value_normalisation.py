@@ -121,7 +121,16 @@ SCALES = ["trunk", "towers", "masks", "continuous", "convolution", "recurrent", 
 SCALES += ["target_kl", "own module", "own module, towers", "several choices"]
 
 
-@pytest.mark.slow_cases("continuous", "convolution", "masks", "recurrent", "towers")
+@pytest.mark.slow_cases(
+    "anchor",
+    "continuous",
+    "convolution",
+    "masks",
+    "own module",
+    "own module, towers",
+    "recurrent",
+    "towers",
+)
 @pytest.mark.parametrize("kind", SCALES)
 def test_what_is_learned_does_not_depend_on_the_size_of_rewards(kind):
     ones, many, raw, more = (

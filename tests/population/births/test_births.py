@@ -90,7 +90,9 @@ def test_settings_of_an_own_algorithm_are_born_with():
     for policy, push in (("born_0", 2.0), ("policy_0", 0.5)):
         learner, k = world.learner(policy)
         assert float(learner.algorithm.settings_of("push", [k])) == push
-    with pytest.raises(RemudaError, match=r"born_1 with settings.pull, .*; there are .*settings.push"):
+    with pytest.raises(
+        RemudaError, match=r"born_1 with settings.pull, .*; there are .*settings.push"
+    ):
         world.command(Birth("born_1", None, {"settings.pull": 2.0}))
 
 

@@ -344,7 +344,7 @@ def test_lockstep_equals_sequential_in_a_league(whole, tmp_path):
     assert_same_league(whole, tmp_path / "lockstep")
 
 
-@pytest.mark.slow_cases("own")
+@pytest.mark.slow
 def test_a_resumed_league_equals_an_uninterrupted_one(whole, tmp_path):
     tree = whole[0] | {"schedule": "sequential"}
     run(tmp_path / "parts", **tree | {"run": {"turns": 531}})  # in the middle of a match

@@ -77,6 +77,7 @@ def test_a_freeze_without_room_for_copies_is_refused_at_once(schedule, tmp_path,
     assert "restarted" not in line
 
 
+@pytest.mark.slow
 def test_a_freeze_is_carried_out_and_the_oldest_copy_makes_room(tmp_path, capsys):
     words = ("--population.snapshots.every", "1000000", "--population.snapshots.keep", "2")
     words += ("--policy.batch_size", "16", "--policy.experience.learning_starts", "64")
@@ -85,6 +86,18 @@ def test_a_freeze_is_carried_out_and_the_oldest_copy_makes_room(tmp_path, capsys
     assert "2 frozen copies" in capsys.readouterr().out
 
 
+@pytest.mark.slow_cases(
+    "Freeze-returned 'Freeze'",
+    "None-returned None",
+    "[Birth(policy='nobody', parent=None, hyperparameters={}, mutation=0.0, second=None, crossover=0.0, fitness=None, inherits_training=False)]-not an empty slot",  # noqa: E501
+    "[Birth(policy='policy_0', parent='policy_1', hyperparameters={}, mutation=0.0, second=None, crossover=0.0, fitness=None, inherits_training=False)]-Birth.parent",  # noqa: E501
+    "[Birth(policy='policy_0', parent=None, hyperparameters=['learning_rate'], mutation=0.0, second=None, crossover=0.0, fitness=None, inherits_training=False)]-Birth.hyperparameters",  # noqa: E501
+    "[Birth(policy='policy_0', parent=None, hyperparameters={}, mutation=nan, second=None, crossover=0.0, fitness=None, inherits_training=False)]-Birth.mutation",  # noqa: E501
+    "[Freeze(policy='nobody')]-policy_0, policy_1, policy_2",
+    "[Freeze(policy=PolicyRef(policy='policy_0', version=-1))]-Freeze.policy",
+    "[None]-a list with None",
+    "[Retire(ref='policy_0')]-Retire.ref",
+)
 @pytest.mark.parametrize(
     ("commands", "key"),
     [
@@ -113,6 +126,7 @@ def test_what_cannot_be_a_command_is_refused_by_the_directors_name(
     assert key in line
 
 
+@pytest.mark.slow
 def test_wrong_types_end_a_run_of_processes_without_a_restart(tmp_path, capsys):
     assert train(tmp_path / "run", "ReturnsNothing", schedule="lockstep") == 1
     said = capsys.readouterr()

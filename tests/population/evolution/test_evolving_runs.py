@@ -60,6 +60,7 @@ def last_part(directory, part):
     return kept.read(kept.numbers()[-1], part)
 
 
+@pytest.mark.slow
 def test_what_the_ledger_says_is_in_force(evolved):
     births = read_lineage(evolved / "ledger.bin")
     assert len(births) > 5
@@ -269,6 +270,7 @@ def test_what_cannot_evolve_is_refused_in_one_line(population, said, tmp_path):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow_cases("own1-any-None", "own2-alike-None")
 @pytest.mark.parametrize(
     ("own", "networks", "said"),
     [

@@ -144,6 +144,7 @@ def test_by_fitness_only_a_policy_without_equals_leaves_the_window_and_meets_the
     }
 
 
+@pytest.mark.slow_cases("2-0", "2-3", "4-3")
 @pytest.mark.parametrize("frozen", [0, 3])
 @pytest.mark.parametrize("seats", [2, 4])
 def test_by_fitness_every_live_policy_keeps_its_share_however_far_its_rating_drifts(seats, frozen):
@@ -261,6 +262,7 @@ def test_prioritized_of_several_seats_seats_no_policy_twice():
     assert learners == {f"p{i}": 100 for i in range(6)}
 
 
+@pytest.mark.slow
 def test_teams_are_never_mixed():
     red, blue = [f"r{i}" for i in range(8)], [f"b{i}" for i in range(8)]
     population = Population([Member(PolicyRef(name)) for name in red + blue])

@@ -53,7 +53,7 @@ class Marks:
         return tuple(seats)
 
 
-@pytest.mark.slow_cases("shares1")
+@pytest.mark.slow_cases("shares1", "shares2")
 @pytest.mark.parametrize(
     "shares", [{"x": 0.5, "y": 0.35, "z": 0.15}, {"x": 0.0, "y": 1.0}, {"x": 0.02, "z": 0.98}]
 )

@@ -78,7 +78,7 @@ def test_in_every_match_a_policy_learns(name, share):
         assert not all(ref.is_frozen for ref in seats)
 
 
-@pytest.mark.slow_cases("12-round_robin-0.3")
+@pytest.mark.slow_cases("12-fitness-0.0", "12-fitness-1.0", "12-round_robin-0.3")
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(
     "name", ["random", "round_robin", "fitness", "self_play", "prioritized", "teams"]

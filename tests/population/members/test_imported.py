@@ -77,6 +77,7 @@ def test_every_matchmaker_seats_them_and_they_are_rated(matchmaker, other, tmp_p
     assert (records["policy"] < 2).any(1).all()  # and in each match one learns
 
 
+@pytest.mark.slow
 def test_they_play_as_they_did_in_their_run_and_never_change(other, tmp_path):
     train(load_config(tree_of(tmp_path / "run", other, "random")), PlainView())
     run, loaded = remuda.load(tmp_path / "run"), remuda.load(other)

@@ -161,13 +161,7 @@ def ledger_of(directory):
     return read_records(directory / "ledger.bin")
 
 
-@pytest.mark.slow_cases(
-    "tournament-rating",
-    "tournament-return",
-    "tournament-win_rate",
-    "truncation-rating",
-    "truncation-return",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("fitness", ["return", "rating", "win_rate"])
 @pytest.mark.parametrize("select", ["truncation", "tournament"])
 def test_the_best_of_all_is_no_parent_and_the_worst_is_not_replaced(

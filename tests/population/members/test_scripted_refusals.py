@@ -151,6 +151,7 @@ def test_who_gives_no_mapping_is_told():
         remuda.train("kuhn_poker", population={"scripted": hand_written.three})
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_same_members(tmp_path):
     trained(tmp_path / "run")
     with pytest.raises(RemudaError, match=r"population\.scripted\.other"):

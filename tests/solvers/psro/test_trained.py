@@ -247,6 +247,7 @@ def test_a_game_that_is_not_zero_sum_is_told_before_anything_is_written(tmp_path
     check_setup(changed(constant, meta_solver="max-entropy-nash"))
 
 
+@pytest.mark.slow
 def test_rectified_oracles_are_as_many_as_are_played(tmp_path):
     setup = changed(setup_of(turns=320, matches=50), meta_solver="rectified-nash")
     found = run(setup, tmp_path / "x", 2)

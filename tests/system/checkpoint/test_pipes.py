@@ -82,6 +82,7 @@ def ends_in_a_line(capsys, *words):
     assert code == 0 or said.err.count("\n") == 1, (words, said.err)
 
 
+@pytest.mark.slow_cases("status.json")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pipe_in_a_run_holds_up_no_look_at_it(name, finished, tmp_path, capsys):
     directory = tmp_path / "runs" / "piped"

@@ -84,6 +84,7 @@ def tell_descriptors(path, *_):
     path.write_text("\n".join(found))
 
 
+@pytest.mark.slow_cases("forked")
 def test_programs_that_a_child_starts_have_none_of_its_descriptors(way, tmp_path):
     path, lifeline = tmp_path / "descriptors", Lifeline()
     process = forkserver.start(tell_descriptors, (path, Wakeup()), name="x", lifeline=lifeline)

@@ -70,6 +70,7 @@ def test_matches_that_a_killed_tournament_lacks_are_told(matches, capsys):
     assert f"remuda tournament --resume {matches}" in told
 
 
+@pytest.mark.slow
 def test_json_is_what_is_written(matches, capsys, tmp_path):
     out = tmp_path / "other"
     command = ["analyse", str(matches), "--format", "json", "--out", str(out), "--samples", "60"]
@@ -278,7 +279,7 @@ def test_policies_that_met_only_themselves_are_told_by_what_they_do(tmp_path, ca
     assert "exact exploitability" in written
 
 
-@pytest.mark.slow_cases("flag0", "flag1")
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", [["--wins"], ["--only", "agent_0"], ["--seconds", "0"]])
 def test_what_is_about_matches_is_refused_where_there_are_none(fixed, capsys, flag):
     assert run(["analyse", str(fixed), *flag]) in (1, 2)

@@ -146,6 +146,7 @@ def test_that_play_was_cut_is_told(fixed, capsys, tmp_path, monkeypatch):
     assert "Long episodes are missing" in written["in_words"]["cut"]
 
 
+@pytest.mark.slow
 def test_means_of_short_episodes_alone_are_refused(fixed, capsys, tmp_path, monkeypatch):
     cut(monkeypatch, (0, 8))
     assert run(["analyse", str(fixed), "--out", str(tmp_path)]) in (1, 2)

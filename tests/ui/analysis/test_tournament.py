@@ -163,6 +163,7 @@ def test_policies_of_several_runs_play_each_other(runs, capsys):
     assert found[0, False] != explored != found[5, True]
 
 
+@pytest.mark.slow
 def test_runs_that_learned_in_another_game_are_told(runs, tmp_path, capsys):
     """Red before: all played in the first run's game, without a word."""
     tree = {

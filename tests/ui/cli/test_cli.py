@@ -159,6 +159,7 @@ def test_train_evaluate_watch(tmp_path, capsys):
     assert "agent_0.safetensors is missing" in capsys.readouterr().err
 
 
+@pytest.mark.slow_cases("words0-holds a run already", "words1---policy.learning_rat")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

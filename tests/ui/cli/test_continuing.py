@@ -44,6 +44,7 @@ def killed(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_a_new_run_is_advised(killed, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert run(["status", str(killed)]) == 0
@@ -62,6 +63,7 @@ def test_a_run_that_is_begun_again_in_its_directory_is_told_the_same(killed, cap
     assert "start a new run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_with_a_checkpoint_a_resume_is_advised_unless_its_manifest_is_damaged(tmp_path):
     assert train(tmp_path / "run", "--run.turns", "20") == 0
     found = RunDirectory.open(tmp_path / "run")
@@ -100,6 +102,7 @@ def test_auto_begins_a_run_and_continues_it_until_it_is_finished(tmp_path, monke
     assert len(list((tmp_path / "runs").iterdir())) == 2, "what is finished is not continued"
 
 
+@pytest.mark.slow
 def test_auto_continues_the_run_of_the_directory_that_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ("--run.directory", "mine")

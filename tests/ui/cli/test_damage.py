@@ -106,6 +106,7 @@ def test_no_damage_ends_in_a_traceback(name, harm, finished, tmp_path, capsys):
     "evaluate-config.yaml-binary-config.yaml is not YAML",
     "evaluate-config.yaml-empty-config.yaml is damaged: it is empty",
     "evaluate-weights/policy_0.safetensors-cut in half-policy_0.safetensors is dam",
+    "tournament-checkpoints/000001/manifest.json-[]-manifest.json is damaged: it ",
 )
 @pytest.mark.parametrize(
     ("command", "name", "harm", "said"),

@@ -203,6 +203,7 @@ def test_a_run_without_an_output_is_made_to_its_end(closed, tmp_path):
     assert summary["restarts"] == {}
 
 
+@pytest.mark.slow_cases("words1", "words2")
 @pytest.mark.parametrize("words", [["train", "--help"], ["exploit", "--help"], ["games"]])
 def test_output_whose_reader_is_gone_shows_no_traceback(words):
     program = [sys.executable, "-m", "remuda", *words]

@@ -35,6 +35,7 @@ def assert_whole(directory, ended="all turns were played"):
     assert list((directory / "weights").glob("*.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_the_output_costs_only_the_lines(tmp_path):
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
@@ -59,7 +60,7 @@ def test_a_reader_that_is_gone_costs_only_the_lines(tmp_path):
     assert_whole(tmp_path / "run")
 
 
-@pytest.mark.slow_cases("{'LC_ALL': 'C'}", "{'PYTHONIOENCODING': 'latin-1'}")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment",
     [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}],
@@ -82,6 +83,7 @@ def test_characters_that_the_encoding_lacks_are_replaced(environment, tmp_path):
     assert_whole(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_pipe_that_is_never_read_stalls_neither_play_nor_a_stop(tmp_path):
     """The pipe is full before the run begins; a signal ends it in order all the same."""
     read, write = os.pipe()
@@ -104,7 +106,7 @@ def test_a_pipe_that_is_never_read_stalls_neither_play_nor_a_stop(tmp_path):
     os.close(read)
 
 
-@pytest.mark.slow_cases("False-false", "False-true", "True-false")
+@pytest.mark.slow
 @pytest.mark.parametrize("live", ["true", "false"])
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_terminal_that_closes_stops_the_run_in_order(live, stopped, tmp_path):
@@ -177,7 +179,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow_cases("closed", "never read")
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["full", "closed", "never read"])
 def test_callbacks_and_views_that_print_do_not_end_a_run_in_python(output, tmp_path):
     script = tmp_path / "script.py"
@@ -220,6 +222,7 @@ def test_under_nohup_a_terminal_that_closes_stops_nothing(tmp_path):
     assert process.wait(LIMIT) == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow_cases("words0", "words2")
 @pytest.mark.parametrize("words", [["games"], ["train", "--help"], ["runs", "."]])
 def test_a_command_whose_output_cannot_be_written_says_so_in_one_line(words, tmp_path):
     with open("/dev/full", "wb") as full:

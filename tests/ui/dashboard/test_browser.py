@@ -115,7 +115,7 @@ def test_from_the_table_to_a_run(dashboard):
     assert page.ask("document.title") == "Run: fixed – Remuda"
 
 
-@pytest.mark.slow_cases("population", "run")
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["population", "timeline", "run"])
 def test_each_page_of_a_population(dashboard, view):
     page = dashboard(real_runs())
@@ -143,6 +143,7 @@ def test_an_episode_plays(dashboard):
     page.wait("document.querySelector('[aria-label=\"Choices\"] canvas')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 def test_a_run_is_watched_and_told_of_as_it_is_measured(dashboard, tmp_path, sampled):
     """Red before: policies of a run that is judged by exploring play were watched greedily."""
@@ -277,6 +278,7 @@ def test_a_page_that_costs_much_looks_less_often(dashboard, tmp_path):
     assert wait == 50 * (worked - 40)  # what is written after the look is no work of it
 
 
+@pytest.mark.slow
 def test_a_view_that_was_left_writes_nothing_over_the_next(dashboard, tmp_path):
     made_run(tmp_path / "run")
     page = dashboard(tmp_path)
@@ -414,6 +416,7 @@ def test_it_can_be_used_by_keyboard_and_heard(dashboard):
         assert nameless == []
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_told(dashboard):
     page = dashboard(real_runs())
     page.open("#/run/nowhere")

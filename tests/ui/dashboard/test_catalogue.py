@@ -131,6 +131,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow_cases("config.yaml-text5")
 @pytest.mark.parametrize(
     ("name", "text"), [(name, text) for name, texts in ODD.items() for text in texts]
 )

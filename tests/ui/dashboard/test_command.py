@@ -16,6 +16,7 @@ def begun(*words):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow_cases("15")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_address_that_is_printed_can_be_opened_at_once(tmp_path, number):
     made_run(tmp_path / "one")
@@ -29,6 +30,7 @@ def test_the_address_that_is_printed_can_be_opened_at_once(tmp_path, number):
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_what_cannot_be_served_is_told_in_one_line(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -71,6 +71,7 @@ def test_one_run(ask):
     assert curves["columns"]["none"]["x"] == []
 
 
+@pytest.mark.slow
 def test_a_population(ask):
     population_run()
     found = ask(place(), "population", run="population")
@@ -131,6 +132,7 @@ def test_broken_and_foreign_directories_are_shown_as_what_they_are(ask, tmp_path
         ask(tmp_path, "compare", run=[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["../secret", "..", "/etc", "good/../../secret", "link", "good/link"]
 )
@@ -145,6 +147,7 @@ def test_nothing_outside_the_directory_is_served(ask, tmp_path, path):
         assert "there is no run" in ask(base, name, 404, run=path, name="x.log")["error"]
 
 
+@pytest.mark.slow_cases("..", "../config.yaml", "/etc/passwd", "link.log")
 @pytest.mark.parametrize(
     "name", ["../config.yaml", "/etc/passwd", "..", "link.log", "../logs/a.log"]
 )
@@ -158,6 +161,7 @@ def test_logs_are_those_of_the_run(ask, tmp_path, name):
     assert "has no log" in ask(tmp_path / "runs", "log", 400, run="good", name=name)["error"]
 
 
+@pytest.mark.slow_cases("ledger.bin", "logs", "metrics.jsonl")
 @pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "ledger.bin", "logs"])
 def test_files_that_are_elsewhere_are_not_read(ask, tmp_path, name):
     """A link in a run directory may lead anywhere."""
@@ -354,6 +358,7 @@ def test_an_episode_is_watched():
         assert client.get("/api/watched", params={"watch": "none"}).status_code == 400
 
 
+@pytest.mark.slow
 def test_probabilities_of_a_policy_that_draws():
     population_run()
     with client_of(place()) as client:
@@ -402,6 +407,7 @@ def test_runs_are_told_nothing_unless_that_was_asked_for(tmp_path):
             assert words in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_no_page_but_watching_runs_code_of_a_run(ask, tmp_path):
     """What a stranger's run names or holds is not imported and not unpickled."""
     harmed = tmp_path / "harmed"
@@ -420,7 +426,7 @@ def test_no_page_but_watching_runs_code_of_a_run(ask, tmp_path):
     assert harmed.exists()
 
 
-@pytest.mark.slow_cases("..", "other", "other@best", "~")
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["other", "..", "~", "other@best", "agent_0/../other"])
 def test_seats_are_not_taken_from_elsewhere(tmp_path, monkeypatch, who):
     """A name that is none of the run's might be that of a directory where the server stands."""
@@ -549,6 +555,7 @@ def test_it_ends_while_something_is_worked_out(tmp_path):
     assert "none" in found[0].json()
 
 
+@pytest.mark.slow
 def test_what_works_something_out_ends_with_the_server(tmp_path):
     """However the server goes."""
     run = made_run(tmp_path / "good")

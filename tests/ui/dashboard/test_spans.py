@@ -11,6 +11,7 @@ from remuda.ui.dashboard.curves import MOST_SPANS as MOST
 from remuda.ui.dashboard.curves import SpanCache
 
 
+@pytest.mark.slow
 def test_the_trace_of_a_run(tmp_path):
     path = tmp_path / "trace.json"
     run = {**QUICK["run"], "directory": str(tmp_path / "run")}

@@ -41,6 +41,7 @@ def test_of_many_games_some_are_listed():
     assert "... and 1,912 more" in page
 
 
+@pytest.mark.slow_cases("open_spiel")
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_each_library_s_example_is_one_of_its_games(name):
     library = LIBRARIES[name]

@@ -31,6 +31,7 @@ def replayed(game, history):
     return state
 
 
+@pytest.mark.slow_cases("goofspiel(num_cards=3,imp_info=True)", "tic_tac_toe")
 @pytest.mark.parametrize(
     "game", ["leduc_poker", "tic_tac_toe", "goofspiel(num_cards=3,imp_info=True)"]
 )

@@ -273,6 +273,7 @@ def unlike(tmp_path_factory):
     return base
 
 
+@pytest.mark.slow
 def test_a_game_that_is_not_named_is_as_in_the_first_run_of_its_seats(unlike, capsys):
     """With no agents but these, and episodes as long."""
     short, three, said = (unlike / name for name in ("short", "three", "said"))
@@ -302,6 +303,7 @@ def test_a_game_that_is_named_is_as_it_is_said(unlike, capsys):
     assert "agent_4" in told
 
 
+@pytest.mark.slow
 def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained):
     played = game_of(None, {}, {"agent_0": str(unlike / "taken")})
     own = f"connect_four as in {unlike / 'taken'}, with width 5"

@@ -113,6 +113,7 @@ def test_the_picture_shows_groups_in_colours_of_their_own(six, tmp_path):
         assert (pixels == colour).all(1).sum() > 500
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("lines", [0, 1, 2])
 def test_short_runs_can_be_compared(tmp_path, lines):
     runs = [a_run(tmp_path / str(seed), seed, lines=lines) for seed in range(2)]

@@ -53,6 +53,7 @@ def change(run, **numbers):
     (run / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
 
 
+@pytest.mark.slow
 def test_noise_is_no_loss(tmp_path):
     """Red before: of policies that play alike from start to end a fifth were told of."""
     rng, told = np.random.default_rng(0), 0

@@ -342,6 +342,7 @@ def elsewhere(call, x):
         return call(x)
 
 
+@pytest.mark.slow_cases("compiled")
 @pytest.mark.parametrize("way", [looked_on, compiled, elsewhere], ids=lambda way: way.__name__)
 def test_who_looks_on_sees_the_same(way):
     """Red before: no numbers at all, an error, and the end of the process."""
