@@ -91,6 +91,14 @@ def children_are_forked():
 
 
 @pytest.fixture(autouse=True)
+def modules_are_found_where_they_were():
+    """Opening a run may extend `sys.path`, and programs that tests start take it over."""
+    path = sys.path[:]
+    yield
+    sys.path[:] = path
+
+
+@pytest.fixture(autouse=True)
 def temporary_directory(tmp_path_factory, monkeypatch):
     """A directory for temporary files that is this test's alone, and its children's."""
     own = tmp_path_factory.mktemp("t")  # short: paths of sockets may not be long

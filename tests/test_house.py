@@ -75,6 +75,7 @@ def test_nobody_imports_from_above():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_no_two_rooms_import_each_other():
     used = defaultdict(set)
     for room, imported, _ in imports():
@@ -238,6 +239,7 @@ def opens_a_file(call):
     return False
 
 
+@pytest.mark.slow
 def test_files_of_runs_are_opened_in_one_way():
     """A pipe would block its reader; `system/checkpoint/opening.py` opens ordinary files only."""
     found = {

@@ -67,6 +67,7 @@ def test_a_run_is_a_mapping_of_its_policies(run):
         run["agent_7"]
 
 
+@pytest.mark.slow
 def test_a_policy_of_a_checkpoint(run):
     (*_, number) = run.checkpoints
     saved, final = run.policy("agent_0", checkpoint=number), run["agent_0"]
@@ -145,6 +146,7 @@ def test_a_run_that_is_over_has_the_weights_that_it_ended_with(tmp_path, schedul
     assert [path.read_bytes() for path in superseded] == before
 
 
+@pytest.mark.slow
 def test_a_policy_is_trained_on_a_device_of_its_own(tmp_path, run):
     """Here two names of the same device, so that the weights are the same."""
     other = remuda.train(

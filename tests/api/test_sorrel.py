@@ -81,7 +81,7 @@ def environment(kind=Learners):
     return kind(Gridworld(1, 9, Grass), config)
 
 
-@pytest.mark.slow_cases("False")
+@pytest.mark.slow
 @pytest.mark.parametrize("dueling", [True, False])
 def test_models_play_what_was_learned(tmp_path, dueling):
     """In their own loop: their networks say of every state what the policies' say."""

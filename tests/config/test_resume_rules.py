@@ -149,7 +149,7 @@ VALUES = {
 }
 
 
-@pytest.mark.slow_cases("iqn", "ppo")
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 def test_all_that_may_change_can_be_gone_on_with(algorithm, tmp_path):
     assert set(VALUES) == set(OF_POLICY)

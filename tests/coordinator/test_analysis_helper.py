@@ -225,6 +225,7 @@ def test_where_seats_are_not_dealt_an_analysis_has_no_effect():
         load_config({"analysis": {"members": 1}})
 
 
+@pytest.mark.slow
 def test_linear_algebra_is_left_one_thread():
     """In a process of its own; NumPy and SciPy each have a copy of OpenBLAS."""
     code = (

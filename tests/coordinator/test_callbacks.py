@@ -75,7 +75,7 @@ def test_a_resumed_run_tells_only_its_own_episodes(tmp_path):
     assert told == both[1] - both[0] > 0
 
 
-@pytest.mark.slow_cases("async")
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["sequential", "async"])
 def test_a_callback_ends_the_run_in_order(tmp_path, schedule):
     result = train(tmp_path / "run", StopsAtOnce(), run={"turns": FOR_LONG}, schedule=schedule)

@@ -52,6 +52,7 @@ def test_a_callback_is_named_on_the_command_line(mine, capsys):
     assert remuda.load("run").config.run.callbacks == ("my_callbacks:Stops",)
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_told_in_one_line_on_the_command_line(mine, capsys):
     words = ["train", "support:Tape", *FLAGS, "--run.callbacks", "my_callbacks:Breaks"]
     assert command([*words, "--run.directory", "run"]) == 1

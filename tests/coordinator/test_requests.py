@@ -433,6 +433,7 @@ def test_who_asks_a_run_that_is_begun_anew_meanwhile_is_told_at_once(tmp_path):
     assert "or has restarted" in said[0]
 
 
+@pytest.mark.slow
 def test_who_asks_a_run_whose_coordinator_is_killed_is_told_soon(tmp_path):
     requests_of(tmp_path).look()
     words = f"""
@@ -513,6 +514,7 @@ def test_a_run_begins_although_somebody_asks_whether_it_goes_on(tmp_path):
         lets_go.join()
 
 
+@pytest.mark.slow
 def test_many_askers_do_not_keep_an_ended_run_from_refusing(tmp_path):
     """The directory goes at once, whoever writes into it."""
     stop = threading.Event()

@@ -30,7 +30,7 @@ def configured(directory, **checkpoint):
     return load_config(tree)
 
 
-@pytest.mark.slow_cases("margin")
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["evaluate", "margin"])
 def test_in_one_process_a_signal_ends_the_judging_of_a_checkpoint(
     what, tmp_path, monkeypatch, capsys

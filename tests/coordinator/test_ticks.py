@@ -213,6 +213,7 @@ def test_a_tick_encodes_a_bounded_number_of_values_and_the_last_one_the_rest(
     assert len(status["members"]) == 11 * MANY
 
 
+@pytest.mark.slow
 def test_what_was_begun_is_written_though_the_coordinator_itself_breaks(
     tmp_path, monkeypatch, work
 ):

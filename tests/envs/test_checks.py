@@ -101,15 +101,19 @@ def test_a_value_that_is_left_out_is_missed(fault):
     "aec-reward that is not a number",
     "aec-short observation",
     "gymnasium-infinite observation",
+    "gymnasium-infinite reward",
     "gymnasium-observation beyond its dtype",
     "parallel-infinite observation",
     "parallel-infinite reward",
     "parallel-no end",
+    "parallel-no observation",
+    "parallel-no reward",
     "parallel-observation beyond its dtype",
     "parallel-observation of text",
     "parallel-observation that is not a number",
     "parallel-reward of a vector",
     "parallel-reward that is not a number",
+    "parallel-short observation",
 )
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", GAMES)

@@ -169,7 +169,7 @@ def test_the_picture_is_of_the_same_play(tmp_path, sampled, monkeypatch):
     assert asked == [sampled, not sampled]
 
 
-@pytest.mark.slow_cases("False")
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 def test_commands_and_scripts_measure_as_the_run_does_unless_told(tmp_path, sampled, capsys):
     train(tmp_path / "run", evaluate_sampled=sampled)
@@ -202,6 +202,7 @@ def printed(show, *given):
     return file.getvalue()
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("sampled", [False, True])
 def test_what_is_shown_is_called_what_it_is(tmp_path, sampled):
     run = made(tmp_path / "run", sampled)
@@ -281,6 +282,7 @@ def test_what_stands_of_before_says_how_it_was_played(tmp_path, failed, monkeypa
     assert ">greedy return<" in page
 
 
+@pytest.mark.slow
 def test_fewer_episodes_of_what_is_asked_for_are_told(tmp_path):
     """Red before: more greedy ones stood for it."""
     train(tmp_path / "run")
@@ -405,7 +407,7 @@ def test_a_list_of_runs_compares_play_of_one_kind(tmp_path, best, last):
     assert found.best == pytest.approx(5000.0 if best is last else mean)
 
 
-@pytest.mark.slow_cases("True")
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [False, True])
 def test_an_analysis_plays_as_the_run_is_measured(tmp_path, sampled, capsys):
     train(tmp_path / "run", evaluate_sampled=sampled)

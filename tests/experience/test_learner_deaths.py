@@ -255,7 +255,7 @@ def lines(world, restored):
     return [(line, time) for line, times in noted.seen.items() for time in range(min(times, 2))]
 
 
-@pytest.mark.slow_cases("iqn-async-words", "iqn-lockstep-words")
+@pytest.mark.slow_cases("iqn-async-words", "iqn-lockstep-words", "on-policy-async-words")
 @pytest.mark.parametrize(
     "every_line", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["words", "every line"]
 )

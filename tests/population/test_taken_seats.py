@@ -230,6 +230,7 @@ def test_it_takes_its_seat_in_a_run_of_several_processes(count, tmp_path):
     assert (matches["policy"][:, 1] == names.index("prey")).all()
 
 
+@pytest.mark.slow
 def test_it_takes_its_seat_in_evaluations_too(tmp_path):
     trained(tmp_path / "run")
     run = remuda.load(tmp_path / "run")
@@ -323,6 +324,7 @@ def test_a_policy_for_each_agent_is_one_for_each_that_is_left():
         assert len({match.seats[seat] for match in matches}) == 3
 
 
+@pytest.mark.slow
 def test_scripted_members_are_dealt_seats_beside_it(tmp_path):
     population = {"scripted": {"bot": "random"}, "snapshots": {"share": 0.5}}
     members = trained(tmp_path / "run", population=population).record.members
@@ -360,6 +362,7 @@ def test_checkpoints_of_games_of_constant_sum_are_compared_on_the_seats_that_are
     )
 
 
+@pytest.mark.slow
 def test_unlike_seats_are_left_out_where_checkpoints_meet(tmp_path):
     trained(tmp_path / "run")
     config = remuda.load(tmp_path / "run").config
@@ -423,6 +426,7 @@ def test_it_is_rated_in_pictures_as_in_training(tmp_path):
                 assert history.ratings[-1, at] == pytest.approx(known, abs=1e-3), (name, member)
 
 
+@pytest.mark.slow
 def test_exploiters_play_against_it_too(tmp_path):
     trained(tmp_path / "run")
     target = of_run(remuda.load(tmp_path / "run")._saved)

@@ -87,6 +87,7 @@ def test_the_example_of_an_environment_is_trained_as_it_is(tmp_path, monkeypatch
     assert result.evaluation.mean(0) > 9.0  # of 10; 5 by chance
 
 
+@pytest.mark.slow
 def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
     (tmp_path / "curious.py").write_text(programs("populations.md")["curious.py"])
     monkeypatch.syspath_prepend(tmp_path)

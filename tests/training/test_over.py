@@ -45,19 +45,7 @@ def holds(path):
     return weights, numbers, (path / "metrics.jsonl").read_bytes(), matches
 
 
-@pytest.mark.slow_cases(
-    "limit0-async-dealt",
-    "limit0-async-fixed",
-    "limit0-lockstep-dealt",
-    "limit0-lockstep-fixed",
-    "limit0-sequential-dealt",
-    "limit0-sequential-fixed",
-    "limit1-async-dealt",
-    "limit1-async-fixed",
-    "limit1-lockstep-dealt",
-    "limit1-lockstep-fixed",
-    "limit1-sequential-dealt",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("schedule", ["async", "lockstep", "sequential"])
 @pytest.mark.parametrize("limit", [{"seconds": 1.0, "turns": None}, {"turns": 300}])
@@ -141,6 +129,7 @@ def test_a_copy_without_its_empty_directories_goes_on(tmp_path):
     assert all(loaded[name].weights() for name in loaded)
 
 
+@pytest.mark.slow
 def test_a_summary_stays_whole_where_greedy_play_is_not_measured_again(tmp_path):
     """Red before: its returns were gone."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)
@@ -245,6 +234,7 @@ def test_a_measurement_that_was_cut_does_not_replace_a_longer_one(tmp_path):
     assert is_reported(first, cut)
 
 
+@pytest.mark.slow
 def test_returns_of_before_stay_where_greedy_play_fails(tmp_path, monkeypatch):
     """Red before: the note did not say that the returns beside it are older."""
     first = trained(tmp_path, "sequential", "fixed", turns=300)

@@ -136,6 +136,7 @@ def test_what_cannot_be_sent_or_is_none_is_told(tmp_path):
         train(tmp_path / "y", policy={"algorithm": "ppo", "network": {"module": module}})
 
 
+@pytest.mark.slow
 def test_a_run_with_code_of_a_cell_is_opened_by_another_process(of_a_cell, forget):
     tree = yaml.safe_load((of_a_cell / "config.yaml").read_text())["policy"]
     for name in (tree["algorithm"], tree["network"]["module"]):
@@ -204,6 +205,7 @@ def test_a_policy_begins_with_one_that_is_given(of_a_cell, tmp_path, forget):
         train(tmp_path / "other", policy=given() | {"init_from": lost})
 
 
+@pytest.mark.slow
 def test_a_matchmaker_of_a_cell_deals_the_seats(tmp_path, forget):
     population = {"matchmaker": typed(MATCHMAKER)["Neighbours"], "policies": 3}
     train(

@@ -125,6 +125,7 @@ def test_a_run_is_resumed_when_its_source_is_gone(sources, tmp_path):
     assert_same(whole, outcome(tmp_path / "parts"))
 
 
+@pytest.mark.slow
 def test_a_learner_that_crashes_before_a_checkpoint_begins_from_the_same(sources, tmp_path):
     policy = {"init_from": str(sources / "ppo"), "init_optimizer": True}
     tree = tree_of("ppo", policy=policy, learners={"processes": 1})
@@ -193,6 +194,7 @@ def test_policies_are_born_with_the_weights_that_their_place_begins_with(populat
     assert not (drawn == seats.draw("born_1", 2)).all()
 
 
+@pytest.mark.slow
 def test_empty_places_without_a_namesake_keep_random_weights(population):
     config = load_config(overlay(POPULATION, {"policy": {"init_from": str(population)}}))
     specs = policy_specs(config, make_env("kuhn_poker", 1).agents)
@@ -391,6 +393,7 @@ def test_moments_without_weights_are_told_to_have_no_effect():
     ]
 
 
+@pytest.mark.slow
 def test_damage_to_what_a_run_begins_with_is_told(sources, tmp_path):
     tree = tree_of("dqn", policy={"init_from": sources / "dqn"}, run=NOT_A_TURN)
     run(tmp_path / "run", **tree)

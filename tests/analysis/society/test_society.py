@@ -38,7 +38,7 @@ def test_a_difference_is_sure_where_it_is_many_standard_errors():
     assert told.endswith("; that may be chance.")
 
 
-@pytest.mark.slow_cases("True-40-16", "True-5-16")
+@pytest.mark.slow_cases("False-5-16", "True-40-16", "True-5-16")
 @pytest.mark.parametrize("agents", [2, 4, 8, 16])
 @pytest.mark.parametrize("episodes", [5, 40])
 @pytest.mark.parametrize("together", [False, True])

@@ -272,6 +272,7 @@ class JoinsAndStays(JoinsAtOnce):
     dies = False
 
 
+@pytest.mark.slow_cases("JoinsAndStays")
 @pytest.mark.parametrize("make", [JoinsAtOnce, JoinsAndStays])
 def test_the_contract_holds_of_those_who_join_at_once(make):
     class Suite(VectorEnvContract):

@@ -209,6 +209,7 @@ def test_games_of_moves_at_once_are_observed_together_and_exported_so():
                 make_env(name, 1, **{"env.observe_together": True})
 
 
+@pytest.mark.slow
 def test_a_game_of_too_many_actions_is_refused_with_the_reason():
     """Red before: a turn of its run took a second."""
     with pytest.raises(ConfigError, match=r"colored_trails has 93,123 distinct actions"):

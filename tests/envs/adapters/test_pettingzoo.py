@@ -62,7 +62,7 @@ class TestThereAndBackWithMasks(VectorEnvContract):
         return AECCopies(lambda: aec_env("kuhn_poker"), num_envs)
 
 
-@pytest.mark.slow_cases("cleanup", "connect_four")
+@pytest.mark.slow_cases("cleanup", "connect_four", "tag", "treasure_hunt")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it warns of what is unusual, such as all zeros
 @pytest.mark.parametrize("game", GAMES)
 def test_the_suites_of_pettingzoo_pass(game, capsys):

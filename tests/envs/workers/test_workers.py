@@ -71,6 +71,7 @@ def test_closing_leaves_nobody_behind():
     assert not workers_left()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_told():
     env = WorkerEnvs("tag", 4, 2)
     env.reset(np.arange(4), np.ones(4, bool))

@@ -145,6 +145,7 @@ def eight_on_four():
     return config, snapshots
 
 
+@pytest.mark.slow
 def test_every_policy_of_a_population_takes_every_seat(tmp_path):
     """With eight policies on four seats four of them never played."""
     config, snapshots = eight_on_four()

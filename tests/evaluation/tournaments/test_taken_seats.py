@@ -155,6 +155,7 @@ class Camps(Paid):
         )
 
 
+@pytest.mark.slow
 def test_teams_are_those_of_the_seats_that_are_left(tmp_path, capsys):
     """Both guests are of one team, and each plays for itself, as where there is one team alone."""
     camps = "evaluation.tournaments.test_taken_seats:Camps"

@@ -193,17 +193,7 @@ OF_TRANSITIONS = {
 }
 
 
-@pytest.mark.slow_cases(
-    "dqn-Bandit",
-    "dqn-Corridor",
-    "iqn-Bandit",
-    "iqn-Corridor",
-    "policies.own_algorithms:Soft-Bandit",
-    "policies.own_algorithms:Vanilla-Bandit",
-    "policies.own_algorithms:Vanilla-Corridor",
-    "ppo-Bandit",
-    "ppo-Corridor",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("game", ["Bandit", "Corridor"])
 @pytest.mark.parametrize("algorithm", LEARNS)
 def test_every_algorithm_learns_a_bandit_and_a_corridor(algorithm, game, tmp_path):

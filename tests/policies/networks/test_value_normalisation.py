@@ -252,6 +252,7 @@ def test_fresh_networks_begin_with_the_mean():
     assert np.abs(newer.real(says) - 501.0).max() < 1.0
 
 
+@pytest.mark.slow_cases("own module, recurrent")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_values_stand_for_is_what_they_are_to_be(kind):
     """The values after many updates are about the mean of rewards, wherever that lies."""

@@ -114,7 +114,7 @@ def test_a_newborn_goes_on_from_all_that_its_parent_published(kind, tmp_path):
     assert PolicyRef("born_0") in world.league.population
 
 
-@pytest.mark.slow_cases("dqn with a state")
+@pytest.mark.slow_cases("dqn with a state", "ppo with a state")
 @pytest.mark.parametrize("kind", OTHERS)
 def test_every_algorithm_hands_on_how_it_is_trained(kind):
     world = made(kind)

@@ -365,6 +365,7 @@ def real_world(**tree):
     return RealWorld(**{**TWO, **tree})
 
 
+@pytest.mark.slow_cases("round_robin")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in MATCHMAKERS]
 )

@@ -85,7 +85,7 @@ def told_by(ledger, policy, agents):
     return found[np.isfinite(found)], int(np.isnan(found).sum())
 
 
-@pytest.mark.slow_cases("dqn", "ppo")
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn", "iqn"])
 def test_of_dealt_seats_those_that_took_part_count(tmp_path, algorithm):
     """Ledger, members, training, payoffs, win rates and evaluation agree about who took part."""
@@ -135,7 +135,7 @@ def test_of_dealt_seats_those_that_took_part_count(tmp_path, algorithm):
     assert meetings > 0
 
 
-@pytest.mark.slow_cases("team_return")
+@pytest.mark.slow
 @pytest.mark.parametrize("fitness", ["return", "team_return"])
 def test_evolution_judges_by_matches_in_which_a_policy_took_part(tmp_path, fitness):
     """A policy is judged by what it earned where it played, in its own and its team's games."""

@@ -78,7 +78,7 @@ def test_in_every_match_a_policy_learns(name, share):
         assert not all(ref.is_frozen for ref in seats)
 
 
-@pytest.mark.slow_cases("12-fitness-0.0", "12-fitness-1.0", "12-round_robin-0.3")
+@pytest.mark.slow_cases("12-fitness-0.0", "12-fitness-0.3", "12-fitness-1.0", "12-round_robin-0.3")
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(
     "name", ["random", "round_robin", "fitness", "self_play", "prioritized", "teams"]
@@ -202,6 +202,7 @@ POPULATIONS = {
 }
 
 
+@pytest.mark.slow_cases("prioritized on some seats")
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_the_expected_share_is_what_the_matchmaker_deals(name):
     """Shares went by the seats that policies may take, not by who is dealt them."""

@@ -427,6 +427,7 @@ def test_places_are_numbered_with_members_of_other_runs():
 # Tournaments of a run's members.
 
 
+@pytest.mark.slow
 def test_they_play_in_tournaments_of_the_runs_members(tmp_path, capsys):
     trained(tmp_path / "run", population={"snapshots": {"every": 10}})
     run, frozen = tmp_path / "run", remuda.load(tmp_path / "run").frozen

@@ -187,6 +187,7 @@ def test_the_front_door_stays_a_function_whatever_was_imported_before():
     assert iterations.EXACT == "exact"
 
 
+@pytest.mark.slow
 def test_trained_oracles_and_how_they_are_gone_on_with(capsys):
     words = ["psro", "rock_paper_scissors", "--oracle", "ppo"]
     words += ["--env.options.rounds", "1", "--env.options.biased", "true"]

@@ -76,6 +76,7 @@ def test_trained_oracles_come_near_the_equilibrium(tmp_path):
     assert set(pairs) == {(i, j) for i in range(len(x)) for j in range(len(y))}
 
 
+@pytest.mark.slow
 def test_nash_conv_of_trained_oracles_is_exact_in_leduc_poker(tmp_path):
     found = run(setup_of("leduc_poker", {}, 640, 50), tmp_path / "x", 1)
     assert [each.is_exact for each in found.iterations] == [True, True]
@@ -203,7 +204,7 @@ def test_an_interruption_after_training_plays_the_mixture_that_was_known(tmp_pat
     assert [policy.tolist() for policy in found.play] == [[[1 / 3] * 3]] * 2
 
 
-@pytest.mark.slow_cases("2")
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds):
     """Of a game that is walked, and of one that is not: each line twice, and each left out."""

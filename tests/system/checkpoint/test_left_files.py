@@ -57,6 +57,7 @@ state.write_whole(Path(sys.argv[1]), b"half")
 """
 
 
+@pytest.mark.slow_cases("<lambda>")
 @pytest.mark.parametrize("again", [RunDirectory.lock, lambda run: RunDirectory.open(run.path)])
 def test_what_a_kill_left_half_written_goes_when_the_run_is_opened(again, tmp_path):
     config = load_config({"game": "treasure_hunt", "run": {"directory": tmp_path / "run"}})

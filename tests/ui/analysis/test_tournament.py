@@ -290,6 +290,7 @@ def test_the_same_command_goes_on_and_so_does_resume(runs, tmp_path, capsys):
     assert told_json(capsys) == more | {"directory": str(tmp_path / "named")}
 
 
+@pytest.mark.slow
 def test_checkpoints_are_resumed_too(tmp_path, capsys):
     tree = {
         "game": "rock_paper_scissors",

@@ -102,6 +102,7 @@ def test_ctrl_c_leaves_what_is_done_and_tells_how_to_go_on(tmp_path, jobs, capfd
     assert {summarise(path).turns for path in find_runs(base)} == {before + 300}
 
 
+@pytest.mark.slow
 def test_seeds_that_were_begun_and_never_saved_begin_anew(tmp_path, capfd):
     base = tmp_path / "runs"
     config = {"game": "support:Tape", "schedule": "sequential", "policy": {"algorithm": "ppo"}}

@@ -521,6 +521,7 @@ def test_a_run_is_watched_as_it_plays_now(tmp_path):
     assert set(about["versions"]) == {"agent_0"}
 
 
+@pytest.mark.slow
 def test_episodes_that_nobody_watches_end(monkeypatch):
     fixed_run()
     monkeypatch.setattr("remuda.ui.dashboard.watching.IDLE", 0.0)

@@ -36,7 +36,7 @@ def trained(kind, by_kernels):
     return algorithm, told
 
 
-@pytest.mark.slow_cases("own module, recurrent")
+@pytest.mark.slow_cases("own module, recurrent", "recurrent", "recurrent, masks")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BY_TORCH])
 def test_what_is_learned_by_kernels_is_what_is_learned_by_torch(kind):
     ours, said = trained(kind, by_kernels=True)
