@@ -8,7 +8,7 @@ import sys
 import pytest
 
 OF_THE_GAME = {
-    f"remuda.envs.{name}" for name in ("treasure_hunt", "rendering", "randomness", "options")
+    f"remuda.envs.games.{name}" for name in ("treasure_hunt", "rendering", "randomness", "options")
 }
 
 
