@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import os
+import subprocess
 import sys
 import time
 
@@ -156,3 +157,22 @@ def test_log_handlers_that_a_script_made_before_follow_and_come_back(name, pipe,
         for each in (handler, other):
             logger.removeHandler(each)
         output._streams.pop(write, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "stream", "text"),
+    [
+        ([], "stderr", "a line\\n"),
+        *((["-u"], stream, text) for stream in ("stdout", "stderr") for text in ("a line\\n", "a")),
+    ],
+)
+def test_text_is_out_as_soon_as_without_sinks(flags, stream, text):
+    """Red before: with `-u`, or PYTHONUNBUFFERED, text stayed in a buffer, and a kill lost it."""
+    program = (
+        "import os, sys; from remuda.system import output; output.install(); "
+        f"sys.{stream}.write('{text}'); os._exit(0)"
+    )
+    ended = subprocess.run(
+        [sys.executable, *flags, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert getattr(ended, stream) == text.replace("\\n", "\n")

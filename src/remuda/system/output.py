@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from remuda.errors import RemudaError
 
@@ -249,8 +249,10 @@ def _descriptor_of(stream: object) -> int | None:
 def _sink_like(stream: io.TextIOWrapper, descriptor: int) -> tuple[_Sink, TextIO]:
     """Make a sink and a text stream over it, with the encoding and buffering of a stream."""
     sink = _Sink(descriptor)
+    # With `python -u` there is no buffer below the text: `write_through` would only fill it.
+    below: Any = sink if stream.write_through else io.BufferedWriter(sink)
     text = io.TextIOWrapper(
-        io.BufferedWriter(sink),
+        below,
         encoding=stream.encoding,
         errors=ERRORS,
         line_buffering=stream.line_buffering,
