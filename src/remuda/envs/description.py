@@ -78,10 +78,6 @@ class EnvSpec:
         """The team of each agent; an empty name is a team of one."""
         return tuple(agent.team for agent in self.agents)
 
-    def seat(self, agent: int) -> EnvSpec:
-        """Return this description with only one of its agents."""
-        return replace(self, agents=(self.agents[agent],), turn_groups=((0,),))
-
     def make(self, copies: int, check: bool = True) -> VectorEnv:
         """Make environment copies; raise RunDirectoryError if they declare something else.
 
