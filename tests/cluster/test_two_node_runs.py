@@ -19,7 +19,7 @@ from equivalence.runs import PPO, assert_same, configure, run, stops
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
-from remuda.config import overlay
+from remuda.config import load_config, overlay
 from remuda.errors import RemudaError
 from remuda.population.ledger.ledger import BIRTH, BORN_WITH, FREEZE, MATCH, RETIRE, read_records
 from remuda.system.checkpoint.names import COORDINATOR
@@ -231,9 +231,9 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
 @pytest.mark.slow
 def test_what_a_killed_node_leaves_is_swept():
     made = ProcessNodes(2)
-    made.start(
-        1, "remuda.cluster.agent:NodeAgent", (pickle.dumps(SimpleNamespace(checkpoints="")),)
-    )
+    spec = SimpleNamespace(config=load_config({}))
+    recipe = pickle.dumps(SimpleNamespace(checkpoints="", spec=spec))
+    made.start(1, "remuda.cluster.agent:NodeAgent", (recipe,))
     made.call(1, "poll").result(60.0)
     assert len(directories()) == 1
     made.stop()
