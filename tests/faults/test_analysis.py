@@ -138,13 +138,13 @@ def test_what_a_slow_helper_is_late_with_is_left_out_and_it_goes_on(run):
     a = run()
     a.next_analysis()
     pid = a.signal(signal.SIGSTOP)
-    a.until(lambda: any("are left out" in words for words in a.said))
+    a.until(lambda: any("are skipped" in words for words in a.said))
     until = time.monotonic() + 5 * EVERY
     a.until(lambda: time.monotonic() > until)
     os.kill(pid, signal.SIGCONT)
     a.next_analysis()
     assert a.analyser.pid == pid
-    assert sum("are left out" in words for words in a.said) == 1
+    assert sum("are skipped" in words for words in a.said) == 1
 
 
 @pytest.mark.slow

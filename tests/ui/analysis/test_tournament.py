@@ -220,7 +220,7 @@ def test_a_game_may_be_named_and_a_policy_may_meet_itself(runs, capsys):
     assert "2 episodes per pair and seat" in capsys.readouterr().out
     words = ["tournament", "random", "tactician", "--game", "connect_four", "--episodes", "2"]
     assert run(words) == 0
-    assert "connect_four: return" in capsys.readouterr().out
+    assert "connect_four: mean return" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
