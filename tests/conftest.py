@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 import order
 import places
+import refusals
 
 os.environ[places.MARK] = places.MINE  # before the first child
 
@@ -36,8 +37,16 @@ def pytest_addoption(parser):
         "and skip those that would begin later than this",
     )
 
+    parser.addoption(
+        "--update-messages",
+        action="store_true",
+        help="write the messages of refused input to tests/messages.txt instead of comparing them",
+    )
+
 
 def pytest_configure(config):
+    if config.getoption("--update-messages") and not hasattr(config, "workerinput"):
+        os.environ[refusals.UPDATES] = tempfile.mkdtemp()
     # A job of a script's background ignores Ctrl-C, and so would every program that a test starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -50,6 +59,11 @@ def pytest_configure(config):
     # Workers of pytest-xdist take it from here: all must come to the same order.
     if config.getoption("--slow-within") is not None and not hasattr(config, "workerinput"):
         os.environ[order.ORDER] = order.origin(config.rootpath)
+
+
+def pytest_unconfigure(config):
+    if config.getoption("--update-messages") and not hasattr(config, "workerinput"):
+        refusals.update(Path(os.environ.pop(refusals.UPDATES)))
 
 
 def is_slow(item):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.actor.actor import Actor
 from remuda.actor.fixed_seats import FixedSeats
 from remuda.actor.frames import FrameStack
@@ -304,5 +305,5 @@ def test_what_the_game_tells_of_its_episodes_is_counted_when_they_are_over():
         with pytest.raises(CheckpointError):
             Scoreboard(("agent_0",), episode_metrics=episode_metrics).restore(board.state())
     del saved["episode_totals"]
-    with pytest.raises(CheckpointError, match="episode_totals is missing"):
+    with refuses(CheckpointError):
         other.restore(saved)

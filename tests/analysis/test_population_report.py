@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import add_up
 from remuda.analysis.population_report import analyse
@@ -101,12 +102,12 @@ def test_known_payoffs_have_an_analysis_too():
 
 
 def test_what_cannot_be_analysed_is_refused():
-    with pytest.raises(UsageError, match="only one policy, p0"):
+    with refuses(UsageError):
         analysed(played(np.zeros((1, 1)), 5))
     sums = np.zeros((6, 3, 3))
     places = np.array([[0, 1], [0, 1]])
     add_up(places, np.array([[1.0, -1.0], [0.0, 0.0]]), np.arange(2), True, False, sums)
-    with pytest.raises(UsageError, match="these never met: a and c, b and c"):
+    with refuses(UsageError):
         analysed(from_sums("abc", sums, True))
 
 

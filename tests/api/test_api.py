@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.config import overlay
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_snapshots
@@ -44,7 +45,7 @@ def test_everything_at_the_door_is_there():
     assert set(remuda.__all__) == set(dir(remuda))
     for name in remuda.__all__:
         assert getattr(remuda, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+    with refuses(AttributeError):
         remuda.trian  # noqa: B018
 
 
@@ -63,7 +64,7 @@ def test_a_run_is_a_mapping_of_its_policies(run):
     assert run["agent_1"].version > 1
     assert run.game == "support:Tape"
     assert run.agents == ("agent_0", "agent_1")
-    with pytest.raises(KeyError, match="no policy 'agent_7'; there are agent_0, agent_1"):
+    with refuses(KeyError):
         run["agent_7"]
 
 
@@ -73,7 +74,7 @@ def test_a_policy_of_a_checkpoint(run):
     saved, final = run.policy("agent_0", checkpoint=number), run["agent_0"]
     assert 1 < saved.version <= final.version
     assert run.policy("agent_0", checkpoint="best").version
-    with pytest.raises(remuda.RemudaError, match="has no checkpoint 77; it has"):
+    with refuses(remuda.RemudaError):
         run.policy("agent_0", checkpoint=77)
 
 
@@ -83,7 +84,7 @@ def test_metrics_are_columns(run):
     assert (np.diff(metrics["seconds"]) >= 0).all()
     assert metrics["agent_0/updates"].shape == (metrics.num_rows,)
     assert metrics["agent_0/updates"].dtype == np.float64
-    with pytest.raises(KeyError, match="agent_0/updates"):
+    with refuses(KeyError):
         metrics["agent_0/update"]
 
 
@@ -175,16 +176,16 @@ def test_frozen_copies_are_policies_too(tmp_path):
     name = run.frozen[0]
     assert run[name].learner_step > 0
     assert run.policy(name, checkpoint=run.checkpoints[-1]).version == run[name].version
-    with pytest.raises(remuda.RemudaError, match="has no checkpoint 77"):
+    with refuses(remuda.RemudaError):
         run.policy(name, checkpoint=77)
-    with pytest.raises(remuda.UsageError, match="is a frozen copy"):
+    with refuses(remuda.UsageError):
         run.policy(name, checkpoint="best")
     copy, live = run[name], run["policy_0"]
     assert name in run
     assert copy.name == name == f"policy_0@{copy.version}"
     assert copy.version < live.version
     assert (copy.player.snapshot.weights != live.player.snapshot.weights).any()
-    with pytest.raises(KeyError, match=r"no policy 'policy_0@999'; there are policy_0, policy_0@"):
+    with refuses(KeyError):
         run["policy_0@999"]
 
 
@@ -263,47 +264,38 @@ def test_what_a_seat_earns_more_than_another_is_no_error(tmp_path):
 
 def test_who_cannot_play_a_game_is_told(tmp_path):
     policy = trained(tmp_path / "one", 1)["agent_0"]
-    with pytest.raises(remuda.UsageError, match=r"us cannot play agent_0 of tag: it observes Box"):
+    with refuses(remuda.UsageError):
         remuda.tournament({"us": policy}, game="tag")
-    with pytest.raises(remuda.ConfigError, match="has no scripted policy 'tactician'"):
+    with refuses(remuda.ConfigError):
         remuda.tournament([policy, "tactician"], game="rock_paper_scissors")
-    with pytest.raises(remuda.UsageError, match="episodes is 0: input should be greater than 0"):
+    with refuses(remuda.UsageError):
         remuda.tournament([policy], game="rock_paper_scissors", episodes=0)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    "asked",
     [
-        (lambda run: remuda.tournament([3], game="tag"), "entrants: 3 is neither a remuda.Policy"),
-        (lambda run: remuda.tournament([], game="tag"), "entrants must not be empty"),
-        (lambda run: remuda.tournament("random", game="tag"), r"as in \['random'\]"),
-        (
-            lambda run: remuda.tournament(["random"], game="tag", episodes="many"),
-            "episodes is 'many'",
-        ),
-        (lambda run: run.evaluate(episodes="many"), "episodes: .* 'many'"),
-        (lambda run: run.evaluate(episodes=2.5), r"episodes: .* 2\.5"),
-        (lambda run: run.evaluate(seed=None), "seed: .* None"),
-        (lambda run: run.evaluate(checkpoint="7"), "a number, 'final' or 'best'; this is '7'"),
-        (lambda run: run.evaluate(checkpoint=True), "a number, 'final' or 'best'; this is True"),
-        (lambda run: run.evaluate(scripted=["random"]), r"scripted: .* 'random'}; this is \['ran"),
-        (lambda run: run.evaluate(scripted={"agent_1": 3}), r"scripted\.agent_1: 3 is no policy"),
-        (lambda run: remuda.load(None), "run: give a run's directory, .* this is None"),
-        (lambda run: remuda.load(3), "run: give a run's directory, .* this is 3"),
-        (lambda run: remuda.train(resume=True), "resume: give a run's directory, .* this is True"),
-        (lambda run: remuda.train(resume=run, run=None), "run is None; give a mapping"),
-        (
-            lambda run: remuda.train(resume=run, run={"directory": "elsewhere"}),
-            "run.directory is 'elsewhere', but resume continues in",
-        ),
-        (
-            lambda run: run["agent_0"].act(run["agent_0"].observation_space.sample(), state=3),
-            "a state comes from initial_state.*3",
-        ),
+        lambda run: remuda.tournament([3], game="tag"),
+        lambda run: remuda.tournament([], game="tag"),
+        lambda run: remuda.tournament("random", game="tag"),
+        lambda run: remuda.tournament(["random"], game="tag", episodes="many"),
+        lambda run: run.evaluate(episodes="many"),
+        lambda run: run.evaluate(episodes=2.5),
+        lambda run: run.evaluate(seed=None),
+        lambda run: run.evaluate(checkpoint="7"),
+        lambda run: run.evaluate(checkpoint=True),
+        lambda run: run.evaluate(scripted=["random"]),
+        lambda run: run.evaluate(scripted={"agent_1": 3}),
+        lambda run: remuda.load(None),
+        lambda run: remuda.load(3),
+        lambda run: remuda.train(resume=True),
+        lambda run: remuda.train(resume=run, run=None),
+        lambda run: remuda.train(resume=run, run={"directory": "elsewhere"}),
+        lambda run: run["agent_0"].act(run["agent_0"].observation_space.sample(), state=3),
     ],
 )
-def test_arguments_that_are_none_are_told_in_one_line(run, asked, said):
-    with pytest.raises(remuda.UsageError, match=said):
+def test_arguments_that_are_none_are_told_in_one_line(run, asked):
+    with refuses(remuda.UsageError):
         asked(run)
 
 
@@ -328,7 +320,7 @@ def test_one_episode_leaves_a_summary_that_any_program_reads(tmp_path):
 
 
 def test_what_is_no_run_is_told(tmp_path):
-    with pytest.raises(remuda.RemudaError, match="is no run directory"):
+    with refuses(remuda.RemudaError):
         remuda.load(tmp_path)
 
 
@@ -339,14 +331,14 @@ def test_a_run_is_itself(run):
     metrics = run.metrics()
     assert metrics == metrics  # noqa: PLR0124
     assert 3 not in run
-    with pytest.raises(KeyError, match="no policy 3"):
+    with refuses(KeyError):
         run[3]
     assert {name: policy.name for name, policy in run.items()} == {n: n for n in run}
     for wrong in (True, 1.5, "first"):
-        with pytest.raises(remuda.UsageError, match="a number, 'final' or 'best'; this is"):
+        with refuses(remuda.UsageError):
             run.policy("agent_0", checkpoint=wrong)
     for wrong in ({"episodes": 0}, {"seed": -1}):
-        with pytest.raises(remuda.UsageError, match=f"{next(iter(wrong))}: "):
+        with refuses(remuda.UsageError):
             run.evaluate(**wrong)
 
 
@@ -367,7 +359,7 @@ def test_a_run_that_has_saved_nothing_has_no_policies(tmp_path):
     young = remuda.load(tmp_path / "run")
     assert list(young) == list(young.items()) == []
     assert "agent_0" not in young
-    with pytest.raises(remuda.RemudaError, match="has saved no policy yet"):
+    with refuses(remuda.RemudaError):
         young["agent_0"]
 
 
@@ -387,7 +379,7 @@ def test_what_needs_no_game_is_there_without_it(tmp_path, run):
     assert left.metrics()["turns"][-1] == 300
     assert left.summary()["turns"] == 300
     assert left.checkpoints == run.checkpoints
-    with pytest.raises(remuda.RemudaError, match="gone_module"):
+    with refuses(remuda.RemudaError):
         left["agent_0"]
 
 
@@ -397,13 +389,13 @@ def test_the_settings_of_another_run_may_be_used_again(run, tmp_path, monkeypatc
     assert result.directory != run.path
     again = remuda.load(result).config
     assert (again.seed, again.run.turns, again.policy) == (7, 60, run.config.policy)
-    with pytest.raises(remuda.UsageError, match="it is a list"):
+    with refuses(remuda.UsageError):
         remuda.train(config=[1])
 
 
 def test_what_no_file_can_hold_is_told_and_leaves_nothing(tmp_path):
     words = {"config": SMALL, "run": {"directory": tmp_path / "run"}, "view": PlainView()}
-    with pytest.raises(remuda.ConfigError, match=r"env\.options\.lengths: a numpy\.ndarray cannot"):
+    with refuses(remuda.ConfigError, "env.options.lengths", "numpy.ndarray"):
         remuda.train("support:Tape", env={"options": {"lengths": np.array([3, 5])}}, **words)
     assert remuda.train("support:Tape", env={"options": {"lengths": [3, 5]}}, **words).finished
 
@@ -425,9 +417,9 @@ def test_a_run_may_be_trained_by_any_thread(tmp_path):
 
 
 def test_settings_that_are_wrong_are_told_as_on_the_command_line(tmp_path):
-    with pytest.raises(remuda.ConfigError, match=r"policy\.lr"):
+    with refuses(remuda.ConfigError, "policy.lr"):
         remuda.train("tag", policy={"lr": 1.0})
-    with pytest.raises(remuda.ConfigError, match="no game called 'tagg'"):
+    with refuses(remuda.ConfigError):
         remuda.train("tagg")
 
 
@@ -483,8 +475,6 @@ def test_functions_may_play_without_having_learned(run, tmp_path):
 @pytest.mark.parametrize("view", [5, "live", object()])
 def test_what_is_no_view_is_refused(view, tmp_path):
     run = {"turns": 10, "directory": tmp_path / "run"}
-    with pytest.raises(
-        remuda.UsageError, match=r"view needs the methods start, show, log, say and close"
-    ):
+    with refuses(remuda.UsageError):
         remuda.train("rock_paper_scissors", view=view, run=run)
     assert not (tmp_path / "run").exists()

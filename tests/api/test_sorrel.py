@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import remuda.api.sorrel
+from refusals import refuses
 from remuda.envs.adapters.sorrel import SorrelCopies
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError, UsageError
@@ -135,7 +136,7 @@ def test_a_policy_of_other_layers_leaves_the_model_alone(tmp_path, caplog):
 
 
 def test_a_model_of_two_agents_is_refused():
-    with pytest.raises(UsageError, match="agent 1 shares its model with another"):
+    with refuses(UsageError):
         remuda.api.sorrel.train(environment(Sharers))
 
 
@@ -143,9 +144,9 @@ def test_a_missing_package_is_told(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "sorrel", None)
-    with pytest.raises(ConfigError, match=r"needs Sorrel and Python 3.12 .*remuda\[sorrel\]"):
+    with refuses(ConfigError):
         find_game("sorrel:treasurehunt").make(1)
-    with pytest.raises(ConfigError, match="sorrel:chess: no such game; known are treasurehunt, "):
+    with refuses(ConfigError):
         make_env("sorrel:chess", 1)
 
 
@@ -181,7 +182,7 @@ def test_a_population_whose_seats_are_dealt_is_refused(tmp_path, where):
         remuda.train(environment_s_game, **tree)
     else:
         given[where] |= {"run": run}
-    with pytest.raises(UsageError, match=r"population .* deals the seats .* leave it out"):
+    with refuses(UsageError):
         remuda.api.sorrel.train(
             environment(), **given.get(where, {"resume": str(tmp_path / "run")})
         )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusals import refuses
 from remuda.cluster.link import HELLO, Frame, Identity, Kind, Link, LinkLostError, sections
 from remuda.errors import RemudaError
 
@@ -75,7 +76,7 @@ def test_a_frame_larger_than_all_buffers_comes_bit_by_bit():
 
 def test_a_stranger_without_the_secret_is_turned_away_and_told_nothing():
     called, caller = pair(there=Identity(OTHER, 3, 1))
-    with pytest.raises(LinkLostError, match="does not belong to this run"):
+    with refuses(LinkLostError):
         greet(caller, called)
     called.close()
     assert caller._connection.recv(1 << 16) == b""
@@ -122,7 +123,7 @@ def test_an_answer_to_another_call_is_no_answer():
 
 def test_a_node_of_another_epoch_is_turned_away():
     called, caller = pair(there=Identity(SECRET, 2, 1))
-    with pytest.raises(LinkLostError, match="epoch 2, this one 3"):
+    with refuses(LinkLostError):
         greet(caller, called)
     assert called.is_free
 
@@ -138,7 +139,7 @@ def test_an_end_that_is_gone_is_told(end):
     called, caller = opened()
     if end == "closed":
         caller.close()
-        with pytest.raises(LinkLostError, match="closed it"):
+        with refuses(LinkLostError):
             list(called.frames_in())
         return
     caller.close()
@@ -160,7 +161,7 @@ def test_what_is_damaged_on_its_way_is_never_taken(at, bit):
     damaged = bytearray(sent)
     damaged[at % len(sent)] ^= 1 << bit
     caller._connection.sendall(bytes(damaged))
-    with pytest.raises(LinkLostError, match="damaged"):
+    with refuses(LinkLostError):
         list(called.frames_in())
 
 
@@ -175,7 +176,7 @@ def test_a_frame_that_is_cut_is_not_there(at, pieces):
         begin = min(begin + size, end)
         assert list(called.frames_in()) == []
     caller.close()
-    with pytest.raises(LinkLostError, match="closed it"):
+    with refuses(LinkLostError):
         list(called.frames_in())
 
 

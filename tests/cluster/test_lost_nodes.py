@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.cluster import node as node_module
 from remuda.cluster.agent import NodeStatus
 from remuda.cluster.channel import Count
@@ -110,7 +111,7 @@ def test_what_goes_wrong_on_a_node_without_a_role_ends_no_run(homes):
         NodeStatus(fatal=RoleDiedError("the process bridge has spent it"))
     ]
     if len(homes) == 2:
-        with pytest.raises(RoleDiedError, match="on the node n1"):
+        with refuses(RoleDiedError):
             runtime._look(0.0)
         return
     runtime._look(0.0)
@@ -130,7 +131,7 @@ def test_a_node_without_a_role_that_is_lost_costs_nothing(exact):
     assert runtime._members.keys() == {1}
     runtime._nodes.gone = [1]
     if exact:
-        with pytest.raises(RoleDiedError, match="n1 is gone, with role-1"):
+        with refuses(RoleDiedError):
             runtime._look(0.0)
     else:
         runtime._look(0.0)
@@ -182,7 +183,7 @@ def test_a_node_without_a_role_that_cannot_take_a_placement_ends_no_run(homes):
 
     runtime._pending = [(1, SimpleNamespace(done=lambda: True, result=fail))]
     if len(homes) == 2:
-        with pytest.raises(RoleDiedError, match="roles could not be moved: a full disk"):
+        with refuses(RoleDiedError):
             runtime._look(0.0)
         return
     runtime._look(0.0)

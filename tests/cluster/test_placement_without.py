@@ -2,8 +2,7 @@
 
 from types import SimpleNamespace
 
-import pytest
-
+from refusals import refuses
 from remuda.cluster.migration import needs_of
 from remuda.cluster.nodes import NodeInfo, Placement, place, without
 from remuda.policies import compatibility
@@ -29,7 +28,7 @@ def test_learners_that_share_experience_live_on_one_node_and_move_together():
     gone = placed.learners[0]
     after = without(placed, {gone}, [o for o in offers if o.number != gone], beside=[0, 0, 2, 0])
     assert len({after.learners[i] for i in (0, 1, 3)}) == 1
-    with pytest.raises(LookupError, match=r"experience\.group"):
+    with refuses(LookupError, "experience.group"):
         place([offer(0, 4), offer(1, 1, kind="big")], 1, ["cpu"] * 2, ["", "kind=big"], [0, 0])
 
 

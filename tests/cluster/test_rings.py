@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.ring_pairs import Kind, Pair, Player, take_all
+from refusals import refuses
 from remuda.errors import RemudaError
 from remuda.experience.ring import CLOSED, CLOSED_STEPS, HEAD
 from remuda.experience.rollout_queue import RolloutQueue
@@ -122,7 +123,7 @@ def test_steps_that_do_not_go_on_from_those_that_are_here_begin_anew():
     player.play(1)
     pair.collect(1 << 20)  # lost on its way
     player.play(1)
-    with pytest.raises(RemudaError, match="do not continue"):
+    with refuses(RemudaError):
         pair.pump()
     pair.check_there()
     pair.link()

@@ -11,6 +11,7 @@ import pytest
 
 from cluster.node_runs import NodeRun, ProcessNodes
 from cluster_nodes import until
+from refusals import refuses
 from remuda.cluster.member import Member
 from remuda.cluster.nodes import Placement
 from remuda.cluster.runtime import ClusterRuntime
@@ -82,7 +83,7 @@ def test_a_role_that_dies_for_good_on_the_head_costs_neither_a_last_checkpoint_n
         run.runtime.run_for(0.5)
         assert run.save() == set()
         os.kill(run.runtime._local.pids["learner-agent_0"], signal.SIGKILL)
-        with pytest.raises(RoleDiedError, match="its budget is spent"):
+        with refuses(RoleDiedError):
             run.runtime.run_for(5.0)
         assert run.save() == {"agent_0"}
     finally:

@@ -16,6 +16,7 @@ import pytest
 
 from cluster.process_nodes import ProcessNodes
 from equivalence.runs import PPO, assert_same, configure, run, stops
+from refusals import refuses
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.cluster import Cluster
 from remuda.cluster.nodes import Placement
@@ -223,7 +224,7 @@ def test_in_an_exact_schedule_a_node_that_is_gone_ends_the_run(tmp_path, nodes):
 
     thread = threading.Thread(target=strike)
     thread.start()
-    with pytest.raises(RemudaError, match="lockstep cannot continue on other nodes"):
+    with refuses(RemudaError):
         over_nodes(tmp_path / "two", FIXED, run={"turns": 10**7}, learners={"processes": 2})
     thread.join()
 

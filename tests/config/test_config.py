@@ -2,6 +2,7 @@
 
 import pytest
 
+from refusals import refuses
 from remuda.config import (
     Config,
     PolicyConfig,
@@ -99,13 +100,13 @@ def test_a_saved_file_that_is_cut_off_anywhere_is_told_as_damaged(tmp_path):
     whole = text.rstrip("\n")
     for length in range(len("# Saved by Remuda"), len(whole)):
         path.write_text(whole[:length])
-        with pytest.raises(ConfigError, match=r"config\.yaml is damaged: it is cut off"):
+        with refuses(ConfigError, "config.yaml"):
             read_config(path)
     path.write_text(whole)
     assert read_config(path)["run"]["turns"] == 400
     for before in ("\ufeff", "\n", "---\n", "# mine\n"):
         path.write_text(before + text[: text.index("policies:")])
-        with pytest.raises(ConfigError, match="it is cut off"):
+        with refuses(ConfigError):
             read_config(path)
         path.write_text(f"{before}{whole}  \nseeds: 3\n")  # by hand
         assert read_config(path)["seeds"] == 3
@@ -118,7 +119,7 @@ def test_a_saved_file_that_is_cut_off_anywhere_is_told_as_damaged(tmp_path):
 def test_a_file_that_is_no_tree_is_refused(tmp_path, text):
     path = tmp_path / "broken.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"broken\.yaml"):
+    with refuses(ConfigError, "broken.yaml"):
         read_config(path)
 
 

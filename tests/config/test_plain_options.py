@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.config import config_text, load_config, read_config
 from remuda.errors import ConfigError
 
@@ -77,16 +78,16 @@ def test_what_was_given_stays_as_it_is():
 
 @pytest.mark.parametrize("key", WHERE)
 @pytest.mark.parametrize(
-    ("options", "told"),
+    "options",
     [
-        ({"mode": Mode.FAST}, r"\.mode: a \S*Mode cannot be written"),
-        ({"tiles": {1, 2}}, r"\.tiles: a builtins\.set cannot be written"),
-        ({"deep": [{"map": np.zeros(2)}]}, r"\.deep\.map: a numpy\.ndarray cannot be written"),
-        ({"rewards": {0: 1.0}}, r"\.rewards has the key 0, of the type int: .*; write '0'"),
+        {"mode": Mode.FAST},
+        {"tiles": {1, 2}},
+        {"deep": [{"map": np.zeros(2)}]},
+        {"rewards": {0: 1.0}},
     ],
 )
-def test_what_would_be_something_else_in_later_sessions_is_refused(key, options, told):
-    with pytest.raises(ConfigError, match=f"^{key}{told}") as error:
+def test_what_would_be_something_else_in_later_sessions_is_refused(key, options):
+    with refuses(ConfigError) as error:
         load_config(WHERE[key](options))
     assert "\n" not in str(error.value)
 

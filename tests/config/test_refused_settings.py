@@ -2,6 +2,7 @@
 
 import pytest
 
+from refusals import refuses
 from remuda.config import Config, load_config, read_config
 from remuda.config.sections import Section
 from remuda.config.unused_settings import unused_settings
@@ -222,7 +223,7 @@ def test_true_and_false_are_values_where_they_are_meant():
 @pytest.mark.parametrize("who", ["agent_x", "agent_1x"])
 def test_a_seat_that_is_none_does_not_count_as_taken(who):
     config = load_config({"env": {"scripted": {"agent_0": "random", who: "random"}}})
-    with pytest.raises(ConfigError, match=who) as error:
+    with refuses(ConfigError) as error:
         prepare(config)
     assert "all seats" not in str(error.value)
 
@@ -235,7 +236,7 @@ def test_a_replay_ratio_is_looked_at_once_the_network_says_how_large_batches_are
     if ratio == 2000:
         assert prepare(config).specs[0].config.batch_size == 256
         return
-    with pytest.raises(ConfigError, match=r"^policy\.experience\.replay_ratio is 1e\+09: .*256000"):
+    with refuses(ConfigError, "policy.experience.replay_ratio"):
         prepare(config)
 
 

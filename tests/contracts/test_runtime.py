@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from refusals import refuses
 from remuda.errors import RemudaError
 from remuda.system.checkpoint.store import Manifest
 
@@ -80,7 +81,7 @@ def test_it_returns_in_time_where_nothing_ends(make_runtime):
 @pytest.mark.parametrize("where", ["build", "work"])
 def test_what_a_role_raises_ends_the_run_or_is_raised(make_runtime, where):
     runtime, _, (actor, _) = make_runtime(turns=10, broken=where)
-    with pytest.raises((RemudaError, LookupError), match="no game today"):
+    with refuses((RemudaError, LookupError)):
         start_and_play(runtime)
     runtime.stop()
     assert "actor began" not in actor.told

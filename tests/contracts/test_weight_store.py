@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.errors import CheckpointError, RemudaError
 from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.system.checkpoint.state import pack, unpack
@@ -46,7 +47,7 @@ def test_readers_are_told_of_the_newest_only_and_each_for_itself(make_weights):
 
 def test_what_was_never_published_cannot_be_had(make_weights):
     store = make_weights(LAYOUTS)
-    with pytest.raises(RemudaError, match="policy a"):
+    with refuses(RemudaError):
         store.reader().newest("a")
 
 
@@ -63,7 +64,7 @@ def test_a_successor_goes_on_with_the_versions(make_weights):
     store = make_weights(LAYOUTS)
     for expected in (1, 2, 3):
         assert store.publisher("a", 7).publish(full(3, expected), expected, 0.0) == expected
-    with pytest.raises(ValueError, match="policy a has another layout of its parameters"):
+    with refuses(ValueError):
         store.publisher("a", 8)
 
 
@@ -140,5 +141,5 @@ def test_a_checkpoint_keeps_the_training_state_where_it_is_published(make_weight
     without.publisher("b", 8).restore(saved)
     assert without.reader().newest("b", training=True).training is None
     other = {**saved, "training": {"vectors": {"mean": full(4, 0)}, "numbers": {}}}
-    with pytest.raises(CheckpointError, match="mean"):
+    with refuses(CheckpointError):
         again.publisher("b", 8).restore(other)

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.payoffs import exact
 from remuda.config import load_config
@@ -221,7 +222,7 @@ def test_where_seats_are_not_dealt_an_analysis_has_no_effect():
     dealt = load_config({"analysis": {"every": 5.0}, "population": {"policies": 3}})
     assert unused_settings(dealt) == []
     assert unused_settings(load_config({}), ["analysis.members"]) != []
-    with pytest.raises(ConfigError, match=r"analysis\.members"):
+    with refuses(ConfigError, "analysis.members"):
         load_config({"analysis": {"members": 1}})
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import remuda
 from callback_runs import FOR_LONG, StopsAtOnce, train
+from refusals import refuses
 from remuda.config import PolicyConfig, hyperparameters, load_config
 from remuda.config.algorithm_registry import find_algorithm
 from remuda.config.hyperparameters import (
@@ -322,24 +323,21 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
     "values5-agent_7-there is no policy 'agent_7' in this run; there are agent",
 )
 @pytest.mark.parametrize(
-    ("values", "policy", "said"),
+    ("values", "policy"),
     [
-        ({"n_steps": 3}, None, r"policies.agent_0.n_steps cannot change during a run; for "
-         r"policies of ppo these can: learning_rate, discount, reward_scale, share_rewards, ppo"),
-        ({"learning_rate": -1.0}, None, "policies.agent_0.learning_rate is -1.0: input should be"),
-        ({"discount": 1.5}, "agent_1", "policies.agent_1.discount is 1.5: input should be"),
-        ({"ppo.clip": "much"}, None, "policies.agent_0.ppo.clip must be a number, not 'much'"),
-        ({"ppo.clip": math.nan}, None, "policies.agent_0.ppo.clip must be a finite number"),
-        ({"discount": 0.5}, "agent_7", "there is no policy 'agent_7' in this run; there are agent"),
+        ({"n_steps": 3}, None),
+        ({"learning_rate": -1.0}, None),
+        ({"discount": 1.5}, "agent_1"),
+        ({"ppo.clip": "much"}, None),
+        ({"ppo.clip": math.nan}, None),
+        ({"discount": 0.5}, "agent_7"),
     ],
 )  # fmt: skip
-def test_what_learners_cannot_take_is_refused_and_nothing_is_changed(
-    tmp_path, values, policy, said
-):
+def test_what_learners_cannot_take_is_refused_and_nothing_is_changed(tmp_path, values, policy):
     class Tries:
         def on_start(self, run):
             before = run.hyperparameters("agent_0")
-            with pytest.raises(remuda.UsageError, match=said):
+            with refuses(remuda.UsageError):
                 run.set_hyperparameters({"learning_rate": 0.5, **values}, policy)
             assert run.hyperparameters("agent_0") == before
             self.tried = True
@@ -363,7 +361,7 @@ def test_hyperparameters_of_policies_that_are_born_are_left_alone(population, tm
         def on_start(self, run):
             run.set_hyperparameters({"discount": 0.5})
 
-    with pytest.raises(remuda.RemudaError, match="that creates new policies"):
+    with refuses(remuda.RemudaError):
         train(tmp_path / "run", Tries(), population=population)
 
 
@@ -437,7 +435,7 @@ def test_settings_that_are_no_numbers_stay_as_they_are():
     config = PolicyConfig.model_validate(kind)
     found = {name: x for name, x in values_of(config).items() if name.startswith("settings.")}
     assert found == {"settings.rate": 0.5, "settings.scale": 3.0}  # one that counts may shape it
-    with pytest.raises(remuda.UsageError, match=r"a.settings.way cannot change during a run"):
+    with refuses(remuda.UsageError):
         checked_values(config, {"settings.way": 1.0}, "a.")
     changed = with_values(config, {"settings.rate": 0.25, "learning_rate": 0.5})
     assert changed.settings == {"rate": 0.25, "way": "b"}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.coordinator.requests import FOLDER, ask, ask_weights
 from remuda.errors import RemudaError, UsageError
 from remuda.runs.run_directory import RunDirectory
@@ -139,24 +140,24 @@ def test_a_request_that_would_do_nothing_is_refused(tmp_path, data, said):
 
 
 def test_nobody_answers(tmp_path):
-    with pytest.raises(UsageError, match="takes no requests"):
+    with refuses(UsageError):
         ask(tmp_path, {"do": "stop"})  # and at once
     (tmp_path / FOLDER).mkdir()
-    with pytest.raises(UsageError, match="did not answer in 0 s"):
+    with refuses(UsageError):
         ask(tmp_path, {"do": "stop"}, seconds=0.2)
     assert list((tmp_path / FOLDER).iterdir()) == []
     begun = time.monotonic()
-    with pytest.raises(UsageError, match="takes no requests"):
+    with refuses(UsageError):
         ask(tmp_path, {"do": "stop"}, seconds=600)  # nobody holds the run, at a second look
     assert time.monotonic() - begun < 60
     assert list((tmp_path / FOLDER).iterdir()) == []
-    with pytest.raises(UsageError, match="takes no requests"):
+    with refuses(UsageError):
         ask(tmp_path / "nowhere", {"do": "stop"})
-    with pytest.raises(UsageError, match="did not answer in 0 s"):
+    with refuses(UsageError):
         ask_weights(tmp_path, "agent_0", 7, seconds=0.2)
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / FOLDER).write_text("no directory")
-    with pytest.raises(UsageError, match="cannot write into"):
+    with refuses(UsageError):
         ask_weights(tmp_path / "odd", "agent_0", 7, seconds=0.2)
 
 
@@ -170,7 +171,7 @@ def test_a_link_in_place_of_requests_is_not_followed(tmp_path):
     elsewhere.mkdir()
     (elsewhere / "1.request").write_text('{"do": "stop"}')
     (run / FOLDER).symlink_to(elsewhere)
-    with pytest.raises(UsageError, match="is a link"):
+    with refuses(UsageError):
         ask(run, {"do": "stop"}, seconds=0.2)
     active = ActiveRun(run, load_config({"game": "treasure_hunt"}), ("agent_0",))
     requests = Requests(run, active, print)
@@ -280,7 +281,7 @@ def test_each_policy_is_shown_with_its_own_weights(tmp_path):
     assert "no policy 'agent_9'" in looking.answers["agent_9"]
     assert "do not fit its network" in looking.answers["size"]
     assert looking.answers["left"] == []
-    with pytest.raises(UsageError, match="is not running, so no policy is live"):
+    with refuses(UsageError):
         Reference.parse(f"{directory}:agent_0@live").find()
 
 
@@ -362,7 +363,7 @@ def test_what_was_done_before_the_end_is_told(tmp_path):
 
     assert asked_meanwhile(tmp_path, act) == "a checkpoint will be written"
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["closed"]
-    with pytest.raises(UsageError, match="takes no requests"):
+    with refuses(UsageError):
         ask(tmp_path, {"do": "checkpoint"})
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["closed"]
     requests.end()
@@ -492,7 +493,7 @@ def test_who_looks_whether_a_run_goes_on_disturbs_nobody(tmp_path):
             run = RunDirectory(tmp_path)
             run.lock()
             assert RunDirectory(tmp_path).is_running()
-            with pytest.raises(RemudaError, match="another process is running"):
+            with refuses(RemudaError):
                 RunDirectory(tmp_path).lock()
             run.unlock()
     finally:

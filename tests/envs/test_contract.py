@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.envs.contract import VectorEnvContract, check_env
 from remuda.envs.games.treasure_hunt import TreasureHunt
 from remuda.errors import ContractError
@@ -376,7 +377,7 @@ def test_a_game_with_actions_of_the_dead_is_refused():
             self.active[:, 0] &= ~early
             return TurnResult(result.rewards, terminated, result.truncated)
 
-    with pytest.raises(ContractError, match=r"5\. actions of agents that are not active"):
+    with refuses(ContractError):
         check_env(ActsOfTheDead)
 
 

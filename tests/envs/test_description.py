@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from refusals import refuses
 from remuda.envs.description import EnvSpec
 from remuda.envs.observation_parts import Part, PartsBox
 from remuda.envs.plain_spaces import NotPlainError, from_plain, ordinary, to_plain
@@ -54,12 +55,12 @@ def test_a_subclass_of_a_space_is_not_plain():
         def contains(self, x):
             return super().contains(x) and x % 2 == 0
 
-    with pytest.raises(NotPlainError, match="Even"):
+    with refuses(NotPlainError):
         to_plain(spaces.Tuple([Even(4)]))
 
 
 def test_long_doubles_are_not_plain():
-    with pytest.raises(NotPlainError, match="digits"):
+    with refuses(NotPlainError):
         to_plain(spaces.Box(0, 1, (2,), np.longdouble))
 
 
@@ -76,7 +77,7 @@ def test_long_doubles_are_not_plain():
     ],
 )
 def test_damaged_spaces_are_refused(change):
-    with pytest.raises(ValueError, match=r"."):
+    with refuses(ValueError):
         from_plain(to_plain(spaces.Box(0, 1, (2,))) | change)
 
 
@@ -95,34 +96,34 @@ def test_a_description_of_other_options_is_not_used():
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    "damage",
     [
-        ({"agents": [{}]}, "incomplete"),
-        ({"turn_groups": [[0], [0]]}, "each agent once"),
-        ({"spaces": []}, "incomplete"),
-        ({"spaces": [1]}, "incomplete"),
-        ({"turn_groups": [[float("inf")]]}, "incomplete"),
-        ({"agents": [], "turn_groups": []}, "no agents"),
-        ({"episode_metrics": None}, "incomplete"),
+        {"agents": [{}]},
+        {"turn_groups": [[0], [0]]},
+        {"spaces": []},
+        {"spaces": [1]},
+        {"turn_groups": [[float("inf")]]},
+        {"agents": [], "turn_groups": []},
+        {"episode_metrics": None},
     ],
 )
-def test_damaged_descriptions_are_refused(damage, words):
+def test_damaged_descriptions_are_refused(damage):
     plain = EnvSpec.of("tag", {}).to_plain() | damage
-    with pytest.raises(ValueError, match=words):
+    with refuses(ValueError):
         EnvSpec.from_plain(plain, "tag", {})
 
 
 def test_an_environment_that_has_changed_is_refused():
     spec = EnvSpec.of("treasure_hunt", {})
     first, *others = spec.agents
-    for change, words in (
-        ({"name": "bob"}, "its agents were bob, agent_1, and are agent_0, agent_1"),
-        ({"observation_space": spaces.Box(0, 1, (3,))}, "agent_0 observed"),
-        ({"action_space": spaces.Discrete(99)}, "agent_0 had actions Discrete"),
-        ({"masked": True}, "agent_0 lacks an action mask now"),
+    for change in (
+        {"name": "bob"},
+        {"observation_space": spaces.Box(0, 1, (3,))},
+        {"action_space": spaces.Discrete(99)},
+        {"masked": True},
     ):
         other = replace(spec, agents=(replace(first, **change), *others))
-        with pytest.raises(RunDirectoryError, match=words):
+        with refuses(RunDirectoryError):
             other.make(1)
 
 
@@ -136,7 +137,7 @@ class UsersBox(spaces.Box):
 
 @pytest.mark.parametrize("key", [np.int64(3), (0, 1), b"a", frozenset({1}), None, 0.5])
 def test_keys_that_json_changes_are_not_plain(key):
-    with pytest.raises(NotPlainError, match="the key"):
+    with refuses(NotPlainError):
         to_plain(spaces.Dict([(key, spaces.Discrete(2)), ("a", spaces.Discrete(2))]))
 
 

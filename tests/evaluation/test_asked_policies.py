@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import remuda
+from refusals import refuses
 from remuda.errors import UsageError
 from remuda.policies.acting import ActingStack
 from trained_policies import SETTINGS, SMALL, trained
@@ -88,14 +89,14 @@ def test_a_state_of_another_policy_is_refused(policies):
     """Compiled code wrote beyond its frames, and the process died."""
     other = policies("recurrent").initial_state(64)
     policy = policies("dqn with frames")
-    with pytest.raises(UsageError, match=r"the state is of another policy: its frames are float32"):
+    with refuses(UsageError):
         policy.act_from(other, observations_of(policy, 64))
 
 
 def test_only_streams_that_there_are_begin(policies):
     policy = policies("recurrent")
     policy.act(observations_of(policy, 3))
-    with pytest.raises(UsageError, match=r"there are 3 streams, .*shape \(2,\)"):
+    with refuses(UsageError):
         policy.begin([True, False])
 
 
@@ -165,7 +166,7 @@ def test_a_distribution_explores_whatever_the_exploration_rate_is(tmp_path):
 def test_a_distribution_has_no_exploration_rate(rate, arguments, policies):
     """With 0.0 it was greedy, and any other rate was as 1."""
     policy = policies("ppo")
-    with pytest.raises(UsageError, match=r"drawing from its distribution, .* leave epsilon out"):
+    with refuses(UsageError):
         policy.act(observations_of(policy, 2), epsilon=rate, **arguments)
 
 
@@ -173,7 +174,7 @@ def test_a_mask_must_allow_something_in_each_choice(policies):
     policy = policies("masked choices")
     seen = observations_of(policy, 2)
     both = [[True, True, True, False, True], [True, False, False, False, False]]
-    with pytest.raises(UsageError, match=r"mask 1 allows nothing in one of the choices of Multi"):
+    with refuses(UsageError):
         policy.act(seen, mask=both)
     both[1][4] = True
     assert policy.act(seen, mask=both)[1].tolist() == [0, 2]

@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 from pettingzoo import ParallelEnv
 
 import remuda
+from refusals import refuses
 from remuda.config import overlay
 from remuda.errors import UsageError
 from remuda.ui.terminal.live import PlainView
@@ -293,20 +294,20 @@ def both(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("observation", "words"),
+    "observation",
     [
-        (0, "parts"),
-        ((0,), "2 parts"),
-        ((5, PARTS.sample()), "5"),
-        ((0, {"position": np.zeros(2)}), "part 1.*position, inside|inside, position"),
-        ((np.zeros(3, int), PARTS.sample()), "0 is a batch of 3, 1 is a single value"),
-        ((0, PARTS.sample() | {"position": np.zeros(3)}), "position.*shape"),
-        (np.zeros(3), "shape"),
+        0,
+        (0,),
+        (5, PARTS.sample()),
+        (0, {"position": np.zeros(2)}),
+        (np.zeros(3, int), PARTS.sample()),
+        (0, PARTS.sample() | {"position": np.zeros(3)}),
+        np.zeros(3),
     ],
 )
-def test_an_observation_of_another_space_is_refused(observation, words, both):
+def test_an_observation_of_another_space_is_refused(observation, both):
     before = both.remembered
-    with pytest.raises(UsageError, match=words):
+    with refuses(UsageError):
         both.act(observation)
     assert both.remembered is before is None or same(vars(both.remembered), vars(before))
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import remuda
+from refusals import refuses
 from remuda.envs.recorded import Wrapped
 from remuda.errors import UsageError
 from remuda.evaluation.evaluate import actor_for_play
@@ -204,7 +205,7 @@ def test_its_module_values_states_by_what_is_paid_from_there(recurrent, normalis
 def test_a_q_learner_has_no_values_of_states(setting, tmp_path):
     policy = trained(tmp_path / "run", *SETTINGS[setting])["agent_0"]
     seen = torch.zeros(1, policy.n_frames, *policy.observation_space.shape)
-    with pytest.raises(UsageError, match="call the module for action values"):
+    with refuses(UsageError):
         policy.module().state_values(seen)
 
 
@@ -333,9 +334,9 @@ def test_what_does_not_fit_is_told(setting, arguments, words, tmp_path):
     if setting == "uint8":
         value = arguments["observation"][0]
         arguments["observation"] = np.full(asked.observation_space.shape, value)
-    with pytest.raises(UsageError, match=words):
+    with refuses(UsageError):
         asked.act(**arguments)
-    with pytest.raises(ValueError, match=words):
+    with refuses(ValueError):
         asked.act(**arguments)
 
 

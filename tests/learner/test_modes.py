@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from assembled import assemble
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError
@@ -216,48 +217,34 @@ def test_v_trace_corrects_what_others_chose_unless_told_otherwise():
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    "policy",
     [
-        (DQN | {"learning_mode": "on_policy"}, "learning_mode is 'on_policy', which is for ppo"),
-        ({"experience": {"group": "us"}}, "in the learning_mode on_policy no policy learns from o"),
-        ({"learning_mode": "hybrid", "on_policy_share": 1.0}, "hybrid needs a share between 0"),
-        (
-            {"learning_mode": "hybrid", "ppo": {"normalise_rewards": True}},
-            "ppo.normalise_rewards needs the learning_mode on_policy",
-        ),
-        (
-            {
-                "learning_mode": "hybrid",
-                "experience": {"group": "us"},
-                "network": {"recurrent": 4},
-            },
-            "experience.group is for policies without a memory",
-        ),
+        DQN | {"learning_mode": "on_policy"},
+        {"experience": {"group": "us"}},
+        {"learning_mode": "hybrid", "on_policy_share": 1.0},
+        {"learning_mode": "hybrid", "ppo": {"normalise_rewards": True}},
+        {
+            "learning_mode": "hybrid",
+            "experience": {"group": "us"},
+            "network": {"recurrent": 4},
+        },
     ],
 )
-def test_modes_that_cannot_be_are_told(policy, said):
-    with pytest.raises(ConfigError, match=said):
+def test_modes_that_cannot_be_are_told(policy):
+    with refuses(ConfigError):
         load_config({"game": "support:Tape", "policy": {"algorithm": "ppo"} | policy})
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    "own",
     [
-        ({"n_frames": 2}, "agent_0 and agent_1 have different observations or actions"),
-        (
-            DQN
-            | {"learning_mode": "off_policy"}
-            | {"experience": DQN["experience"] | {"group": "us"}},
-            "agent_0 learns by ppo and",
-        ),
-        (
-            {"experience": {"segment_length": 7, "group": "us"}},
-            "segment_length of 5 and a",
-        ),
+        {"n_frames": 2},
+        DQN | {"learning_mode": "off_policy"} | {"experience": DQN["experience"] | {"group": "us"}},
+        {"experience": {"segment_length": 7, "group": "us"}},
     ],
 )
-def test_who_cannot_learn_from_each_other_is_told(own, said):
+def test_who_cannot_learn_from_each_other_is_told(own):
     policy = {"learning_mode": "hybrid", "experience": {"group": "us"}}
     _, specs = specs_of(policy=policy, policies={"agent_1": own})
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         shares_of(specs)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from assembled import assemble
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.population.specs import policy_specs
@@ -169,5 +170,5 @@ def test_an_on_policy_update_leaves_out_the_epochs_that_would_take_too_long():
 
 def test_a_time_budget_is_refused_where_runs_repeat_themselves():
     tree = overlay(TREE, {"policies": {"agent_1": {"time_budget": 0.1}}})
-    with pytest.raises(ConfigError, match="time_budget depends on the clock"):
+    with refuses(ConfigError):
         load_config(tree)

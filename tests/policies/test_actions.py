@@ -8,6 +8,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Text
 from scipy import stats
 
+from refusals import refuses
 from remuda.errors import ContractError
 from remuda.policies.actions import ContinuousActions, DiscreteActions, actions_of
 from remuda.policies.selectors import EpsilonGreedy, Sampled
@@ -92,7 +93,7 @@ def test_spaces():
     assert actions_of(MultiDiscrete([2, 3]), "a").mask_size == 5
     assert actions_of(Box(-1, 1, (2, 2), np.float32), "a").num_outputs == 8
     for space in (Discrete(3, start=1), Text(3), Box(0, 9, (2,), np.uint8)):
-        with pytest.raises(ContractError, match="a has the action space"):
+        with refuses(ContractError):
             actions_of(space, "a")
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from gymnasium.spaces import Box, Discrete
 
+from refusals import refuses
 from remuda.config import load_config
 from remuda.errors import ConfigError
 from remuda.policies.spec import kinds_of
@@ -47,5 +47,5 @@ def test_a_policy_may_take_seats_of_one_kind_only():
     names = [agent.name for agent in UNLIKE[:3]]
     found = specs(policy_0=names[::2], policy_1=[names[1]], policy_2=names[::2])
     assert [spec.observation for spec in found] == [(3,), (4,), (3,)]
-    with pytest.raises(ConfigError, match=rf"policy_1 may take .*{names[0]} and {names[1]}"):
+    with refuses(ConfigError):
         specs(policy_0=names[::2], policy_1=names[:2], policy_2=names[::2])

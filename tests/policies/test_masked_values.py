@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from scipy import stats
 
 from masked_games import combinations
+from refusals import refuses
 from remuda.config import NetworkConfig, load_config
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.actions import DiscreteActions
@@ -154,9 +155,9 @@ def test_a_value_for_each_combination_and_no_more_than_can_be_learned():
         (spec, _) = spec_for(MultiDiscrete([32, 33]), algorithm)
         assert spec.network().num_actions == 65
     soft = "policies.own_algorithms:Soft"
-    with pytest.raises(ContractError, match=r"ann makes 2 choices.* 1,056 comb.* 1,024: use .*dqn"):
+    with refuses(ContractError):
         spec_for(MultiDiscrete([32, 33]), soft)
-    with pytest.raises(ContractError, match=r"ann has continuous.*; iqn learns a value for each"):
+    with refuses(ContractError):
         spec_for(Box(-1, 1, (2,), np.float32), "iqn")
 
 
@@ -166,7 +167,7 @@ def test_who_shares_experience_notes_the_same_things():
         spec_for(Discrete(3), masked=True, ann=group, bob=group | {"algorithm": "iqn"})
     )
     other = {"algorithm": "ppo", "learning_mode": "off_policy"}
-    with pytest.raises(ConfigError, match="ann learns by dqn and bob by ppo"):
+    with refuses(ConfigError):
         shares_of(spec_for(Discrete(3), masked=True, ann=group, bob=group | other))
 
 
@@ -205,6 +206,6 @@ def test_combined_choices_are_one_choice_among_combinations(masked):
 def test_one_s_own_algorithm_plays_with_masks_if_it_says_so():
     soft = "policies.own_algorithms:Soft"
     assert spec_for(Discrete(3), soft)[0].actions.num_outputs == 3
-    with pytest.raises(ContractError, match=f"ann has action masks, and {soft} ignores.*allowed_t"):
+    with refuses(ContractError):
         spec_for(Discrete(3), soft, masked=True)
     assert spec_for(Discrete(3), "policies.own_algorithms:Vanilla", masked=True)

@@ -27,6 +27,7 @@ from onnx_cases import (
     observations_of,
     with_weights,
 )
+from refusals import refuses
 from remuda.config import load_config
 from remuda.errors import UsageError
 from remuda.policies.networks.layers import linear_shapes
@@ -320,8 +321,7 @@ class FitsOneBatch(MLP):
 @pytest.mark.parametrize("kind", [LeavesTorch, LooksAtNumbers, CountsRows, FitsOneBatch])
 def test_a_network_that_is_no_graph_is_refused(kind, tmp_path):
     policy = own(kind, VECTOR)
-    words = rf"^agent_0: its network \({kind.__name__}\) cannot be written as ONNX: [^\n]+$"
-    with pytest.raises(UsageError, match=words):
+    with refuses(UsageError):
         policy.to_onnx(tmp_path / "policy.onnx")
     assert list(tmp_path.iterdir()) == []
 

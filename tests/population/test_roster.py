@@ -2,6 +2,7 @@
 
 import pytest
 
+from refusals import refuses
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -81,22 +82,16 @@ def test_a_member_of_another_run_takes_the_seats_of_the_policy_that_it_is_like()
 
 
 @pytest.mark.parametrize(
-    ("population", "said"),
+    "population",
     [
-        ({"policies": ["a", "a"]}, "population.policies contains a twice"),
-        (
-            {"policies": ["a", "b"], "seats": {"c": AGENTS[:1]}},
-            "there is no policy c; there are a, b",
-        ),
-        ({"policies": ["a", "b"], "seats": {"a": ["judge"]}}, "has no agent judge; it has agent_0"),
-        (
-            {"policies": ["a", "b"], "seats": {"a": []}},
-            "population.seats.a: the list of agents is empty",
-        ),
+        {"policies": ["a", "a"]},
+        {"policies": ["a", "b"], "seats": {"c": AGENTS[:1]}},
+        {"policies": ["a", "b"], "seats": {"a": ["judge"]}},
+        {"policies": ["a", "b"], "seats": {"a": []}},
     ],
 )
-def test_a_name_that_there_is_not_is_refused(population, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_name_that_there_is_not_is_refused(population):
+    with refuses(ConfigError):
         roster_of(matchmaker="random", **population)
 
 

@@ -8,6 +8,7 @@ import pytest
 import remuda
 from assembled import assemble, spec_of
 from hand_written import Counting
+from refusals import refuses
 from remuda.analysis.ranking.ratings import TAU, ledger_history
 from remuda.config import load_config, overlay
 from remuda.config.population import PopulationConfig
@@ -254,62 +255,41 @@ def test_births_and_evolution_leave_it_alone(tmp_path):
 
 def test_a_director_may_not_retire_it(tmp_path):
     Script.commands = [Retire(PREY)]
-    with pytest.raises(RemudaError, match=r"prey retires, but its seat is reserved"):
+    with refuses(RemudaError):
         trained(tmp_path / "run", population={"director": "support:Script"})
 
 
 def test_what_it_sees_is_checked_as_everything_is(tmp_path):
-    with pytest.raises(ContractError, match=r"prey in copy 3, .* the observation holds nan"):
+    with refuses(ContractError):
         trained(tmp_path / "run", game="hand_written:Broken")
 
 
 @pytest.mark.parametrize(
-    ("tree", "said"),
+    "tree",
     [
-        (
-            {"population": {"seats": {"policy_0": ["prey", "agent_0"]}}},
-            "population.seats.policy_0: env.scripted.prey reserves the seat of prey",
-        ),
-        (
-            {"population": {"policies": ("prey", "one", "two")}},
-            "env.scripted.prey reserves the seat .*; change it in population.policies",
-        ),
-        (
-            {"population": {"scripted": {"prey": "random"}}},
-            "env.scripted.prey reserves the seat .*; change it in population.scripted",
-        ),
-        (
-            {"env": {"scripted": dict.fromkeys(AGENTS, "random")}},
-            r"env.scripted takes all seats of hand_written:Chased \(.*\), so there is none",
-        ),
-        (
-            {"env": {"scripted": {"nobody": "random"}}},
-            "has no agent 'nobody' to be scripted",
-        ),
-        (
-            {"env": {"scripted": {"prey": "nobody"}}},
-            "has no scripted policy 'nobody'",
-        ),
-        (
-            {
-                "population": {
-                    "matchmaker": "teams",
-                    "policies": None,
-                    "teams": {
-                        "red": {"policies": ("a",), "agents": ("prey",)},
-                        "blue": {
-                            "policies": ("b", "c", "d"),
-                            "agents": ("agent_0", "agent_2", "agent_3"),
-                        },
+        {"population": {"seats": {"policy_0": ["prey", "agent_0"]}}},
+        {"population": {"policies": ("prey", "one", "two")}},
+        {"population": {"scripted": {"prey": "random"}}},
+        {"env": {"scripted": dict.fromkeys(AGENTS, "random")}},
+        {"env": {"scripted": {"nobody": "random"}}},
+        {"env": {"scripted": {"prey": "nobody"}}},
+        {
+            "population": {
+                "matchmaker": "teams",
+                "policies": None,
+                "teams": {
+                    "red": {"policies": ("a",), "agents": ("prey",)},
+                    "blue": {
+                        "policies": ("b", "c", "d"),
+                        "agents": ("agent_0", "agent_2", "agent_3"),
                     },
-                }
-            },
-            "population.teams.red: env.scripted reserves all its seats",
-        ),
+                },
+            }
+        },
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(tree, said, tmp_path):
-    with pytest.raises(ConfigError, match=said):
+def test_what_cannot_be_is_refused_in_one_line(tree, tmp_path):
+    with refuses(ConfigError):
         trained(tmp_path / "run", **tree)
 
 
@@ -456,7 +436,7 @@ class TooFew(Matchmaker):
 @pytest.mark.parametrize("more", [-1, 1])
 def test_ones_own_matchmaker_is_refused_where_it_deals_other_seats(more, tmp_path):
     own = {"matchmaker": "population.test_taken_seats:TooFew", "options": {"more": more}}
-    with pytest.raises(ConfigError, match=rf"deals {3 + more} seats, but the game has 3 besides"):
+    with refuses(ConfigError):
         trained(tmp_path / "run", population=own)
 
 
@@ -470,5 +450,5 @@ def test_ones_own_matchmaker_knows_how_many_matches_are_over(tmp_path):
 
 def test_a_seat_that_nobody_may_take_is_told_by_its_number_in_the_game(tmp_path):
     seats = {"policy_0": ["agent_0", "agent_3"], "policy_1": ["agent_0", "agent_3"]}
-    with pytest.raises(ConfigError, match="may take seat 2"):
+    with refuses(ConfigError):
         trained(tmp_path / "run", population={"policies": 2, "seats": seats})

@@ -18,6 +18,7 @@ with pytest.MonkeyPatch.context() as patch:
     import recording
     import worlds_summary
 
+from refusals import refuses
 from remuda.config import Config, fields_of, load_config
 from remuda.envs.contract import check_env
 from remuda.population.ledger.ledger import BIRTH, read_records
@@ -357,7 +358,7 @@ def test_a_page_that_says_something_else_than_the_file_is_found(tmp_path):
 @pytest.mark.parametrize("mark", ["nothing", "trial | 9 | trained/s", "trial | 8 | played/s"])
 def test_figures_that_nobody_recorded_are_refused(tmp_path, mark):
     recorded(tmp_path)
-    with pytest.raises(figures.FiguresError, match="figures of"):
+    with refuses(figures.FiguresError):
         figures.rendered(f"<!-- figures: {mark} -->1<!-- /figures -->", tmp_path)
 
 

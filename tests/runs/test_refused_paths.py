@@ -3,6 +3,7 @@
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.config import load_config, read_config
 from remuda.errors import ConfigError, RemudaError, RunDirectoryError, UsageError
 from remuda.runs.run_directory import RunDirectory
@@ -38,15 +39,15 @@ def test_a_path_that_cannot_be_is_refused(key, tree, path, told):
 
 @pytest.mark.parametrize("path", [300 * "a", "a\0b", LONG])
 def test_a_run_at_a_path_that_cannot_be_is_told(path, tmp_path):
-    with pytest.raises(RunDirectoryError, match="is no run directory"):
+    with refuses(RunDirectoryError):
         remuda.load(path)
-    with pytest.raises(RunDirectoryError, match="is no run directory"):
+    with refuses(RunDirectoryError):
         RunDirectory.open(tmp_path / path)
-    with pytest.raises(ConfigError, match="cannot read the configuration"):
+    with refuses(ConfigError):
         read_config(tmp_path / path)
     with pytest.raises(RemudaError):
         remuda.train("rock_paper_scissors", resume=path)
-    with pytest.raises((UsageError, RunDirectoryError), match="directory"):
+    with refuses((UsageError, RunDirectoryError)):
         remuda.tournament(
             {"a": "random", "b": "random"}, game="rock_paper_scissors", directory=path
         )
@@ -62,11 +63,6 @@ def test_a_name_that_is_too_long_for_the_disk_is_told(key, tmp_path, capsys):
 
 def test_all_seats_scripted_is_refused(tmp_path):
     tree = {"env": {"scripted": {"agent_0": "random", "agent_1": "random"}}}
-    told = (
-        r"env.scripted takes all seats of rock_paper_scissors \(agent_0, agent_1\), so there is "
-        "none for learning policies; leave env.scripted.agent_0 out, or play with "
-        "`remuda play rock_paper_scissors`"
-    )
-    with pytest.raises(ConfigError, match=told):
+    with refuses(ConfigError):
         remuda.train("rock_paper_scissors", run={"directory": tmp_path / "run"}, **tree)
     assert not (tmp_path / "run").exists()

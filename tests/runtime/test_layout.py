@@ -2,6 +2,7 @@
 
 import pytest
 
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError
 from remuda.runtime.layout import Costs, is_open, make_layout, parts_at_once
@@ -76,7 +77,7 @@ def test_a_population_is_dealt_by_several_actors_where_its_game_is_slow(machine)
     for schedule in ("sequential", "lockstep"):
         assert len(make_layout(load_config(tree | {"schedule": schedule}), 3).copies) == 1
         exact = load_config(tree | {"schedule": schedule, "actor": {"processes": 2}})
-        with pytest.raises(ConfigError, match="set it to 1, or use --schedule async"):
+        with refuses(ConfigError):
             make_layout(exact, 3)
 
 
@@ -89,7 +90,7 @@ def test_what_the_user_says_stands_beside_what_is_measured(machine):
     layout = make_layout(three, 4, slow)
     assert (layout.copies, layout.threads) == ((3, 2, 2, 2), 2)
     assert len(layout.groups) == 3
-    with pytest.raises(ConfigError, match=r"learners\.threads is 2"):
+    with refuses(ConfigError, "learners.threads"):
         make_layout(load_config({"learners": {"threads": 2}, "schedule": "lockstep"}), 2)
 
 

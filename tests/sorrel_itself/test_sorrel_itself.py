@@ -5,6 +5,7 @@ import pytest
 
 import remuda
 import remuda.api.sorrel
+from refusals import refuses
 from remuda.envs.adapters.sorrel import EXAMPLES
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
@@ -94,7 +95,7 @@ def test_options_are_the_game_s_configuration():
     world = wide.envs[0].world if hasattr(wide, "envs") else None
     assert world is None or (world.height, world.width) == (9, 11)
     assert make_env("sorrel:treasurehunt", 1, model={"num_agents": 3}).num_agents == 3
-    with pytest.raises(ConfigError, match="heigth"):
+    with refuses(ConfigError):
         make_env("sorrel:treasurehunt", 1, world={"heigth": 9})
 
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from refusals import refuses
 from remuda.system import output
 
 LINE = b"x" * 1023 + b"\n"
@@ -96,7 +97,7 @@ def test_outside_it_raises_what_it_cannot_write(pipe):
     os.close(read)
     with pytest.raises(BrokenPipeError):
         output._Sink(write).write(LINE)
-    with pytest.raises(output.OutputError, match="No space"):
+    with refuses(output.OutputError):
         output._Sink(os.open("/dev/full", os.O_WRONLY)).write(LINE)
 
 

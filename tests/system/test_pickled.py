@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from refusals import refuses
 from remuda.envs.registry import find_game, make_env, name_game
 from remuda.errors import MissingCodeError
 from remuda.system import loading
@@ -52,7 +53,7 @@ def test_a_class_of_the_script_is_pickled_by_value(fresh):
     game = pickle.loads(pickle.dumps(find_game(name)))  # as it is sent to a process
     fresh()
     assert game.make(2).num_agents == 3
-    with pytest.raises(MissingCodeError, match=r"the code of pickled:Typed-\w+ is missing: .*pkl"):
+    with refuses(MissingCodeError):
         find_game(name)
 
 
@@ -108,7 +109,7 @@ def test_it_is_read_beside_the_configuration(fresh, tmp_path):
     loading.read_beside(tmp_path / "config.yaml", {"game": name})
     assert make_env(name, 2).num_agents == 3
     loading.read_beside(tmp_path / "config.yaml", "pickled:Gone-12345678")
-    with pytest.raises(MissingCodeError, match=r"is missing: .*code-12345678\.pkl"):
+    with refuses(MissingCodeError, "code-12345678.pkl"):
         find_game("pickled:Gone-12345678")
 
 
@@ -117,7 +118,7 @@ def test_it_is_not_run_before_it_is_made(fresh, tmp_path):
     fresh()
     loading.read_beside(tmp_path / "config.yaml", {"game": name})
     game = find_game(name)
-    with pytest.raises(MissingCodeError, match=r"code-\w+\.pkl, the code of .* is damaged"):
+    with refuses(MissingCodeError):
         game.make(1)
 
 
@@ -127,8 +128,7 @@ def named_by(content):
 
 def test_code_of_another_python_is_refused(fresh):
     data = pickle.dumps(("2.7", b""))
-    said = r"was written by Python 2\.7, and this is Python .*, which cannot run its code"
-    with pytest.raises(MissingCodeError, match=said):
+    with refuses(MissingCodeError):
         loading.load_object(named_by(data), data)
 
 
@@ -142,5 +142,5 @@ def test_what_its_code_imports_must_be_there(fresh, tmp_path, monkeypatch):
     fresh()
     monkeypatch.delitem(sys.modules, "helps_a_game")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
-    with pytest.raises(MissingCodeError, match="cannot be read: No module named 'helps_a_game'"):
+    with refuses(MissingCodeError):
         game.make(1)

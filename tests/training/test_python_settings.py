@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import remuda
+from refusals import refuses
 from remuda.config.algorithm_registry import find_algorithm
 from remuda.errors import CheckpointError, ConfigError
 from remuda.policies.algorithms.dqn import DQN
@@ -127,12 +128,12 @@ def test_what_cannot_be_sent_or_is_none_is_told(tmp_path):
     import threading
 
     lock = threading.Lock()
-    with pytest.raises(remuda.UsageError, match=r"policy\.network\.module <lambda> cannot be sent"):
+    with refuses(remuda.UsageError, "policy.network.module"):
         name_objects({"policy": {"network": {"module": lambda shape: (lock, shape)}}})
-    with pytest.raises(ConfigError, match=r"pickled:Torso-\w+ must be a subclass of remuda\.Roll"):
+    with refuses(ConfigError):
         train(tmp_path / "x", policy={"algorithm": typed()["Torso"]})
     module = typed()["Torso"]((5,))
-    with pytest.raises(ConfigError, match=r"is a module, which all policies would share"):
+    with refuses(ConfigError):
         train(tmp_path / "y", policy={"algorithm": "ppo", "network": {"module": module}})
 
 
@@ -163,8 +164,7 @@ def test_what_is_sent_to_a_process_holds_the_code(of_a_cell, forget):
 def test_a_run_whose_code_is_gone_is_told(of_a_cell, forget, tmp_path):
     forget()
     (tmp_path / "config.yaml").write_text((of_a_cell / "config.yaml").read_text())
-    said = r"yaml: policy\.algorithm pickled:Own-\w+: the code of .* is missing: .* code-\w+\.pkl"
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         remuda.load(tmp_path)
 
 
@@ -181,7 +181,7 @@ def test_a_run_goes_on_with_its_code_and_with_mended_code(of_a_cell, tmp_path, f
     after = remuda.load(directory).config.policy.algorithm
     assert before != after
     assert loading.without_digest(before) == loading.without_digest(after)
-    with pytest.raises(CheckpointError, match=r"policy\.algorithm was pickled:Own and is ppo"):
+    with refuses(CheckpointError, "policy.algorithm"):
         remuda.train(policy={"algorithm": "ppo"}, run={"turns": 240}, **on)
 
 
@@ -201,7 +201,7 @@ def test_a_policy_begins_with_one_that_is_given(of_a_cell, tmp_path, forget):
     assert initial["agent_1"]["checkpoint"] == number
     lost = old["agent_0"]
     lost.reference = ""
-    with pytest.raises(remuda.UsageError, match=r"policy\.init_from: .* no policy of a run"):
+    with refuses(remuda.UsageError, "policy.init_from"):
         train(tmp_path / "other", policy=given() | {"init_from": lost})
 
 

@@ -1,7 +1,6 @@
 """A run may be another person's: resumed, it writes inside itself and connects to no machine."""
 
-import pytest
-
+from refusals import refuses
 from remuda.config import load_config
 from remuda.errors import ConfigError
 from remuda.training.resume import confirmed
@@ -29,13 +28,13 @@ def test_a_link_does_not_lead_a_trace_out_of_the_run(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "trace.json").symlink_to(tmp_path / "mine.json")
     inside = config_of(tmp_path, trace=tmp_path / "run" / "trace.json")
-    with pytest.raises(ConfigError, match="trace"):
+    with refuses(ConfigError):
         confirmed(inside, (), print)
 
 
 def test_an_address_is_given_again(tmp_path):
     """Red before: the run connected to whatever its file names."""
     config = config_of(tmp_path, cluster={"address": "10.0.0.1:6379"})
-    with pytest.raises(ConfigError, match=r"add --cluster.address 10\.0\.0\.1:6379"):
+    with refuses(ConfigError):
         confirmed(config, (), print)
     assert confirmed(config, ("cluster.address",), print) is config

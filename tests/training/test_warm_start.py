@@ -9,6 +9,7 @@ import pytest
 import remuda
 from assembled import assemble
 from equivalence.runs import assert_same, configure, outcome, run
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.config.unused_settings import unused_settings
 from remuda.envs.registry import make_env
@@ -220,12 +221,12 @@ def test_versions_are_found_wherever_they_are_kept(population):
     same = Reference.parse(f"{population}:policy_1@{kept}").find()
     assert same.player.snapshot.version == kept
     assert Reference.parse(f"{population}:policy_1@best").find().player.snapshot.version
-    for which, said in (
-        ("@99999", "has no version 99999 of policy_1; it has"),
-        ("@newest", "'newest' is no version; name it RUN:policy"),
-        ("@checkpoint-999", "has no checkpoint 999"),
+    for which in (
+        "@99999",
+        "@newest",
+        "@checkpoint-999",
     ):
-        with pytest.raises(remuda.RemudaError, match=said):
+        with refuses(remuda.RemudaError):
             Reference.parse(f"{population}:policy_1{which}").find()
 
 
@@ -237,20 +238,20 @@ def test_a_directory_may_have_a_colon_in_its_name(population, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    "policy",
     [
-        ({"algorithm": "dqn"}, "algorithm is ppo there and dqn here"),
-        ({"network": {"hidden": [16, 8]}}, r"network.hidden is \(16, 16\) there and \(16, 8\)"),
-        ({"network": {"activation": "relu"}}, "network.activation is tanh there and relu here"),
-        ({"network": {"shared": True}}, "network.shared is False there and True here"),
-        ({"n_frames": 1}, "n_frames is 2 there and 1 here"),
-        ({"ppo": {"normalise_observations": False}}, "ppo.normalise_observations is True there"),
+        {"algorithm": "dqn"},
+        {"network": {"hidden": [16, 8]}},
+        {"network": {"activation": "relu"}},
+        {"network": {"shared": True}},
+        {"n_frames": 1},
+        {"ppo": {"normalise_observations": False}},
     ],
 )
-def test_another_network_is_refused_by_what_differs(policy, said, sources, tmp_path):
+def test_another_network_is_refused_by_what_differs(policy, sources, tmp_path):
     tree = overlay(tree_of("ppo"), {"policy": policy})
     tree = overlay(tree, {"policy": {"init_from": str(sources / "ppo")}})
-    with pytest.raises(ConfigError, match=f"policy.init_from .*agent_0 has another.*{said}"):
+    with refuses(ConfigError):
         run(tmp_path / "run", **tree)
     assert not (tmp_path / "run").exists()
 
@@ -299,8 +300,7 @@ def test_a_member_that_has_learned_nothing_is_refused(sources, tmp_path):
         }
         run(tmp_path / f"of_{source}", **tree_of("dqn", population=population, run=NOT_A_TURN))
 
-    told = "agent_1 has learned nothing: in .* random plays the seat of agent_1"
-    with pytest.raises(ConfigError, match=told):
+    with refuses(ConfigError):
         of_member("fresh")
     of_member("warm")
     began = find_beginning(tmp_path / "fresh", tmp_path / "run")
@@ -358,7 +358,7 @@ def test_a_frozen_copy_has_no_optimizer(two_checkpoints):
     run = two_checkpoints
     learned = {run.policy(name, which).version for name in run for which in ("final", 1, 2)}
     frozen = next(name for name in run.frozen if int(name.partition("@")[2]) not in learned)
-    with pytest.raises(ConfigError, match="is a frozen copy, which has no optimizer"):
+    with refuses(ConfigError):
         begins_with(run[frozen], optimizer=True)
 
 
@@ -403,5 +403,5 @@ def test_damage_to_what_a_run_begins_with_is_told(sources, tmp_path):
     assert directory.initial.weights("agent_0", size).shape == (size,)
     path = tmp_path / "run" / "initial" / "agent_0.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(remuda.RemudaError, match=r"agent_0\.safetensors is damaged"):
+    with refuses(remuda.RemudaError, "agent_0.safetensors"):
         directory.initial.weights("agent_0", size)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from refusals import refuses
 from remuda.analysis.equilibria import correlated
 from remuda.analysis.equilibria.correlated import constraints, solve
 from remuda.analysis.equilibria.general_sum import all_equilibria
@@ -192,14 +193,14 @@ def test_marginals():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda: solve(np.zeros((2, 3))), "must be"),
-        (lambda: solve(CHICKEN, "fairness"), "entropy or welfare"),
-        (lambda: solve(np.zeros((2, 200, 200))), "too many"),
-        (lambda: solve(np.full((2, 2, 2), np.inf)), "infinite"),
+        lambda: solve(np.zeros((2, 3))),
+        lambda: solve(CHICKEN, "fairness"),
+        lambda: solve(np.zeros((2, 200, 200))),
+        lambda: solve(np.full((2, 2, 2), np.inf)),
     ],
 )
-def test_refused(call, message):
-    with pytest.raises(UsageError, match=message):
+def test_refused(call):
+    with refuses(UsageError):
         call()

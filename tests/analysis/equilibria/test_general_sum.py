@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.equilibria import general_sum
 from remuda.analysis.equilibria.extreme_equilibria import vertices
 from remuda.analysis.equilibria.general_sum import all_equilibria, solve
@@ -286,15 +287,15 @@ def test_vertices_of_a_square():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda: solve([[1.0]], [[1.0, 2.0]]), "both must be"),
-        (lambda: solve([[np.nan]], [[1.0]]), "NaN"),
-        (lambda: solve([[1.0]], [[1.0]], 0.0), "above 0"),
-        (lambda: solve([[1.0, 2.0]], [[1.0, 2.0]], symmetric=True), "transpose"),
-        (lambda: all_equilibria(np.zeros((20, 20)), np.zeros((20, 20))), "too large to list"),
+        lambda: solve([[1.0]], [[1.0, 2.0]]),
+        lambda: solve([[np.nan]], [[1.0]]),
+        lambda: solve([[1.0]], [[1.0]], 0.0),
+        lambda: solve([[1.0, 2.0]], [[1.0, 2.0]], symmetric=True),
+        lambda: all_equilibria(np.zeros((20, 20)), np.zeros((20, 20))),
     ],
 )
-def test_refused(call, message):
-    with pytest.raises(UsageError, match=message):
+def test_refused(call):
+    with refuses(UsageError):
         call()

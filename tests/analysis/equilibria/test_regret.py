@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.equilibria.regret import correlated_regret, regret, values
 from remuda.errors import UsageError
 
@@ -50,24 +51,24 @@ def test_departing_from_each_advice_gains_more_than_departing_from_all():
 
 
 @pytest.mark.parametrize(
-    ("payoffs", "mixtures", "message"),
+    ("payoffs", "mixtures"),
     [
-        (np.zeros((2, 3)), [[1.0]], "must be"),
-        (np.zeros((2, 0, 3)), [[], [1.0, 0.0, 0.0]], "must be"),
-        (np.full((2, 2, 2), np.nan), [[1.0, 0.0]] * 2, "NaN"),
-        (CHICKEN, [[1.0, 0.0]], "shapes"),
-        (CHICKEN, [[1.0, 0.0], [0.7, 0.7]], "role 1 is not a distribution"),
-        (CHICKEN, [[1.1, -0.1], [0.5, 0.5]], "role 0 is not a distribution"),
-        (CHICKEN, [[np.nan, 1.0], [0.5, 0.5]], "role 0 is not a distribution"),
+        (np.zeros((2, 3)), [[1.0]]),
+        (np.zeros((2, 0, 3)), [[], [1.0, 0.0, 0.0]]),
+        (np.full((2, 2, 2), np.nan), [[1.0, 0.0]] * 2),
+        (CHICKEN, [[1.0, 0.0]]),
+        (CHICKEN, [[1.0, 0.0], [0.7, 0.7]]),
+        (CHICKEN, [[1.1, -0.1], [0.5, 0.5]]),
+        (CHICKEN, [[np.nan, 1.0], [0.5, 0.5]]),
     ],
 )
-def test_refused(payoffs, mixtures, message):
-    with pytest.raises(UsageError, match=message):
+def test_refused(payoffs, mixtures):
+    with refuses(UsageError):
         regret(payoffs, mixtures)
 
 
 def test_a_joint_distribution_that_is_none_is_refused():
-    with pytest.raises(UsageError, match="not a distribution"):
+    with refuses(UsageError):
         correlated_regret(CHICKEN, np.ones((2, 2)), False)
-    with pytest.raises(UsageError, match=r"joint is \(3, 2\); it must be"):
+    with refuses(UsageError):
         correlated_regret(CHICKEN, np.ones((3, 2)) / 6.0, False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.equilibria import general_sum, uncertain_equilibrium
 from remuda.analysis.equilibria.regret import correlated_regret, regret
 from remuda.analysis.equilibria.uncertain_equilibrium import nash
@@ -175,7 +176,7 @@ def test_draws_without_an_answer_are_counted(monkeypatch):
     assert found.unsolved == 8
     assert calls[:2] == [10.0, 1.0]
     calls[:] = [0.0] * 3
-    with pytest.raises(UsageError, match="no equilibrium was found within 10 s"):
+    with refuses(UsageError):
         nash(payoffs, np.random.default_rng(0), samples=10)
     calls[:] = [0.0] * 2
     summary = nash(payoffs, np.random.default_rng(0), samples=3).as_summary()
@@ -186,12 +187,12 @@ def test_draws_without_an_answer_are_counted(monkeypatch):
 
 def test_refused():
     rng = np.random.default_rng(0)
-    with pytest.raises(UsageError, match="at least one draw"):
+    with refuses(UsageError):
         nash(biased(10), rng, samples=0)
     missing = seen(HAWK_DOVE, deviation=0.1, matches=10)
     counts = np.array([[10, 0], [10, 10]])
     means = np.where(counts > 0, missing.means, np.nan)
-    with pytest.raises(UsageError, match="never met: a0 and b1"):
+    with refuses(UsageError):
         nash(Payoffs(missing.strategies, means, missing.covariances, counts), rng)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from refusals import refuses
 from remuda.analysis.equilibria import zero_sum
 from remuda.analysis.equilibria.maximum_entropy import find_face, maximize
 from remuda.analysis.equilibria.regret import regret
@@ -196,7 +197,7 @@ def test_pivots_and_programs_agree_on_the_value(monkeypatch):
         for one, other in zip(pivots.mixtures, program.mixtures, strict=True):
             assert one == pytest.approx(other, abs=1e-10)
     monkeypatch.setattr(zero_sum, "solve_program", no_program)
-    with pytest.raises(RuntimeError, match="a linear program"):
+    with refuses(RuntimeError):
         solve_max_entropy(rng.normal(size=(60, 60)))
 
 
@@ -215,16 +216,16 @@ def test_a_face_is_all_that_can_be_positive():
 
 
 @pytest.mark.parametrize(
-    ("matrix", "message"),
+    "matrix",
     [
-        ([1.0, 2.0], "must be"),
-        ([[np.nan, 1.0]], "NaN"),
-        ([[np.inf, 1.0]], "NaN"),
-        ([[]], "must be"),
+        [1.0, 2.0],
+        [[np.nan, 1.0]],
+        [[np.inf, 1.0]],
+        [[]],
     ],
 )
-def test_refused(matrix, message):
-    with pytest.raises(UsageError, match=message):
+def test_refused(matrix):
+    with refuses(UsageError):
         solve_max_entropy(matrix)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.from_files import read_file
 from remuda.errors import UsageError
 
@@ -51,47 +52,47 @@ def test_arrays_may_tell_their_errors(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    "text",
     [
-        ("", "no line of numbers"),
-        ("policy,a,b\n", "no line of numbers"),
-        ("policy,a,b\na,1\n", "line 2: 1 numbers for 2 columns"),
-        ("policy,a,b\na,1,2\nb,1,x\n", 'line 3: "x" is not a number'),
-        ("policy,a,b\na,1,\nb,1,2\n", "row 1, column 2 is missing"),
-        ("policy,a,b\na,1,nan\nb,1,2\n", "row 1, column 2 is missing"),
-        ("policy,a,a\na,1,2\na,1,2\n", "a is named twice"),
-        ("row,column,row_return,column_return\na,b,1,inf\n", "line 2: a return is not a number"),
-        ("row,column,row_return,column_return\na,b,1\n", "line 2: 3 values for 4"),
+        "",
+        "policy,a,b\n",
+        "policy,a,b\na,1\n",
+        "policy,a,b\na,1,2\nb,1,x\n",
+        "policy,a,b\na,1,\nb,1,2\n",
+        "policy,a,b\na,1,nan\nb,1,2\n",
+        "policy,a,a\na,1,2\na,1,2\n",
+        "row,column,row_return,column_return\na,b,1,inf\n",
+        "row,column,row_return,column_return\na,b,1\n",
     ],
 )
-def test_a_faulty_table_is_refused(tmp_path, text, told):
+def test_a_faulty_table_is_refused(tmp_path, text):
     path = tmp_path / "payoffs.csv"
     path.write_text(text)
-    with pytest.raises(UsageError, match=told):
+    with refuses(UsageError):
         read_file(path)
 
 
 def test_faulty_files_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no such file"):
+    with refuses(UsageError):
         read_file(tmp_path / "none.csv")
     other = tmp_path / "payoffs.txt"
     other.write_text("1")
-    with pytest.raises(UsageError, match=r"\.csv and \.npz"):
+    with refuses(UsageError):
         read_file(other)
     arrays = tmp_path / "payoffs.npz"
     arrays.write_bytes(b"no zip")
-    with pytest.raises(UsageError, match="cannot be read as arrays"):
+    with refuses(UsageError):
         read_file(arrays)
     np.savez(arrays, means=np.zeros((2, 2)))
-    with pytest.raises(UsageError, match=r"no array `matrix`.*means"):
+    with refuses(UsageError):
         read_file(arrays)
     np.savez(arrays, matrix=np.zeros((2, 2)), names=["a"])
-    with pytest.raises(UsageError, match="1 names for 2 rows"):
+    with refuses(UsageError):
         read_file(arrays)
     np.savez(arrays, matrix=np.zeros((2, 2)), errors=np.zeros((2, 2)))
-    with pytest.raises(UsageError, match="`errors` and `counts`"):
+    with refuses(UsageError):
         read_file(arrays)
     table = tmp_path / "payoffs.csv"
     table.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="cannot be read as a table"):
+    with refuses(UsageError):
         read_file(table)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs import from_ledger
 from remuda.analysis.payoffs.from_ledger import LedgerReader, read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
@@ -65,7 +66,7 @@ def test_those_of_one_team_do_not_meet(ledger):
         [0, 0, 0.5],
         [0.5, 0.5, 0],
     ]
-    with pytest.raises(UsageError, match="sides has 2 entries, but there are 3 seats"):
+    with refuses(UsageError):
         read_payoffs(ledger(rows, seats=3), sides=[0, 1])
 
 
@@ -80,9 +81,9 @@ def test_only_the_members_that_are_asked_for_are_looked_at(ledger):
     assert read_payoffs(ledger(rows), keep=lambda ref: ref.policy != "b").names == ("a", "c", "a@3")
     assert read_payoffs(ledger(rows), most=4).names == ("a", "b", "c", "b@5")
     assert read_payoffs(ledger(rows), most=2).names == ("a", "b")
-    with pytest.raises(UsageError, match="this is 0"):
+    with refuses(UsageError):
         read_payoffs(ledger(rows), most=0)
-    with pytest.raises(UsageError, match="no policy is left"):
+    with refuses(UsageError):
         read_payoffs(ledger(rows), keep=lambda ref: False)
 
 
@@ -154,16 +155,16 @@ def test_a_ledger_that_grows_meanwhile_is_read_as_it_was(ledger):
 def test_what_is_no_ledger_is_refused(tmp_path, contents):
     path = tmp_path / "ledger"
     path.write_bytes(contents)
-    with pytest.raises(RunDirectoryError, match="is missing, or is not a ledger"):
+    with refuses(RunDirectoryError):
         read_payoffs(path)
 
 
 def test_damaged_and_empty_ledgers_are_refused(ledger, tmp_path):
-    with pytest.raises(RunDirectoryError, match="is missing"):
+    with refuses(RunDirectoryError):
         read_payoffs(tmp_path / "none")
-    with pytest.raises(UsageError, match="no finished match"):
+    with refuses(UsageError):
         read_payoffs(ledger([]))
-    with pytest.raises(RunDirectoryError, match="policies that do not exist"):
+    with refuses(RunDirectoryError):
         read_payoffs(ledger([((A, (7, -1)), (0.0, 0.0))]))
-    with pytest.raises(RunDirectoryError, match="a return of match 1 is infinite"):
+    with refuses(RunDirectoryError):
         read_payoffs(ledger([((A, B), (0.0, 0.0)), ((A, B), (np.inf, 0.0))]))

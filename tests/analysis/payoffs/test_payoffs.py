@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.errors import UsageError
@@ -81,10 +82,10 @@ def test_results_that_are_all_alike_are_not_certain():
 
 def test_roles_that_cannot_be_pooled_are_told():
     once = from_sums("ab", sums_of([(0, 1), (1, 0)], [(1.0, 2.0)] * 2, 2, symmetric=False), False)
-    with pytest.raises(UsageError, match="no two policies met twice in these seats"):
+    with refuses(UsageError):
         once.pooled_roles()
     one_way = sums_of([(0, 1)] * 5, np.arange(10.0).reshape(5, 2), 2, symmetric=False)
-    with pytest.raises(UsageError, match="only in one order of seats: a and b; leave out"):
+    with refuses(UsageError):
         from_sums("ab", one_way, False).pooled_roles()
 
 
@@ -183,14 +184,14 @@ def test_cells_without_a_match_are_named_and_never_zero():
     found = from_sums("abc", sums_of([(0, 1), (0, 1)], [(1.0, 2.0), (2.0, 1.0)], 3), True)
     assert np.isnan(found.means[:, 0, 2]).all()
     assert found.missing_names(2) == "a and a, a and c, and 3 others"
-    with pytest.raises(UsageError, match=r"these never met: a and a, a and c.*tournament"):
+    with refuses(UsageError):
         found.sample(1, np.random.default_rng(0))
     assert found.part([0, 1]).missing_names() == "a and a, b and b"
 
 
 def test_one_match_each_is_refused_since_nothing_tells_how_sure_it_is():
     found = from_sums("ab", sums_of([(0, 1), (0, 0), (1, 1)], [(1.0, 2.0)] * 3, 2), True)
-    with pytest.raises(UsageError, match="no two policies met twice"):
+    with refuses(UsageError):
         found.check_whole()
 
 
@@ -198,7 +199,7 @@ def test_what_symmetry_tells_does_not_make_single_matches_sure():
     places, returns = [(0, 1), (0, 2), (1, 2)], [(1.0, -1.0), (2.0, -2.0), (3.0, -3.0)]
     found = from_sums("abc", sums_of(places, returns, 3), True).completed()
     assert np.isnan(found.errors[0, 0, 1])
-    with pytest.raises(UsageError, match="no two policies met twice"):
+    with refuses(UsageError):
         found.check_whole()
     whole = from_sums("abc", sums_of(places * 2, returns + [(0.0, 0.0)] * 3, 3), True).completed()
     whole.check_whole()
@@ -207,16 +208,16 @@ def test_what_symmetry_tells_does_not_make_single_matches_sure():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    "change",
     [
-        ({"means": np.zeros((2, 2))}, r"means are \(2, 2\)"),
-        ({"strategies": (("a", "a"), ("a", "b"))}, "a is named twice"),
-        ({"means": np.full((2, 2, 2), np.inf)}, "infinite"),
-        ({"means": np.full((2, 2, 2), np.nan)}, "not a number although"),
-        ({"strategies": (("a", "b"), ("c", "d")), "symmetric": True}, "same strategies"),
+        {"means": np.zeros((2, 2))},
+        {"strategies": (("a", "a"), ("a", "b"))},
+        {"means": np.full((2, 2, 2), np.inf)},
+        {"means": np.full((2, 2, 2), np.nan)},
+        {"strategies": (("a", "b"), ("c", "d")), "symmetric": True},
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(change, told):
+def test_arrays_that_do_not_fit_are_refused(change):
     values = {
         "strategies": (("a", "b"), ("a", "b")),
         "means": np.zeros((2, 2, 2)),
@@ -224,10 +225,10 @@ def test_arrays_that_do_not_fit_are_refused(change, told):
         "counts": np.ones((2, 2), np.int64),
     }
     Payoffs(**values)
-    with pytest.raises(UsageError, match=told):
+    with refuses(UsageError):
         Payoffs(**(values | change))
 
 
 def test_a_level_is_a_probability():
-    with pytest.raises(UsageError, match="between 0 and 1"):
+    with refuses(UsageError):
         exact(np.zeros((2, 2))).intervals(95)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.sampling import shrink
 from remuda.errors import UsageError
 
@@ -59,7 +60,7 @@ def test_too_few_and_exact_quantities_are_left_alone():
 
 
 def test_draws_that_do_not_fit_are_refused():
-    with pytest.raises(UsageError, match=r"\[S, n\]"):
+    with refuses(UsageError):
         shrink(np.zeros(3), np.zeros((5, 2)), np.random.default_rng(0))
-    with pytest.raises(UsageError, match="two draws"):
+    with refuses(UsageError):
         shrink(np.zeros(3), np.zeros((1, 3)), np.random.default_rng(0))

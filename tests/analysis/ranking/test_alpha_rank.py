@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.analysis.ranking.alpha_rank import (
     AlphaRank,
@@ -191,18 +192,18 @@ def test_a_summary_is_plain_data():
 
 
 @pytest.mark.parametrize(
-    ("payoffs", "options", "words"),
+    ("payoffs", "options"),
     [
-        (np.zeros((2, 3)), {}, "shape"),
-        (np.zeros((3, 2, 2)), {}, "shape"),
-        ([[0.0, np.nan], [0.0, 0.0]], {}, "missing"),
-        (RPS, {"alpha": -1.0}, "alpha"),
-        (RPS, {"alpha": math.nan}, "alpha"),
-        (RPS, {"alpha": 1e308}, "too large"),
-        (RPS, {"population": 1}, "population"),
-        (np.zeros((2, 50, 50)), {}, "2500 strategy profiles"),
+        (np.zeros((2, 3)), {}),
+        (np.zeros((3, 2, 2)), {}),
+        ([[0.0, np.nan], [0.0, 0.0]], {}),
+        (RPS, {"alpha": -1.0}),
+        (RPS, {"alpha": math.nan}),
+        (RPS, {"alpha": 1e308}),
+        (RPS, {"population": 1}),
+        (np.zeros((2, 50, 50)), {}),
     ],
 )
-def test_what_cannot_be_ranked_is_refused(payoffs, options, words):
-    with pytest.raises(UsageError, match=words):
+def test_what_cannot_be_ranked_is_refused(payoffs, options):
+    with refuses(UsageError):
         alpha_rank(payoffs, **options)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.ranking.rank import (
     agreement,
@@ -67,17 +68,17 @@ def test_the_skill_is_the_payoff_against_the_equilibrium_of_any_constant_sum():
 
 
 @pytest.mark.parametrize(
-    ("matrix", "mixture", "words"),
+    ("matrix", "mixture"),
     [
-        (RPS, (0.5, 0.5), "3 strategies"),
-        (RPS, (0.5, 0.6, 0.0), "add up to 1"),
-        (RPS, (1.5, -0.5, 0.0), "not probabilities"),
-        (np.array([[0.0, 1.0], [1.0, 0.0]]), (0.5, 0.5), "same sum for all"),
-        (RPS[:2], (0.5, 0.5), "square"),
+        (RPS, (0.5, 0.5)),
+        (RPS, (0.5, 0.6, 0.0)),
+        (RPS, (1.5, -0.5, 0.0)),
+        (np.array([[0.0, 1.0], [1.0, 0.0]]), (0.5, 0.5)),
+        (RPS[:2], (0.5, 0.5)),
     ],
 )
-def test_what_cannot_be_averaged_is_refused(matrix, mixture, words):
-    with pytest.raises(UsageError, match=words):
+def test_what_cannot_be_averaged_is_refused(matrix, mixture):
+    with refuses(UsageError):
         nash_average(matrix, mixture)
 
 
@@ -85,7 +86,7 @@ def test_equal_scores_share_the_better_rank_and_rounding_is_no_order():
     assert ranks([0.5, 2.0, 0.5, 0.1]).tolist() == [2, 1, 2, 4]
     assert ranks([1.0 / 3.0, 1.0 - 2.0 / 3.0, 0.0]).tolist() == [1, 1, 3]
     assert ranks([0.0, 0.0]).tolist() == [1, 1]
-    with pytest.raises(UsageError, match="finite"):
+    with refuses(UsageError):
         ranks([0.0, np.nan])
 
 
@@ -100,7 +101,7 @@ def test_kendalls_tau_is_scipys_with_ties_and_without():
     assert agreement([1, 2, 3, 4], [1, 2, 4, 3])[0, 1] == pytest.approx(4 / 6)
     assert agreement([1, 2, 3], [3, 2, 1]).tolist() == [[1.0, -1.0], [-1.0, 1.0]]
     assert np.isnan(agreement([1, 1, 1], [3, 2, 1])[0, 1])
-    with pytest.raises(UsageError, match="different sizes"):
+    with refuses(UsageError):
         agreement([1, 2], [1, 2, 3])
 
 
@@ -147,9 +148,9 @@ def test_any_score_can_be_ranked_and_strategies_of_either_role():
     two = exact([[1.0, 2.0, 9.0], [3.0, 4.0, 5.0]], [[0.0, 1.0, 2.0], [0.0, 5.0, 2.0]])
     columns = rank_intervals(two, role_mean, rng, samples=5, role=1)
     assert columns.ranks.tolist() == [3, 1, 2]
-    with pytest.raises(UsageError, match="role"):
+    with refuses(UsageError):
         rank_intervals(two, role_mean, rng, role=2)
-    with pytest.raises(UsageError, match="shape"):
+    with refuses(UsageError):
         rank_intervals(two, lambda matrix: matrix, rng)
 
 
@@ -158,12 +159,12 @@ def test_what_was_played_once_is_not_certain():
     sums = np.zeros((6, 2, 2))
     sums[:, 0, 1], sums[:, 1, 0] = (1, 2, -2, 4, 4, -4), (1, -2, 2, 4, 4, -4)
     once = from_sums(["a", "b"], sums, True)
-    with pytest.raises(UsageError, match="met twice"):
+    with refuses(UsageError):
         rank_intervals(once, mean_payoff, np.random.default_rng(0))
     never = Payoffs(
         once.strategies, np.full((2, 2, 2), np.nan), once.covariances, 0 * once.counts, True
     )
-    with pytest.raises(UsageError, match="never met"):
+    with refuses(UsageError):
         rank_intervals(never, mean_payoff, np.random.default_rng(0))
-    with pytest.raises(UsageError, match="samples"):
+    with refuses(UsageError):
         rank_intervals(exact(RPS, symmetric=True), mean_payoff, np.random.default_rng(0), 1)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from openskill.models import PlackettLuce
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.ranking.ratings import elo, elo_of, ledger_history, plackett_luce
 from remuda.errors import RemudaError, RunDirectoryError, UsageError
@@ -90,27 +91,27 @@ def test_payoffs_of_wins_are_rated_where_pairs_are_missing_too():
     found = elo_of(from_sums("abc", sums, True))
     assert found.ratings == pytest.approx(elo([[0, 6, 0], [2, 0, 0], [0, 0, 0]]).ratings)
     assert found.names == ("a", "b", "c")
-    with pytest.raises(UsageError, match="shares of wins"):
+    with refuses(UsageError):
         elo_of(exact([[0.0, 3.0], [-3.0, 0.0]], symmetric=True))
-    with pytest.raises(UsageError, match="without matches"):
+    with refuses(UsageError):
         elo_of(exact([[0.5, 0.7], [0.3, 0.5]], [[0.5, 0.3], [0.7, 0.5]], symmetric=True))
-    with pytest.raises(UsageError, match="symmetric"):
+    with refuses(UsageError):
         elo_of(exact([[0.5, 0.7]]))
 
 
 @pytest.mark.parametrize(
-    ("wins", "options", "words"),
+    ("wins", "options"),
     [
-        ([[0, 1]], {}, "shapes"),
-        ([[0, -1], [1, 0]], {}, "counts"),
-        ([[0, 1], [1, 0]], {"draws": [[0, 1], [2, 0]]}, "must be symmetric"),
-        ([[0, 1], [1, 0]], {"prior": 0.0}, "prior"),
-        ([[0, 1], [1, 0]], {"names": ("a",)}, "names"),
-        ([[0, 1], [1, 0]], {"level": 95}, "level"),
+        ([[0, 1]], {}),
+        ([[0, -1], [1, 0]], {}),
+        ([[0, 1], [1, 0]], {"draws": [[0, 1], [2, 0]]}),
+        ([[0, 1], [1, 0]], {"prior": 0.0}),
+        ([[0, 1], [1, 0]], {"names": ("a",)}),
+        ([[0, 1], [1, 0]], {"level": 95}),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(wins, options, words):
-    with pytest.raises(UsageError, match=words):
+def test_what_cannot_be_fitted_is_refused(wins, options):
+    with refuses(UsageError):
         elo(wins, **options)
 
 
@@ -241,20 +242,20 @@ def test_pieces_of_a_ledger_are_rated_as_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    "options",
     [
-        ({"places": [[0, 2]]}, "less than 2"),
-        ({"places": [[0, -1]]}, "leave out"),
-        ({"places": [[0, 1, 1]]}, "shapes"),
-        ({"returns": [[0.0, math.inf]]}, "infinite"),
-        ({"sides": (0, 1, 2)}, "2 seats"),
-        ({"every": 0}, "every"),
-        ({"tau": 0.0}, "tau"),
+        {"places": [[0, 2]]},
+        {"places": [[0, -1]]},
+        {"places": [[0, 1, 1]]},
+        {"returns": [[0.0, math.inf]]},
+        {"sides": (0, 1, 2)},
+        {"every": 0},
+        {"tau": 0.0},
     ],
 )
-def test_matches_that_cannot_be_rated_are_refused(options, words):
+def test_matches_that_cannot_be_rated_are_refused(options):
     right = {"places": [[0, 1]], "returns": [[1.0, 0.0]], "names": ["a", "b"]}
-    with pytest.raises(UsageError, match=words):
+    with refuses(UsageError):
         plackett_luce(**{**right, **options})
 
 
@@ -263,9 +264,9 @@ def test_a_ledger_that_cannot_be_rated_is_refused(tmp_path):
         ledger_history(tmp_path / "none")
     path = tmp_path / "ledger"
     LedgerFile(path, ("a", "b"), 2).append(np.zeros(0, record_type(2)))
-    with pytest.raises(UsageError, match="no finished match"):
+    with refuses(UsageError):
         ledger_history(path)
-    with pytest.raises(UsageError, match="checkpoints"):
+    with refuses(UsageError):
         ledger_history(path, checkpoints=0)
 
 

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.society.pareto import hypervolume, uncertain_front
 from remuda.errors import UsageError
 from remuda.population.evolution.fronts import crowding_distance, fronts
@@ -103,7 +104,7 @@ def test_what_is_not_better_than_the_reference_adds_nothing():
     assert hypervolume([*BOOK, [1, 10], [11, 1], [-np.inf, 10]], [10, 10]) == 38.0
     assert hypervolume([[11, 11]], [10, 10]) == 0.0
     assert hypervolume(np.zeros((0, 3)), [1, 1, 1]) == 0.0
-    with pytest.raises(UsageError, match="infinite"):
+    with refuses(UsageError):
         hypervolume([[-np.inf, 1]], [10, 10])
 
 
@@ -117,7 +118,7 @@ def test_hypervolume_of_three_objectives_is_the_share_of_random_points_behind_th
 
 def test_without_moocore_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "moocore", None)
-    with pytest.raises(UsageError, match=r"remuda\[analysis\]"):
+    with refuses(UsageError):
         hypervolume(BOOK, [10, 10])
 
 
@@ -151,20 +152,20 @@ def test_points_without_errors_are_on_the_front_or_not():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda: fronts([1.0, 2.0]), r"\(2,\)"),
-        (lambda: fronts([[1.0, 0.0], [np.nan, 1.0]]), "objective 0 of point 1 is not a number"),
-        (lambda: fronts(BOOK, [True]), "each of 2 objectives"),
-        (lambda: fronts(BOOK, "min"), "maximise"),
-        (lambda: hypervolume(BOOK, [1.0]), "reference"),
-        (lambda: hypervolume(BOOK, [1.0, np.nan]), "reference"),
-        (lambda: crowding_distance([[1.0, np.inf]]), "infinite"),
-        (lambda: uncertain_front(BOOK, np.ones((4, 3)), rng()), "errors are"),
-        (lambda: uncertain_front(BOOK, -np.ones((4, 2)), rng()), "less than 0"),
-        (lambda: uncertain_front(BOOK, np.ones((4, 2)), rng(), draws=0), "draws"),
+        lambda: fronts([1.0, 2.0]),
+        lambda: fronts([[1.0, 0.0], [np.nan, 1.0]]),
+        lambda: fronts(BOOK, [True]),
+        lambda: fronts(BOOK, "min"),
+        lambda: hypervolume(BOOK, [1.0]),
+        lambda: hypervolume(BOOK, [1.0, np.nan]),
+        lambda: crowding_distance([[1.0, np.inf]]),
+        lambda: uncertain_front(BOOK, np.ones((4, 3)), rng()),
+        lambda: uncertain_front(BOOK, -np.ones((4, 2)), rng()),
+        lambda: uncertain_front(BOOK, np.ones((4, 2)), rng(), draws=0),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(call, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_cannot_be_used_is_refused_in_a_line(call):
+    with refuses(UsageError):
         call()

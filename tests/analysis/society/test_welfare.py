@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.society.welfare import (
     efficiency,
     equality,
@@ -124,20 +125,20 @@ def test_what_comes_after_the_end_is_not_looked_at():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda: equality([1.0]), r"\(1,\)"),
-        (lambda: equality([[np.inf, 1.0]]), "agent 0 of episode 0"),
-        (lambda: equality([[1.0], [np.nan]]), "no agent took part in episode 1"),
-        (lambda: equality([[1.0]], least=np.inf), "least"),
-        (lambda: efficiency([[1.0]], 0), "turns"),
-        (lambda: efficiency([[1.0]], [1, 2]), "turns"),
-        (lambda: sustainability([[1.0]]), "turns, agents"),
-        (lambda: sustainability([[[1.0], [np.nan]]]), "turn 2 of episode 0"),
-        (lambda: sustainability([[[1.0]]], lengths=[2]), "between 1 and 1"),
-        (lambda: peace([[[0.5]]]), "True or False"),
+        lambda: equality([1.0]),
+        lambda: equality([[np.inf, 1.0]]),
+        lambda: equality([[1.0], [np.nan]]),
+        lambda: equality([[1.0]], least=np.inf),
+        lambda: efficiency([[1.0]], 0),
+        lambda: efficiency([[1.0]], [1, 2]),
+        lambda: sustainability([[1.0]]),
+        lambda: sustainability([[[1.0], [np.nan]]]),
+        lambda: sustainability([[[1.0]]], lengths=[2]),
+        lambda: peace([[[0.5]]]),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(call, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_cannot_be_used_is_refused_in_a_line(call):
+    with refuses(UsageError):
         call()

@@ -5,6 +5,7 @@ import pytest
 from scipy import integrate
 from scipy.spatial.distance import jensenshannon
 
+from refusals import refuses
 from remuda.analysis.structure.behaviour import hellinger, jensen_shannon
 from remuda.errors import UsageError
 
@@ -80,18 +81,18 @@ def test_hellinger_of_two_dimensions_multiplies_their_overlaps():
 
 
 @pytest.mark.parametrize(
-    ("p", "more", "message"),
+    ("p", "more"),
     [
-        (np.ones((2, 3)), {}, r"\(2, 3\)"),
-        (np.ones((2, 3, 4)), {}, "add up to 4"),
-        (np.full((2, 3, 2), np.nan), {}, "policy 0 in state 0"),
-        (np.full((2, 3, 2), 0.5), {"episodes": [0, 1]}, "episodes are"),
-        (np.full((2, 3, 2), 0.5), {"level": 1.5}, "level"),
-        (np.full((2, 3, 2), 0.5), {"draws": 1}, "draws"),
+        (np.ones((2, 3)), {}),
+        (np.ones((2, 3, 4)), {}),
+        (np.full((2, 3, 2), np.nan), {}),
+        (np.full((2, 3, 2), 0.5), {"episodes": [0, 1]}),
+        (np.full((2, 3, 2), 0.5), {"level": 1.5}),
+        (np.full((2, 3, 2), 0.5), {"draws": 1}),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(p, more, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_cannot_be_used_is_refused_in_a_line(p, more):
+    with refuses(UsageError):
         jensen_shannon(p, rng=rng(), **more)
 
 
@@ -103,7 +104,7 @@ def test_one_policy_alone_has_no_pairs():
 
 
 def test_gaussians_need_a_deviation():
-    with pytest.raises(UsageError, match="greater than 0"):
+    with refuses(UsageError):
         hellinger(np.zeros((2, 1, 1)), np.zeros((2, 1, 1)), rng=rng())
-    with pytest.raises(UsageError, match="deviations"):
+    with refuses(UsageError):
         hellinger(np.zeros((2, 1, 1)), np.ones((2, 1, 2)), rng=rng())

@@ -6,6 +6,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact
 from remuda.analysis.structure.cycles import cycles, strongest_cycle
 from remuda.errors import UsageError
@@ -141,16 +142,16 @@ def test_one_way_round_a_chain_of_skill_is_found_whole():
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [({"level": 1.0}, "level"), ({"most": -1}, "most")],
+    "options",
+    [{"level": 1.0}, {"most": -1}],
 )
-def test_arguments_out_of_range_are_refused(options, words):
-    with pytest.raises(UsageError, match=words):
+def test_arguments_out_of_range_are_refused(options):
+    with refuses(UsageError):
         cycles(exact(RPS, symmetric=True), **options)
 
 
 def test_games_without_an_answer_are_refused():
-    with pytest.raises(UsageError, match="symmetric"):
+    with refuses(UsageError):
         cycles(exact(RPS))
-    with pytest.raises(UsageError, match="met twice"):
+    with refuses(UsageError):
         cycles(uncertain(RPS, 1.0, 1))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.bias import all_equal, estimate, estimate_from
 from remuda.analysis.payoffs.payoffs import Payoffs, exact
 from remuda.analysis.structure.diversity import (
@@ -118,16 +119,16 @@ def test_an_interval_stays_within_what_a_value_can_be():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda: expected_cardinality([1.0]), r"\(1,\)"),
-        (lambda: expected_cardinality([[np.nan]]), "row 0, column 0"),
-        (lambda: expected_cardinality([[1.0]], scale=0.0), "scale"),
-        (lambda: expected_cardinality([[1.0]], errors=[1.0]), "errors"),
-        (lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), draws=1), "draws"),
-        (lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), level=2.0), "level"),
+        lambda: expected_cardinality([1.0]),
+        lambda: expected_cardinality([[np.nan]]),
+        lambda: expected_cardinality([[1.0]], scale=0.0),
+        lambda: expected_cardinality([[1.0]], errors=[1.0]),
+        lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), draws=1),
+        lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), level=2.0),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(call, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_cannot_be_used_is_refused_in_a_line(call):
+    with refuses(UsageError):
         call()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist, squareform
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact
 from remuda.analysis.structure.mds import align, classical_mds, payoff_map
 from remuda.errors import UsageError
@@ -104,18 +105,18 @@ def test_positions_are_as_sure_as_payoffs_are():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (lambda: classical_mds(np.zeros((2, 3))), r"\(2, 3\)"),
-        (lambda: classical_mds([[0.0, np.nan], [np.nan, 0.0]]), "unknown in total"),
-        (lambda: classical_mds([[0.0, 1.0], [2.0, 0.0]]), "symmetric"),
-        (lambda: classical_mds([[1.0]]), "diagonal"),
-        (lambda: classical_mds([[0.0]], 0), "dimensions"),
-        (lambda: align(np.zeros((2, 2)), np.zeros((3, 2))), "pairs"),
-        (lambda: align(np.zeros((2, 2)), np.zeros((3, 3))), "policies, D"),
-        (lambda: align(np.zeros((2, 2)), np.zeros((3, 2)), [(2, 0)]), "places"),
+        lambda: classical_mds(np.zeros((2, 3))),
+        lambda: classical_mds([[0.0, np.nan], [np.nan, 0.0]]),
+        lambda: classical_mds([[0.0, 1.0], [2.0, 0.0]]),
+        lambda: classical_mds([[1.0]]),
+        lambda: classical_mds([[0.0]], 0),
+        lambda: align(np.zeros((2, 2)), np.zeros((3, 2))),
+        lambda: align(np.zeros((2, 2)), np.zeros((3, 3))),
+        lambda: align(np.zeros((2, 2)), np.zeros((3, 2)), [(2, 0)]),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(call, message):
-    with pytest.raises(UsageError, match=message):
+def test_what_cannot_be_used_is_refused_in_a_line(call):
+    with refuses(UsageError):
         call()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.structure.population_regret import within_population
@@ -113,9 +114,9 @@ def test_what_a_policy_earns_against_itself_must_be_known():
     counts = payoffs.counts.copy()
     np.fill_diagonal(counts, 0)
     means = np.where(counts == 0, np.nan, payoffs.means)
-    with pytest.raises(UsageError, match="rock and rock"):
+    with refuses(UsageError):
         within_population(
             replace(payoffs, means=means, counts=counts), np.random.default_rng(0), 50
         )
-    with pytest.raises(UsageError, match="need a symmetric game"):
+    with refuses(UsageError):
         within_population(exact(np.zeros((2, 3))), np.random.default_rng(0), 50)

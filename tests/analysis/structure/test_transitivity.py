@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import exact, from_sums
 from remuda.analysis.structure.transitivity import (
     disc,
@@ -74,8 +75,8 @@ def test_of_other_payoffs_the_margin_counts():
     both = np.array([[np.nan, 5.0], [1.0, np.nan]])
     assert margins(both).tolist() == [[0.0, 2.0], [-2.0, 0.0]]
     assert np.isnan(split(np.ones((3, 3))).cyclic)
-    for wrong, words in ((np.ones((2, 3)), "square"), ([[0, np.nan], [1, 0]], "missing")):
-        with pytest.raises(UsageError, match=words):
+    for wrong in (np.ones((2, 3)), [[0, np.nan], [1, 0]]):
+        with refuses(UsageError):
             split(wrong)
 
 
@@ -140,7 +141,7 @@ def test_known_payoffs_are_parted_without_doubt():
     assert found.transitive_interval == pytest.approx([2 / 3, 2 / 3])
     assert found.noise == 0.0
     assert found.rating_intervals == pytest.approx(np.array([[1.0, 0.0, -1.0]] * 2))
-    with pytest.raises(UsageError, match="symmetric"):
+    with refuses(UsageError):
         split_intervals(exact(RPS), np.random.default_rng(0))
 
 
@@ -192,7 +193,7 @@ def test_a_disc_is_the_best_picture_in_one_plane():
 
 @pytest.mark.parametrize("planes", [0, 2])
 def test_planes_that_are_not_there_are_refused(planes):
-    with pytest.raises(UsageError, match="planes"):
+    with refuses(UsageError):
         disc(RPS, planes)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.trees.exploitability import best_response, expected_returns
 from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
@@ -73,5 +74,5 @@ def test_with_perfect_information_it_is_best_in_every_position():
 
 def test_players_that_are_not_there_are_refused():
     tree = flatten(KuhnPoker())
-    with pytest.raises(UsageError, match="there are players 0 to 1, and no 2"):
+    with refuses(UsageError):
         best_response(tree, 2, uniform(tree))

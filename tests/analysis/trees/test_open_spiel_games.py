@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.trees.exploitability import exploitability, measure, nash_conv
-from remuda.analysis.trees.open_spiel_games import MAX_LENGTH, OpenSpielGame
+from remuda.analysis.trees.open_spiel_games import OpenSpielGame
 from remuda.analysis.trees.sequence_form import equilibrium
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.trees.tree_walk import flatten
@@ -17,7 +18,7 @@ from walked_games import from_callable
 
 def test_without_open_spiel_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspiel", None)
-    with pytest.raises(UsageError, match=r"pip install 'remuda\[openspiel\]'"):
+    with refuses(UsageError):
         OpenSpielGame("kuhn_poker")
 
 
@@ -124,17 +125,17 @@ def test_moves_at_the_same_time_are_hidden():
 
 @pytest.mark.usefixtures("pyspiel")
 @pytest.mark.parametrize(
-    ("name", "message"),
+    "name",
     [
-        ("kuhnpoker", "has no game 'kuhnpoker'; did you mean kuhn_poker"),
-        ("nfg_game", r"cannot load 'nfg_game': map::at"),
-        ("kuhn_poker(cards=9)", r"cannot load 'kuhn_poker\(cards=9\)': Unknown parameter"),
-        ("mfg_crowd_modelling", "mean-field games are not supported"),
-        ("chess", rf"may take \d+ moves; .* at most {MAX_LENGTH}"),
-        ("connect_four", "has more than 1,000,000 nodes; use a smaller game"),
-        ("dark_hex_ir(board_size=2)", "player 1 forgets its earlier actions"),
+        "kuhnpoker",
+        "nfg_game",
+        "kuhn_poker(cards=9)",
+        "mfg_crowd_modelling",
+        "chess",
+        "connect_four",
+        "dark_hex_ir(board_size=2)",
     ],
 )
-def test_other_games_are_refused(name, message):
-    with pytest.raises(UsageError, match=message):
+def test_other_games_are_refused(name):
+    with refuses(UsageError):
         flatten(OpenSpielGame(name))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from refusals import refuses
 from remuda.analysis.trees.exploitability import measure
 from remuda.analysis.trees.played_trees import KUHN, LEDUC, PLAYED, TIC_TAC_TOE, played_rules
 from remuda.analysis.trees.policy_adapter import probabilities
@@ -179,25 +180,25 @@ def test_a_policy_in_tic_tac_toe():
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    "policy",
     [
-        ({"n_frames": 2}, "depends on earlier observations"),
-        ({"network": {"recurrent": 4}}, "depends on earlier observations"),
+        {"n_frames": 2},
+        {"network": {"recurrent": 4}},
     ],
 )
-def test_policies_that_remember_are_refused(policy, message):
+def test_policies_that_remember_are_refused(policy):
     spec = spec_of("kuhn_poker", **policy)
-    with pytest.raises(UsageError, match=message):
+    with refuses(UsageError):
         PLAYED[KUHN].policies(flatten(KuhnPoker()), spec, np.zeros(1, np.float32))
 
 
 def test_policies_of_other_games_are_refused():
     tree, spec = flatten(KuhnPoker()), spec_of("connect_four")
-    with pytest.raises(UsageError, match=r"the game has actions of \(3,\)"):
+    with refuses(UsageError):
         PLAYED[KUHN].policies(tree, spec, np.zeros(1, np.float32))
     own = spec_of("kuhn_poker")
     observations, allowed = PLAYED[KUHN].observations(tree, 0)
-    with pytest.raises(UsageError, match=r"has observations of shape \(8,\); these are \(7,\)"):
+    with refuses(UsageError):
         probabilities(own, weights_of(own), observations[:, 1:], allowed)
-    with pytest.raises(UsageError, match=r"weights; these are \(3,\)"):
+    with refuses(UsageError):
         probabilities(own, np.zeros(3, np.float32), observations, allowed)

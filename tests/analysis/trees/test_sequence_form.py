@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.trees.exploitability import nash_conv
 from remuda.analysis.trees.sequence_form import equilibrium
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
@@ -63,14 +64,14 @@ def test_backward_and_the_linear_program_agree(seed):
 
 
 def test_other_games_are_refused():
-    with pytest.raises(UsageError, match="two-player zero-sum games"):
+    with refuses(UsageError):
         equilibrium(flatten(MatrixGame([[1.0, 0.0]], [[1.0, 0.0]])))
-    with pytest.raises(UsageError, match="two-player zero-sum games"):
+    with refuses(UsageError):
         equilibrium(flatten(MatrixGame(*np.zeros((3, 2, 2, 2)))))
 
 
 def test_large_programs_are_refused():
     tree = flatten(KuhnPoker())
-    with pytest.raises(UsageError, match="has 24 sequences, and 23 are allowed"):
+    with refuses(UsageError):
         equilibrium(tree, max_sequences=23)
     assert equilibrium(tree, max_sequences=24).nash_conv < 1e-9

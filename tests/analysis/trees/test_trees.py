@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.trees.exploitability import expected_returns
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, MatrixGame, TicTacToe
 from remuda.analysis.trees.tree_walk import flatten
@@ -137,7 +138,7 @@ def test_tic_tac_toe_by_hand():
 
 
 def test_too_many_nodes_are_refused():
-    with pytest.raises(UsageError, match="kuhn_poker has more than 57 nodes; use a smaller game"):
+    with refuses(UsageError):
         flatten(KuhnPoker(), 57)
     assert flatten(KuhnPoker(), 58).num_nodes == 58
 
@@ -156,64 +157,55 @@ def test_a_vast_game_is_refused_before_it_is_walked():
         def actions(self, state):
             return (0, 1)
 
-    with pytest.raises(UsageError, match="more than 1,000,000 nodes"):
+    with refuses(UsageError):
         flatten(Vast())
     assert Vast.steps < 1000
 
 
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    "broken",
     [
-        ({"actions": lambda state: ()}, r"the actions are \(\)"),
-        ({"actions": lambda state: (0, 0)}, r"the actions are \(0, 0\)"),
-        ({"actions": lambda state: (0, 2)}, r"actions are 0 to 1; .* they are \(0, 2\)"),
-        ({"actions": lambda state: (1,) if state == (1,) else (0, 1)}, "distinguish these"),
-        ({"returns": lambda state: (1.0,)}, "not a number for each of 2 players"),
-        ({"returns": lambda state: (np.nan, 0.0)}, "not a number for each of 2 players"),
-        ({"player": lambda state: 2 if not state else OVER}, "player 2 acts, but there are 2"),
-        (
-            {"player": lambda state: OVER if state else CHANCE, "outcomes": lambda s: [(0, 0.9)]},
-            r"chance has the invalid probabilities \[0.9\]",
-        ),
-        (
-            {"player": lambda state: 0 if len(state) < 2 else OVER},
-            "player 0 forgets its earlier actions",
-        ),
-        (
-            {"merges": True, "child": lambda state, action: state},
-            "a state repeats, so the game may never end",
-        ),
-        ({"merges": True}, "players cannot distinguish some"),
+        {"actions": lambda state: ()},
+        {"actions": lambda state: (0, 0)},
+        {"actions": lambda state: (0, 2)},
+        {"actions": lambda state: (1,) if state == (1,) else (0, 1)},
+        {"returns": lambda state: (1.0,)},
+        {"returns": lambda state: (np.nan, 0.0)},
+        {"player": lambda state: 2 if not state else OVER},
+        {"player": lambda state: OVER if state else CHANCE, "outcomes": lambda s: [(0, 0.9)]},
+        {"player": lambda state: 0 if len(state) < 2 else OVER},
+        {"merges": True, "child": lambda state, action: state},
+        {"merges": True},
     ],
 )
-def test_rules_that_contradict_themselves_are_refused(broken, message):
-    with pytest.raises(UsageError, match=message):
+def test_rules_that_contradict_themselves_are_refused(broken):
+    with refuses(UsageError):
         flatten(Rules(**broken))
 
 
 @pytest.mark.parametrize(
-    ("payoffs", "message"),
+    "payoffs",
     [
-        (([1.0, 2.0], [1.0, 2.0]), "one axis for each player"),
-        (([[1.0, 2.0]], [[1.0], [2.0]]), "one axis for each player"),
-        (([[1.0, np.inf]],), "not a number"),
-        ((np.zeros((0, 2)),), "one axis for each player"),
+        ([1.0, 2.0], [1.0, 2.0]),
+        ([[1.0, 2.0]], [[1.0], [2.0]]),
+        ([[1.0, np.inf]],),
+        (np.zeros((0, 2)),),
     ],
 )
-def test_payoffs_that_are_no_game_are_refused(payoffs, message):
-    with pytest.raises(UsageError, match=message):
+def test_payoffs_that_are_no_game_are_refused(payoffs):
+    with refuses(UsageError):
         MatrixGame(*payoffs)
 
 
 def test_policies_that_do_not_fit_are_refused():
     tree = flatten(TicTacToe())
     policies = uniform(tree)
-    with pytest.raises(UsageError, match=r"is \(2097, 9\); it must be \(2423, 9\)"):
+    with refuses(UsageError):
         expected_returns(tree, policies[::-1])
-    with pytest.raises(UsageError, match="has 2 players, but there are policies for 1"):
+    with refuses(UsageError):
         expected_returns(tree, policies[:1])
     taken = np.full_like(policies[1], 1 / 9)
-    with pytest.raises(UsageError, match="chooses an illegal action in the information set"):
+    with refuses(UsageError):
         expected_returns(tree, (policies[0], taken))
 
 
@@ -237,21 +229,21 @@ def test_a_mixture_of_those_who_never_come_somewhere_is_uniform_there():
 
 
 @pytest.mark.parametrize(
-    ("policies", "weights", "message"),
+    ("policies", "weights"),
     [
-        ([], None, "0 policies are drawn"),
-        (["uniform"], [1.0, 1.0], "1 policies are drawn with weights"),
-        (["uniform", "uniform"], [2.0, -1.0], "a weight is negative"),
-        (["uniform", "uniform"], [0.0, 0.0], "drawn with weights"),
+        ([], None),
+        (["uniform"], [1.0, 1.0]),
+        (["uniform", "uniform"], [2.0, -1.0]),
+        (["uniform", "uniform"], [0.0, 0.0]),
     ],
 )
-def test_mixtures_of_nothing_are_refused(policies, weights, message):
+def test_mixtures_of_nothing_are_refused(policies, weights):
     tree = flatten(KuhnPoker())
-    with pytest.raises(UsageError, match=message):
+    with refuses(UsageError):
         mixture(tree, 0, [uniform(tree)[0] for _ in policies], weights)
 
 
 def test_mixtures_over_merged_states_are_refused():
     tree = flatten(TicTacToe())
-    with pytest.raises(UsageError, match="equal states are one node here"):
+    with refuses(UsageError):
         mixture(tree, 0, [uniform(tree)[0]])

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.coordinator.loggers import MLflowLogger, WandbLogger
 from remuda.ui.cli.main import run as command
 from remuda.ui.terminal.live import PlainView
@@ -192,7 +193,7 @@ def test_a_logger_that_fails_later_does_not_end_the_run(mlflow, tmp_path, monkey
 
 
 def test_a_place_that_mlflow_cannot_use_is_told_in_one_line(mlflow, tmp_path):
-    with pytest.raises(remuda.RemudaError, match="MLflow cannot start a run at nowhere://x: "):
+    with refuses(remuda.RemudaError):
         train(tmp_path / "run", MLflowLogger(tracking_uri="nowhere://x"))
 
 

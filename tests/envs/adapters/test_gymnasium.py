@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from foreign_games import spots
+from refusals import refuses
 from remuda.envs.adapters.gymnasium import GymnasiumEnv, make_gymnasium
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.registry import make_env
@@ -150,14 +151,14 @@ def test_truncation_is_told_apart():
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options"),
     [
-        ("Nope-v0", {}, "gymnasium:Nope-v0 cannot be made: .*doesn't exist"),
-        ("CartPole-v1", {"nope": 1}, "unexpected keyword argument 'nope'"),
+        ("Nope-v0", {}),
+        ("CartPole-v1", {"nope": 1}),
     ],
 )
-def test_what_gymnasium_refuses_is_told_in_one_line(name, options, said):
-    with pytest.raises(ConfigError, match=said):
+def test_what_gymnasium_refuses_is_told_in_one_line(name, options):
+    with refuses(ConfigError):
         make_gymnasium(name, 1, **options)
 
 
@@ -168,7 +169,7 @@ def test_what_cannot_be_numbers_is_refused():
         def reset(self, *, seed=None, options=None):
             return (), {}
 
-    with pytest.raises(ContractError, match="has no fixed size"):
+    with refuses(ContractError):
         GymnasiumEnv(Words)
 
 

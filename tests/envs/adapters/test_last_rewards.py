@@ -8,6 +8,7 @@ from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 
 from envs.adapters.test_joining import GAMES, Scheduled
+from refusals import refuses
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.registry import make_env
@@ -324,19 +325,19 @@ class NotInFlags(Odd):
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    "make",
     [
-        (KeepsTheDead, r"a in copy 0, .*step\(None\).*still dead.*_was_dead_step"),
-        (DiesForEver, r"another dead agent is selected"),
-        (NotInFlags, r"a in copy 0, .*not in `terminations`"),
+        KeepsTheDead,
+        DiesForEver,
+        NotInFlags,
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
-def test_an_environment_that_would_never_go_on_is_refused(make, words, check):
+def test_an_environment_that_would_never_go_on_is_refused(make, check):
     """Red before: an endless loop, or a KeyError."""
     env = AECCopies(make)
     env.check = check
-    with pytest.raises(ContractError, match=words):
+    with refuses(ContractError):
         returns_here(env, [0])
 
 
@@ -381,7 +382,7 @@ class EndsAsAllAtOnce(ParallelEnv):
 def test_an_end_that_is_told_of_no_agent_is_refused(env):
     """Red before: the episode went on and on."""
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
-    with pytest.raises(ContractError, match=r"contains? '__all__', and the"):  # noqa: PT012
+    with refuses(ContractError):
         for _ in range(5):
             env.begin_turn()
             for agent in range(2):

@@ -7,6 +7,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from envs.test_costly_games import Plain, Together, trained
+from refusals import refuses
 from remuda.errors import ConfigError
 
 
@@ -67,22 +68,22 @@ def normalised():
 
 
 @pytest.mark.parametrize(
-    ("game", "wrappers", "named"),
+    ("game", "wrappers"),
     [
-        (Plain, [NormalizeObservation], "NormalizeObservation"),
-        (Plain, [NormalizeReward, TimeLimit], "NormalizeReward"),
-        (Plain, [OwnNorm], "OwnNorm"),
-        (normalised, [], "NormalizeObservation"),
-        (Standardised, [], "Standardised"),
-        (Together, [TogetherNorm], "TogetherNorm"),
-        ("gymnasium:CartPole-v1", ["gymnasium.wrappers:NormalizeObservation"], "Observation"),
+        (Plain, [NormalizeObservation]),
+        (Plain, [NormalizeReward, TimeLimit]),
+        (Plain, [OwnNorm]),
+        (normalised, []),
+        (Standardised, []),
+        (Together, [TogetherNorm]),
+        ("gymnasium:CartPole-v1", ["gymnasium.wrappers:NormalizeObservation"]),
     ],
 )
-def test_running_statistics_are_refused(tmp_path, game, wrappers, named):
+def test_running_statistics_are_refused(tmp_path, game, wrappers):
     """Red before: training returned 10.0, and the greedy evaluation 8.97, without a word."""
     if TimeLimit in wrappers:
         wrappers = [NormalizeReward, "gymnasium.wrappers:TimeLimit(max_episode_steps=3)"]
-    with pytest.raises(ConfigError, match=f"{named} keeps running statistics.*normalise_observ"):
+    with refuses(ConfigError):
         trained(game, tmp_path, env={"wrappers": wrappers})
 
 

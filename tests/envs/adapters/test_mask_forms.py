@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from refusals import refuses
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.masks import write_mask
 from remuda.envs.checks import UntakeableError
@@ -106,31 +107,31 @@ def test_a_row_and_a_mask_of_each_choice_are_in_the_order_of_the_space(mask, spa
 
 
 @pytest.mark.parametrize(
-    ("mask", "space", "count", "said"),
+    ("mask", "space", "count"),
     [
-        (FLAT[:4], PAIR, 5, r"is array\(\[1, 0, 1, 1\].*\), not 2 parts or 5 booleans"),
-        ((A,), PAIR, 5, "not 2 parts"),
-        ((B, A), PAIR, 5, "part 0 is .*, not 2 booleans"),
-        ({"move": B}, NAMES, 5, "must have the parts attack, move"),
-        ({"move": A, "attack": B}, NAMES, 5, "part attack is .*, not 2 booleans"),
-        ((B, A), TWO, 5, "part 0 is .*, not 2 booleans"),
-        ({"x": A, "y": B}, TWO, 5, "not 2 parts or 5 booleans"),
-        ({"left": 1, "right": 0}, spaces.Discrete(2), 2, "not 2 booleans"),
-        ({0: A}, TWO, 5, "not 2 parts or 5"),
-        ((A, B, A), TWO, 5, "not 2 parts or 5 booleans"),
-        ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4, "part 1 is .*, not 2 booleans"),
-        (np.ones(4), BITS, 6, "not 3 parts or 6 booleans"),
-        (np.array([0, 1, 2]), BITS, 6, "part 0 is .*, not 2 booleans"),
-        ("abc", spaces.Discrete(3), 3, "is 'abc', not 3 booleans"),
-        (True, spaces.Discrete(3), 3, "is True, not 3 booleans"),
-        ([1, 0], None, 3, "not 3 booleans"),
+        (FLAT[:4], PAIR, 5),
+        ((A,), PAIR, 5),
+        ((B, A), PAIR, 5),
+        ({"move": B}, NAMES, 5),
+        ({"move": A, "attack": B}, NAMES, 5),
+        ((B, A), TWO, 5),
+        ({"x": A, "y": B}, TWO, 5),
+        ({"left": 1, "right": 0}, spaces.Discrete(2), 2),
+        ({0: A}, TWO, 5),
+        ((A, B, A), TWO, 5),
+        ([[1, 0], [[1], [0, 1]]], spaces.MultiDiscrete([2, 2]), 4),
+        (np.ones(4), BITS, 6),
+        (np.array([0, 1, 2]), BITS, 6),
+        ("abc", spaces.Discrete(3), 3),
+        (True, spaces.Discrete(3), 3),
+        ([1, 0], None, 3),
     ],
     ids=str,
 )
-def test_a_mask_of_no_form_is_refused_checked_or_not(mask, space, count, said):
+def test_a_mask_of_no_form_is_refused_checked_or_not(mask, space, count):
     """Red before: ragged ones were a ValueError, and parts of wrong lengths were shifted."""
     for check in (True, False):
-        with pytest.raises(UntakeableError, match=said):
+        with refuses(UntakeableError):
             flat(mask, space, count, check)
 
 
@@ -183,22 +184,21 @@ def test_a_mask_in_a_dictionary_is_no_part_of_what_is_observed(does, masked_in, 
 
 
 @pytest.mark.parametrize(
-    ("does", "masked_in", "said"),
+    ("does", "masked_in"),
     [
-        (TWO, PLAIN(4), "cannot mask the actions of MultiDiscrete.*not 2 parts or 5"),
-        (TWO, APART, "cannot mask the actions of MultiDiscrete.*not 2 parts or 5"),
+        (TWO, PLAIN(4)),
+        (TWO, APART),
         (
             NAMES,
             spaces.Dict({"attack": PLAIN(2), "go": PLAIN(3)}),
-            "must have the parts attack, mo",
         ),
-        (spaces.Discrete(3), spaces.Text(3), "cannot mask the actions of Discrete"),
-        (BITS, PLAIN(3), "part 0 is .*, not 2 booleans"),
+        (spaces.Discrete(3), spaces.Text(3)),
+        (BITS, PLAIN(3)),
     ],
     ids=str,
 )
-def test_what_can_be_no_mask_is_refused_when_it_is_made(does, masked_in, said):
-    with pytest.raises(ContractError, match=said):
+def test_what_can_be_no_mask_is_refused_when_it_is_made(does, masked_in):
+    with refuses(ContractError):
         GymnasiumEnv(lambda: Choosing(does, masked_in, None))
 
 
@@ -228,7 +228,7 @@ def test_a_mask_laid_out_the_other_way_is_refused(mask, space):
     """Red before: its numbers were taken in their order, which mixes the choices."""
     mask = np.array(mask, np.int8)
     for each in (mask, mask.tolist()):
-        with pytest.raises(UntakeableError, match=r"not \d parts"):
+        with refuses(UntakeableError):
             flat(each, space, mask.size)
     right = mask.reshape(mask.shape[-2:]).T.copy()
     assert flat(right, space, mask.size) == right.ravel().tolist()
@@ -281,5 +281,5 @@ def test_a_mask_in_other_rows_than_those_of_the_choices_is_refused(space, shape)
     """Red before, in many of these forms: read in their order, which mixes the choices."""
     mask = np.ones(shape, np.int8)
     for each in (mask, mask.tolist(), list(mask)):
-        with pytest.raises(UntakeableError, match=r", not \d parts|, not \d booleans"):
+        with refuses(UntakeableError):
             flat(each, space, mask.size)

@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from faulty_games import Alone, AtOnce, InTurn, actor_of, play
+from refusals import refuses
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.masks import write_mask
@@ -39,7 +40,7 @@ class Tells(Alone):
 
 def test_a_mask_that_is_missing_is_refused_of_an_agent_that_acts():
     """Red before: all was allowed then, and illegal actions were played."""
-    with pytest.raises(ContractError, match=r"agent_0 in copy 0, turn 3 .*: its mask is missing"):
+    with refuses(ContractError):
         play(actor_of(GymnasiumEnv(lambda: Tells({2}))))
     play(actor_of(GymnasiumEnv(lambda: Tells({2})), check=False))
     play(actor_of(GymnasiumEnv(lambda: Tells({6}))))  # nobody acts after the end
@@ -54,25 +55,24 @@ class TellsAfterSteps(Tells):
 
 def test_a_mask_that_nobody_asks_for_is_refused():
     """Red before: it was left aside, and illegal actions were played."""
-    said = r"agent_0 in copy 0, turn 1 .*`info` holds an `action_mask`, but held none .*reset"
-    with pytest.raises(ContractError, match=said):
+    with refuses(ContractError):
         play(actor_of(GymnasiumEnv(lambda: TellsAfterSteps({0}))))
     play(actor_of(GymnasiumEnv(lambda: TellsAfterSteps(range(9)))))
 
 
 @pytest.mark.parametrize(
-    ("mask", "named"),
+    "mask",
     [
-        (np.array([-1e9, 0.0, 0.0]), "-1000000000.0"),
-        (np.array([1.0, np.nan, 0.0]), "nan"),
-        (np.array([1, 2, 0]), "2"),
-        ([1, 0, -1], "-1"),
+        np.array([-1e9, 0.0, 0.0]),
+        np.array([1.0, np.nan, 0.0]),
+        np.array([1, 2, 0]),
+        [1, 0, -1],
     ],
 )
-def test_masks_hold_zeros_and_ones_alone(mask, named):
+def test_masks_hold_zeros_and_ones_alone(mask):
     """Red before: masks that are added to logits were turned round, and NaN was allowed."""
     out = np.zeros(3, bool)
-    with pytest.raises(BadValueError, match=rf"its mask holds {named} \(number . of 3\)"):
+    with refuses(BadValueError):
         write_mask(mask, out)
     write_mask(mask, out, check=False)
     for good in ([1, 0, 1], [True, False, True], np.array([1.0, 0.0, 1.0]), np.uint8([1, 0, 1])):
@@ -144,8 +144,7 @@ def test_an_agent_that_joins_later_is_asked_what_it_may_do():
 
 
 def test_a_mask_after_a_reset_without_any_is_refused():
-    said = r"bob in copy 0, turn 1 .*`info` holds an `action_mask`, but held none"
-    with pytest.raises(ContractError, match=said):
+    with refuses(ContractError):
         play(actor_of(ParallelCopies(lambda: Late(first=False))))
 
     class Silent(Selected):
@@ -157,7 +156,7 @@ def test_a_mask_after_a_reset_without_any_is_refused():
             InTurn.step(self, action)  # ann may do anything in its first turn
             self.tell()
 
-    with pytest.raises(ContractError, match=r"bob in copy 0, turn 1 .*`info` holds an `action_ma"):
+    with refuses(ContractError):
         play(actor_of(AECCopies(Silent)))
 
 
@@ -214,7 +213,7 @@ def test_a_mask_beside_a_single_picture_leaves_it_a_picture():
 
 
 def test_a_mask_of_another_length_than_there_are_actions_is_refused():
-    with pytest.raises(ContractError, match=r"cannot mask the actions of .*2 booleans"):
+    with refuses(ContractError):
         GymnasiumEnv(lambda: Among(("obs", "more"), np.ones(3, np.int8)))
 
 
@@ -226,7 +225,7 @@ def test_a_part_that_is_left_out_is_missed():
                 del seen["action_mask"]
             return seen
 
-    with pytest.raises(ContractError, match=r"turn 3 .*: its mask is missing"):
+    with refuses(ContractError):
         play(actor_of(GymnasiumEnv(lambda: Forgets(("a", "b")))))
 
 

@@ -6,6 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from faulty_games import Alone, AtOnce, actor_of, play
+from refusals import refuses
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.parallel import ParallelCopies
 from remuda.envs.adapters.spaces import observation_converter
@@ -35,60 +36,58 @@ def write(space, seen, check=True):
 
 
 @pytest.mark.parametrize(
-    ("space", "seen", "said"),
+    ("space", "seen"),
     [
-        (spaces.Discrete(4, start=1), 0, "the observation is 0; allowed is 1 to 4"),
-        (spaces.Discrete(4), -1, "the observation is -1; allowed is 0 to 3"),
-        (spaces.MultiDiscrete([3, 3]), [3, 0], r"the observation is \[3, 0\], which is not in"),
-        (spaces.MultiDiscrete([3, 3]), [-1, 0], "which is not in"),
-        (spaces.MultiDiscrete([3, 3], start=[1, 1]), [0, 2], "which is not in"),
-        (spaces.MultiDiscrete([3, 3]), [1], "which is not in"),
-        (spaces.MultiBinary(3), [0, 2, 1], "which is not in"),
-        (spaces.MultiBinary(3), [0, 1], "which is not in"),
-        (spaces.MultiBinary(40), np.full(40, 2), "which is not in"),
-        (PARTS, {"at": np.zeros(3), "to": np.zeros(2)}, r"part at .* shape \(3,\), not \(2,\)"),
-        (PARTS, {"at": np.zeros(2)}, "not in its space"),
-        (PARTS, None, "is missing"),
-        (PAIR, (3, [0, 1]), "part 0 is 3; allowed is 0 to 2"),
-        (PAIR, (0, [0, 5]), r"part 1 is \[0, 5\], which is not in"),
-        (PAIR, (0,), r"the observation is \(0,\), not of 2 parts"),
-        (spaces.Dict({"deep": PAIR}), {"deep": (0, [3, 0])}, "part deep, part 1 is"),
+        (spaces.Discrete(4, start=1), 0),
+        (spaces.Discrete(4), -1),
+        (spaces.MultiDiscrete([3, 3]), [3, 0]),
+        (spaces.MultiDiscrete([3, 3]), [-1, 0]),
+        (spaces.MultiDiscrete([3, 3], start=[1, 1]), [0, 2]),
+        (spaces.MultiDiscrete([3, 3]), [1]),
+        (spaces.MultiBinary(3), [0, 2, 1]),
+        (spaces.MultiBinary(3), [0, 1]),
+        (spaces.MultiBinary(40), np.full(40, 2)),
+        (PARTS, {"at": np.zeros(3), "to": np.zeros(2)}),
+        (PARTS, {"at": np.zeros(2)}),
+        (PARTS, None),
+        (PAIR, (3, [0, 1])),
+        (PAIR, (0, [0, 5])),
+        (PAIR, (0,)),
+        (spaces.Dict({"deep": PAIR}), {"deep": (0, [3, 0])}),
     ],
 )
-def test_what_is_not_in_its_space_is_told(space, seen, said):
+def test_what_is_not_in_its_space_is_told(space, seen):
     """Red before: most of these became other states, with no word."""
-    with pytest.raises(BadValueError, match=said):
+    with refuses(BadValueError):
         write(space, seen)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value", "said"),
+    ("dtype", "value"),
     [
-        (np.uint8, np.array([-1]), "part hp does not fit into uint8: array"),
-        (np.uint8, np.array([300]), "part hp does not fit into uint8"),
-        (np.uint8, [300], "part hp does not fit into uint8"),
-        (np.uint8, [10**30], "part hp is .*, not numbers"),
-        (np.uint8, np.array([0.9]), "part hp does not fit into uint8"),
-        (np.uint8, np.array([np.nan]), "part hp does not fit into uint8"),
-        (np.int64, np.array([np.nan]), "part hp does not fit into int64"),
-        (bool, np.array([0.3]), "part hp does not fit into bool"),
-        (np.float32, ["3"], "part hp is .*, not numbers"),
-        (np.float32, [None], "part hp is .*, not numbers"),
-        (np.float32, [[1], [2, 3]], "part hp is .*, not numbers"),
+        (np.uint8, np.array([-1])),
+        (np.uint8, np.array([300])),
+        (np.uint8, [300]),
+        (np.uint8, [10**30]),
+        (np.uint8, np.array([0.9])),
+        (np.uint8, np.array([np.nan])),
+        (np.int64, np.array([np.nan])),
+        (bool, np.array([0.3])),
+        (np.float32, ["3"]),
+        (np.float32, [None]),
+        (np.float32, [[1], [2, 3]]),
     ],
 )
-def test_a_part_that_its_dtype_would_change_is_told(dtype, value, said):
+def test_a_part_that_its_dtype_would_change_is_told(dtype, value):
     """Red before: -1 became 255, 300 became 44, NaN became 0 or a large negative number."""
-    with pytest.raises(BadValueError, match=said):
+    with refuses(BadValueError):
         write(part(dtype), with_hp(value))
 
 
 @pytest.mark.parametrize("value", ["3", None, [1.0]])
 def test_a_part_without_a_dimension_is_a_number(value):
     """Red before: "3" was 3, and None was NaN."""
-    with pytest.raises(
-        BadValueError, match=r"part hp (is missing|is '3', not numbers|has the sha)"
-    ):
+    with refuses(BadValueError):
         write(part(np.float32, ()), with_hp(value))
 
 
@@ -111,25 +110,25 @@ def test_a_part_that_its_dtype_holds_is_written(dtype, value, number):
 @pytest.mark.parametrize("count", [2, 40])
 def test_half_a_bit_is_none(count):
     """Red before: it was written as 0."""
-    with pytest.raises(BadValueError, match="which is not in"):
+    with refuses(BadValueError):
         write(spaces.MultiBinary(count), np.full(count, 0.5))
     assert write(spaces.MultiBinary(count), np.ones(count)) == [1] * count
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    "value",
     [
-        ((1, -1), r"part 1 has the shape \(\), not \(2,\)"),
-        ((0, -1), "part 0 is -1; allowed is 0 to 2"),
-        ((-1, np.zeros(2)), "the observation is .*; it must be a number 0 to 1 and a value"),
-        ((2, 0), "must be a number 0 to 1 and a value"),
-        ((0,), "not of 2 parts|a number 0 to 1 and a value"),
-        (None, "is missing"),
+        (1, -1),
+        (0, -1),
+        (-1, np.zeros(2)),
+        (2, 0),
+        (0,),
+        None,
     ],
 )
-def test_what_is_in_neither_of_two_spaces_is_told(value, said):
+def test_what_is_in_neither_of_two_spaces_is_told(value):
     """Red before: each of them became another state."""
-    with pytest.raises(BadValueError, match=said):
+    with refuses(BadValueError):
         write(EITHER, value)
     assert write(EITHER, (0, 2)) == [0, 0, 0, 1]
     assert write(EITHER, (1, np.array([0.5, 1]))) == [1, 0.5, 1, 0.5]
@@ -167,7 +166,7 @@ def test_a_state_beyond_its_space_ends_the_actor():
             _, *rest = super().step(action)
             return -1 if self.turn == 3 else self.turn, *rest
 
-    with pytest.raises(ContractError, match=r"turn 3 .*: the observation is -1; allowed is 0 to 8"):
+    with refuses(ContractError):
         play(actor_of(GymnasiumEnv(lambda: Beyond("nothing"))))
     play(actor_of(GymnasiumEnv(lambda: Beyond("nothing")), check=False))
 

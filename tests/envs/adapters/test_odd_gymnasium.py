@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 
 import remuda
+from refusals import refuses
 from remuda.envs.adapters.gymnasium import has_agents
 from remuda.envs.registry import make_env
 from remuda.errors import ContractError
@@ -142,7 +143,7 @@ def test_a_space_with_a_contains_of_its_own_decides(tmp_path):
     """Red before: its parent's bounds and shapes did."""
     assert trained(Partly, tmp_path).evaluation.mean(0) == 5
     make_env_of(lambda: Partly("even", 4)).reset(np.zeros(1, np.int64), np.ones(1, bool))
-    with pytest.raises(ContractError, match=r"part own is .*3.*, which is not in"):
+    with refuses(ContractError):
         make_env_of(lambda: Partly("even", 3)).reset(np.zeros(1, np.int64), np.ones(1, bool))
 
 
@@ -231,7 +232,7 @@ def test_what_to_do_is_told_where_the_first_step_did_not():
     env = make_env_of(PaysLater)
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
     env.act(0, np.zeros((1, 2), np.int64))
-    with pytest.raises(ContractError, match=r"\(1.0, 2.0\).*an attribute n_agents = 2"):
+    with refuses(ContractError):
         env.act(0, np.zeros((1, 2), np.int64))
 
 

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.envs.adapters.sorrel import SorrelCopies
 from remuda.envs.contract import VectorEnvContract
 from remuda.errors import ContractError
@@ -176,7 +177,7 @@ def test_nobody_else_s_random_numbers_are_touched():
 
 
 def test_what_is_no_game_is_refused():
-    with pytest.raises(ContractError, match="dict is not a Sorrel game: it has no take_turn"):
+    with refuses(ContractError):
         SorrelCopies(dict)
 
     class Stacks(Berries):
@@ -193,7 +194,7 @@ def test_what_is_no_game_is_refused():
         return made
 
     env = SorrelCopies(game)
-    with pytest.raises(ContractError, match="agent 0 acts on 54 numbers, but its `pov` gave 27"):
+    with refuses(ContractError):
         env.reset(np.array([0]), np.ones(1, bool))
 
 
@@ -235,7 +236,7 @@ def test_a_game_that_stands_still_is_refused():
     env = SorrelCopies(game, 1)
     env.reset(np.array([0]), np.ones(1, bool))
     env.begin_turn()
-    with pytest.raises(ContractError, match=r"StandsStill: take_turn .* `turn`"):  # noqa: PT012
+    with refuses(ContractError):
         for agent in range(3):
             env.act(agent, np.array([0]))
         env.end_turn()

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from refusals import refuses
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
 from remuda.envs.adapters.masks import write_mask
 from remuda.envs.adapters.spaces import action_converter
@@ -92,15 +93,15 @@ def test_masks_of_parts_are_in_the_order_of_the_space():
         write_mask(mask, out, True, pair)
         assert out.tolist() == [True, False, True, False, True]
     for wrong in ({"move": [1, 0, 0]}, [1, 0, 0]):
-        with pytest.raises(BadValueError, match="must have the parts attack, move"):
+        with refuses(BadValueError):
             write_mask(wrong, out, True, space)
-    with pytest.raises(BadValueError, match="not 2 parts"):
+    with refuses(BadValueError):
         write_mask(([1, 0, 1],), out, True, pair)
 
 
 def test_numbers_and_choices_together_are_told():
     space = spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (2,), np.float32)])
-    with pytest.raises(ContractError, match="Tuple or Dict of only discrete or only float spaces"):
+    with refuses(ContractError):
         actions_of(action_converter(space).space, "agent_0")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.envs.adapters.wrappers import METRICS, PATIENCE, WRAPPERS
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, UserCodeError
@@ -117,9 +118,9 @@ def test_a_wrapper_that_cannot_be_had_is_named(wrapper, told):
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(("wrapper", "told"), [("Faulty", "not today"), ("refused", "too round")])
-def test_a_wrapper_of_the_users_that_raises_is_the_users(wrapper, told):
-    with pytest.raises(UserCodeError, match=told):
+@pytest.mark.parametrize("wrapper", ["Faulty", "refused"])
+def test_a_wrapper_of_the_users_that_raises_is_the_users(wrapper):
+    with refuses(UserCodeError):
         made("telling_games:Telling", 1, wrappers=[f"telling_games:{wrapper}"])
 
 
@@ -128,7 +129,7 @@ def test_a_wrapper_of_the_users_that_raises_is_the_users(wrapper, told):
 def test_games_that_hold_their_copies_take_none(game, around):
     if game.startswith("open_spiel"):
         pytest.importorskip("pyspiel")
-    with pytest.raises(ConfigError, match=r"env\.wrappers and env\.episode_metrics are for"):
+    with refuses(ConfigError, "env.wrappers", "env.episode_metrics"):
         made(game, 1, **around)
 
 
@@ -184,7 +185,7 @@ def test_what_nobody_tells_in_an_episode_is_not_counted_in_it(caplog):
 @pytest.mark.parametrize("says", ["loud", float("nan"), [1, 2]])
 def test_what_is_no_number_is_the_worlds_fault(says):
     env = made("telling_games:Telling", 1, says=says, episode_metrics={"says": "last"})
-    with pytest.raises(ContractError, match=r"agent_0.*`info` holds .* as says"):
+    with refuses(ContractError):
         played(env, copies=1)
 
 
@@ -209,7 +210,7 @@ def test_what_is_no_number_is_left_out_unchecked(game, says, monkeypatch):
 
 
 def test_a_metric_is_asked_for_once():
-    with pytest.raises(ConfigError, match="a/speed is set twice"):
+    with refuses(ConfigError):
         made("telling_games:Pair", 2, episode_metrics={"a/speed": "sum", "*/speed": "last"})
 
 
@@ -261,10 +262,10 @@ def test_numbers_of_all_agents_where_they_hand_over_tuples():
 
 def test_a_wrapper_that_leaves_no_tuple_by_agent_is_named():
     wrappers = ["gymnasium.wrappers:FlattenObservation"]
-    with pytest.raises(ConfigError, match=r"env\.wrappers: after wrapping, .* observes Box"):
+    with refuses(ConfigError, "env.wrappers"):
         made("telling_games:Tuples", 2, wrappers=wrappers)
     pytest.importorskip("lbforaging")
-    with pytest.raises(ConfigError, match=r"env\.wrappers: after wrapping, .* observes Box"):
+    with refuses(ConfigError, "env.wrappers"):
         made("lbf:Foraging-8x8-2p-2f-coop-v3", 1, wrappers=wrappers)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.games.bucket_brigade import (
     BURNING,
@@ -165,17 +166,17 @@ def test_work_far_from_home_costs_more():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        ({"scenario": "nope"}, "scenario is 'nope'; allowed are default, easy"),
-        ({"spread": 1}, "a change of the scenario is 'spread'; allowed are prob_fire"),
-        ({"prob_house_catches_fire": 2.0}, "prob_house_catches_fire is 2.0"),
-        ({"reward_own_house_survives": [1, 2]}, "reward_own_house_survives is one number, or 4"),
-        ({"scenario": "positional_default", "num_agents": 5}, "homes has 4 houses for 5 agents"),
+        {"scenario": "nope"},
+        {"spread": 1},
+        {"prob_house_catches_fire": 2.0},
+        {"reward_own_house_survives": [1, 2]},
+        {"scenario": "positional_default", "num_agents": 5},
     ],
 )
-def test_what_cannot_be_is_refused(options, said):
-    with pytest.raises(ConfigError, match=said):
+def test_what_cannot_be_is_refused(options):
+    with refuses(ConfigError):
         make_env("bucket_brigade", 1, **options)
 
 

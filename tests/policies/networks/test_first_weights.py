@@ -5,6 +5,7 @@ import pytest
 
 import remuda
 from policies.networks.test_own_networks import LEARNS, SMALL
+from refusals import refuses
 from remuda.errors import ContractError
 from remuda.ui.terminal.live import PlainView
 
@@ -39,7 +40,5 @@ def test_a_mask_of_minus_infinity_stops_no_learning(algorithm, mode, tmp_path):
 @pytest.mark.parametrize("algorithm", LEARNS)
 def test_first_weights_that_are_not_finite_are_refused(algorithm, tmp_path):
     """Red before: they were published as version 1."""
-    with pytest.raises(
-        ContractError, match=r"agent_0: its initial parameter .*layer\.weight contains"
-    ):
+    with refuses(ContractError, "layer.weight"):
         train(tmp_path / "run", algorithm, "Broken")

@@ -9,6 +9,7 @@ import torch
 
 import remuda
 from policies import own_networks
+from refusals import refuses
 from remuda.config import PolicyConfig, load_config, overlay
 from remuda.config.unused_settings import unused_settings
 from remuda.errors import ConfigError, ContractError
@@ -101,22 +102,19 @@ def test_a_recurrent_module_steps_with_a_state_of_its_own(algorithm, module):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    "options",
     [
-        ({"network": {"recurrent": 3}}, "and network.recurrent is 3; set it to 0"),
-        ({"network": {"shared": False}}, "needs network.shared true: both heads use one"),
-        ({"ppo": {"anchor_cost": 0.1}}, "ppo.anchor_cost is for policies without a memory"),
-        (
-            {"learning_mode": "off_policy", "experience": {"group": "us"}},
-            "experience.group is for policies without a memory",
-        ),
+        {"network": {"recurrent": 3}},
+        {"network": {"shared": False}},
+        {"ppo": {"anchor_cost": 0.1}},
+        {"learning_mode": "off_policy", "experience": {"group": "us"}},
     ],
 )
-def test_where_a_recurrent_module_cannot_work_is_told(options, told):
+def test_where_a_recurrent_module_cannot_work_is_told(options):
     own = {"network": {"module": f"{OWN}:Remembers"}, "algorithm": "ppo"}
     config = PolicyConfig.model_validate(overlay(own, options))
     spec = PolicySpec("a", config, (5,), "float32", DiscreteActions((3,)))
-    with pytest.raises(ConfigError, match=f"Remembers has a state_size.*{told}"):
+    with refuses(ConfigError):
         spec.network()
 
 
@@ -140,9 +138,7 @@ def test_a_recurrent_module_whose_segments_are_longer_than_the_actor_may_be_ahea
     if fits:
         assert spec.network().memory
     else:
-        with pytest.raises(
-            ConfigError, match=r"Remembers has a state_size, .*capacity is 100, les"
-        ):
+        with refuses(ConfigError):
             spec.network()
 
 
@@ -258,26 +254,25 @@ def test_stacked_frames_come_first_and_observations_keep_their_shape():
 
 
 @pytest.mark.parametrize(
-    ("module", "error", "told"),
+    ("module", "error"),
     [
         (
             "absent",
             ConfigError,
-            ": module 'policies.own_networks' has no attribute 'absent'; name your own",
         ),
-        ("shared", ConfigError, "is a module, which all policies would share; set it to a class"),
-        ("drops", ConfigError, "1 is Dropout, but the features of an observation may not"),
-        ("square", ConfigError, "returned list, not a torch.nn.Module"),
-        ("keeps_shape", ContractError, r"returned \[2, 1, 5\] for observations \[2, 5\]; it must"),
-        ("breaks", ConfigError, r"was called on \[2, 5\] float32: RuntimeError: mat1 and mat2"),
-        ("Forgets", ContractError, r"returned Tensor for two observations and a state \[2, 7\]; "),
-        ("Shrinks", ContractError, r"returned a state \[2, 6\] for .* the next state, \[B, 7\]"),
-        ("Locked", ConfigError, "cannot be copied .* keep locks, files and the like outside"),
-        ("Fussy", ConfigError, r"RuntimeError: no network today \(.*own_networks.py, line \d+\)"),
+        ("shared", ConfigError),
+        ("drops", ConfigError),
+        ("square", ConfigError),
+        ("keeps_shape", ContractError),
+        ("breaks", ConfigError),
+        ("Forgets", ContractError),
+        ("Shrinks", ContractError),
+        ("Locked", ConfigError),
+        ("Fussy", ConfigError),
     ],
 )
-def test_what_is_wrong_with_a_module_is_told(module, error, told):
-    with pytest.raises(error, match=rf"policy.network.module {OWN}:{module}.*{told}"):
+def test_what_is_wrong_with_a_module_is_told(module, error):
+    with refuses(error):
         LiftedModule(f"{OWN}:{module}", {}, (5,))
 
 
@@ -317,7 +312,7 @@ def test_two_threads_may_go_through_the_same_module(monkeypatch):
 
 def test_options_reach_the_module_and_unknown_ones_are_told():
     assert lifted(f"{OWN}:Wide", {"units": 7}, (5,)).width == 7
-    with pytest.raises(ConfigError, match="unexpected keyword argument 'width'"):
+    with refuses(ConfigError):
         lifted(f"{OWN}:Wide", {"width": 7}, (5,))
 
 
@@ -335,14 +330,14 @@ def test_a_module_stands_in_place_of_hidden_layers_and_others_may_follow():
 
 
 @pytest.mark.parametrize(
-    ("network", "told"),
+    "network",
     [
-        ({"module": f"{OWN}:small", "convolutions": ((4, 3, 1),)}, "which replaces"),
-        ({"hidden": ()}, "network.hidden is empty"),
+        {"module": f"{OWN}:small", "convolutions": ((4, 3, 1),)},
+        {"hidden": ()},
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(network, told):
-    with pytest.raises(ConfigError, match=told):
+def test_settings_that_contradict_each_other_are_refused(network):
+    with refuses(ConfigError):
         load_config({"game": "tag", "policy": {"network": network}})
 
 

@@ -7,6 +7,7 @@ import torch
 from gymnasium import spaces
 
 import remuda
+from refusals import refuses
 from remuda.config import load_config
 from remuda.envs.adapters.spaces import observation_converter
 from remuda.errors import ConfigError, ContractError
@@ -61,7 +62,7 @@ def spec_of(space, convolutions=([4, 3, 1],), algorithm="ppo", n_frames=1, agent
 def test_height_and_width_are_the_sides_that_are_most_alike(shape, layout):
     assert guess_layout(shape, False).layout == layout
     if not layout:
-        with pytest.raises(ConfigError, match=r"policy\.network\.layout: a observes"):
+        with refuses(ConfigError, "policy.network.layout"):
             spec_of(spaces.Box(0, 1, shape, np.float32)).network()
         return
     network = {"convolutions": ([4, 2, 1],)}
@@ -97,7 +98,7 @@ def test_guesses_and_pixels_without_convolutions_are_told():
 
 
 def test_convolutions_without_a_picture_are_refused():
-    with pytest.raises(ContractError, match="two or three dimensions"):
+    with refuses(ContractError):
         spec_of(spaces.Dict(a=HEALTH, b=spaces.Discrete(3))).network()
 
 

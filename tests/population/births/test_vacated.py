@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from population.birth_worlds import World
+from refusals import refuses
 from remuda.errors import RemudaError
 from remuda.population.directors.director import Birth, Freeze, Vacate
 from remuda.population.evolution.weights import WeightLayout
@@ -163,17 +164,14 @@ def test_each_layer_of_a_newborn_is_one_of_its_two_parents(crossover):
 
 
 @pytest.mark.parametrize(
-    ("birth", "said"),
+    "birth",
     [
-        (Birth("born_0", None, second=PolicyRef("policy_0")), "without a first one"),
-        (
-            Birth("born_0", PolicyRef("policy_0"), second=PolicyRef("policy_0", 99)),
-            "from policy_0@99, which is not in the population",
-        ),
+        Birth("born_0", None, second=PolicyRef("policy_0")),
+        Birth("born_0", PolicyRef("policy_0"), second=PolicyRef("policy_0", 99)),
     ],
 )
-def test_a_second_parent_that_cannot_be_is_refused(birth, said):
+def test_a_second_parent_that_cannot_be_is_refused(birth):
     world = World(game="support:Tape", population=KINDS["random"] | BIRTHS)
     world.matches(20)
-    with pytest.raises(RemudaError, match=said):
+    with refuses(RemudaError):
         world.command(birth)

@@ -9,6 +9,7 @@ import pytest
 
 from population.birth_worlds import World as RealWorld
 from population.follower_worlds import A, B, World, refs_of
+from refusals import refuses
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.errors import ConfigError
 from remuda.population.dealing.follower import FollowedLedger
@@ -521,7 +522,7 @@ def test_a_lead_is_done_once_it_has_all_that_the_others_played():
 
 @pytest.mark.parametrize("schedule", ["sequential", "lockstep"])
 def test_exact_schedules_keep_one_actor(schedule):
-    with pytest.raises(ConfigError, match=f"the schedule {schedule} needs 1"):
+    with refuses(ConfigError):
         real_world(schedule=schedule)
 
 

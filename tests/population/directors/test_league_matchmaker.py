@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from refusals import refuses
 from remuda.config import LeagueConfig, load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -269,72 +270,42 @@ def test_it_goes_on_exactly():
 
 
 @pytest.mark.parametrize(
-    ("population", "said"),
+    "population",
     [
-        (
-            {"league": {"main_exploiters": 0, "league_exploiters": 0}},
-            "^population.league has one policy, main_0; give it exploiters, .* self_play$",
-        ),
-        ({"league": {"main": []}}, "^population.league.main is empty; give a number or names$"),
-        (
-            {"league": {"self_play": 0.9}},
-            r"^population.league: self_play 0.9 \+ prioritized 0.35 \+ verification 0.15 is 1.4; ",
-        ),
-        (
-            {"policies": 3},
-            "^population.policies is not for a league; leave it out, and see population.league: ma",
-        ),
-        (
-            {"births": {"places": 1}, "director": "support:Script"},
-            "^population.births.places is not for a league; .* reset",
-        ),
-        (
-            {"evolution": {"every": 100}},
-            "^population.evolution.every is not for a league; .* reset",
-        ),
-        (
-            {"snapshots": {"every": 5}},
-            "^population.snapshots.every is not for a league; .* timeout",
-        ),
-        (
-            {"teams": {"red": {"policies": ["main_0"], "agents": ["agent_0", "agent_1"]}}},
-            "^population.teams is for the matchmakers teams and mixed, but .* is league$",
-        ),
-        (
-            {"league": {"main_share": 1}},
-            "^population.league.main_share is 1, which leaves nothing to exploiters; give",
-        ),
-        (
-            {"league": {"main_share": 0}},
-            "^population.league.main_share is 0, which leaves nothing to main agents; give",
-        ),
-        (
-            {
-                "league": {
-                    "main": 2,
-                    "main_exploiters": 0,
-                    "league_exploiters": 0,
-                    "main_share": 0.5,
-                }
-            },
-            "^population.league.main_share is for leagues with exploiters, but this league has",
-        ),
+        {"league": {"main_exploiters": 0, "league_exploiters": 0}},
+        {"league": {"main": []}},
+        {"league": {"self_play": 0.9}},
+        {"policies": 3},
+        {"births": {"places": 1}, "director": "support:Script"},
+        {"evolution": {"every": 100}},
+        {"snapshots": {"every": 5}},
+        {"teams": {"red": {"policies": ["main_0"], "agents": ["agent_0", "agent_1"]}}},
+        {"league": {"main_share": 1}},
+        {"league": {"main_share": 0}},
+        {
+            "league": {
+                "main": 2,
+                "main_exploiters": 0,
+                "league_exploiters": 0,
+                "main_share": 0.5,
+            }
+        },
     ],
 )
-def test_faults_of_a_league_are_told(population, said):
+def test_faults_of_a_league_are_told(population):
     config, roster = world(**population)
-    with pytest.raises(ConfigError, match=said) as error:
+    with refuses(ConfigError) as error:
         check_population(config, roster)
     assert "\n" not in str(error.value)
 
 
 def test_a_name_in_two_roles_is_told():
-    with pytest.raises(ConfigError, match=r"^population\.league contains a twice$"):
+    with refuses(ConfigError, "population.league"):
         world(league={"main": ["a", "b"], "main_exploiters": ["a"]})
 
 
 def test_an_unknown_role_is_told():
-    with pytest.raises(ConfigError, match=r"population\.league\.minor") as error:
+    with refuses(ConfigError, "population.league.minor") as error:
         load_config({"population": {"matchmaker": "league", "league": {"minor": 1}}})
     assert "\n" not in str(error.value)
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from evolving import actor_critic, alien, drawn, outputs_of, values
+from refusals import refuses
 from remuda.errors import UsageError
 from remuda.policies.networks.actor_critic import MEAN
 from remuda.population.evolution.weights import (
@@ -174,14 +175,14 @@ def test_tensors_with_other_axes_stay_fresh():
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    "asked",
     [
-        (lambda: cross_layers(ONE[:-1], OTHER, LAYOUT, rng()), "weights of the first parent are"),
-        (lambda: cross_layers(ONE, OTHER[:-1], LAYOUT, rng()), "weights of the second parent are"),
-        (lambda: warm_start(ONE[:-1], LAYOUT, OTHER, LAYOUT), "weights of the parent are"),
-        (lambda: warm_start(ONE, LAYOUT, OTHER[:-1], LAYOUT), "fresh weights are"),
+        lambda: cross_layers(ONE[:-1], OTHER, LAYOUT, rng()),
+        lambda: cross_layers(ONE, OTHER[:-1], LAYOUT, rng()),
+        lambda: warm_start(ONE[:-1], LAYOUT, OTHER, LAYOUT),
+        lambda: warm_start(ONE, LAYOUT, OTHER[:-1], LAYOUT),
     ],
 )
-def test_what_does_not_fit_is_refused(asked, told):
-    with pytest.raises(UsageError, match=told):
+def test_what_does_not_fit_is_refused(asked):
+    with refuses(UsageError):
         asked()

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from evolving import actor_critic, drawn, outputs_of, values
+from refusals import refuses
 from remuda.config import IQNConfig, NetworkConfig
 from remuda.errors import UsageError
 from remuda.policies.networks.actor_critic import COUNT, MEAN, VARIANCE
@@ -93,7 +94,7 @@ def test_a_layout_of_buffers_alone_has_nothing_to_learn():
 
 def test_weights_of_another_size_are_refused():
     layout = WeightLayout.of(NETWORKS["ppo"])
-    with pytest.raises(UsageError, match=r"those of a are \(4,\); this layout has"):
+    with refuses(UsageError):
         layout.checked(np.zeros(4), "those of a")
     kept = np.zeros(layout.size, np.float32)
     assert layout.checked(kept) is not kept

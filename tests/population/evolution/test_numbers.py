@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
+from refusals import refuses
 from remuda.config import PolicyConfig
 from remuda.errors import ConfigError, UsageError
 from remuda.population.evolution.numbers import Evolvable, check_numbers, from_units, to_units
@@ -82,18 +83,18 @@ def test_draws_are_uniform_on_the_scale():
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    "made",
     [
-        ({"low": 1.0, "high": 0.1}, "1 to 0.1, in the wrong order"),
-        ({"low": 0.1, "high": 0.1}, "both bounds are 0.1"),
-        ({"low": 0.0, "high": 1.0, "log": True}, "low bound is 0, but a logarithmic"),
-        ({"low": -1.0, "high": 1.0, "log": True}, "low bound is -1, but a logarithmic"),
-        ({"low": math.nan, "high": 1.0}, "finite"),
-        ({"low": 0.0, "high": math.inf}, "finite"),
+        {"low": 1.0, "high": 0.1},
+        {"low": 0.1, "high": 0.1},
+        {"low": 0.0, "high": 1.0, "log": True},
+        {"low": -1.0, "high": 1.0, "log": True},
+        {"low": math.nan, "high": 1.0},
+        {"low": 0.0, "high": math.inf},
     ],
 )
-def test_bounds_that_cannot_be_used_are_refused_in_one_line(made, told):
-    with pytest.raises(ConfigError, match=told) as found:
+def test_bounds_that_cannot_be_used_are_refused_in_one_line(made):
+    with refuses(ConfigError) as found:
         Evolvable("learning_rate", **made)
     assert "\n" not in str(found.value)
     assert str(found.value).startswith("learning_rate: ")
@@ -102,28 +103,28 @@ def test_bounds_that_cannot_be_used_are_refused_in_one_line(made, told):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("reflect", [True, False])
 def test_a_value_that_is_not_finite_cannot_evolve(value, reflect):
-    with pytest.raises(UsageError, match=r"ppo.clip is -?(nan|inf)"):
+    with refuses(UsageError):
         CLIP.fitted(value, reflect)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    "wanted",
     [
-        ([Evolvable("learning_rat", 0.1, 0.2)], "learning_rat cannot evolve; policies of ppo"),
-        ([RATE, RATE], "learning_rate is listed twice"),
-        ([Evolvable("discount", 0.9, 1.1)], "discount: a bound is not allowed"),
-        ([Evolvable("batch_size", 1, 2)], "batch_size cannot evolve"),
+        [Evolvable("learning_rat", 0.1, 0.2)],
+        [RATE, RATE],
+        [Evolvable("discount", 0.9, 1.1)],
+        [Evolvable("batch_size", 1, 2)],
     ],
 )
-def test_numbers_that_a_policy_cannot_take_are_refused(wanted, told):
-    with pytest.raises(ConfigError, match=told) as found:
+def test_numbers_that_a_policy_cannot_take_are_refused(wanted):
+    with refuses(ConfigError) as found:
         check_numbers(wanted, PPO)
     assert "\n" not in str(found.value)
 
 
 def test_numbers_of_its_own_algorithm_alone_are_a_policys():
     check_numbers([RATE, CLIP, Evolvable("discount", 0.9, 1.0)], PPO)
-    with pytest.raises(ConfigError, match=r"ppo.clip cannot evolve; policies of dqn"):
+    with refuses(ConfigError):
         check_numbers([CLIP], PolicyConfig(algorithm="dqn"))
 
 
@@ -133,5 +134,5 @@ def test_policies_as_points_of_the_unit_cube():
     (values,) = from_units([RATE, CLIP], points)
     assert values == pytest.approx({"learning_rate": 1e-3, "ppo.clip": 0.5})
     assert to_units([RATE], []).shape == (0, 1)
-    with pytest.raises(UsageError, match=r"ppo.clip is set to evolve, but the policy has no value"):
+    with refuses(UsageError):
         to_units([CLIP], [{"learning_rate": 1.0}])

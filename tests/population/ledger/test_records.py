@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from population.results import Result, append, rate, results
+from refusals import refuses
 from remuda.errors import ConfigError, RunDirectoryError
 from remuda.population.ledger.ledger import (
     BIRTH,
@@ -35,7 +36,7 @@ def test_members_are_born_frozen_and_retired():
     assert [m.ref.version for m in population.past_of("a")] == [3, 7]
     assert [m.ref for m in population.learning] == [A, B]
     assert str(copy.ref) == "a@7"
-    with pytest.raises(ConfigError, match="there is a policy a@7 in the population already"):
+    with refuses(ConfigError):
         population.freeze("a", 7)
     population.retire(PolicyRef("a", 3))
     assert PolicyRef("a", 3) not in population
@@ -84,7 +85,7 @@ def test_a_ledger_on_disk_is_appended_to_rewound_and_read(tmp_path):
     assert len(read_records(path)[1]) == 4
     ledger.rewind(100)
     assert len(read_records(path)[1]) == 4
-    with pytest.raises(RunDirectoryError, match="is missing, or is not a ledger of matches"):
+    with refuses(RunDirectoryError):
         read_records(tmp_path / "other")
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 from scipy.stats import chi2_contingency, chisquare
 
 from population.results import Result, append
+from refusals import refuses
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
@@ -109,7 +110,7 @@ def test_a_birth_begins_a_new_cycle_and_the_retired_play_no_more():
     assert not any("p1" in seating for seating in seatings(matchmaker, population, 50))
     population.retire(PolicyRef("p2"))
     population.retire(PolicyRef("born"))
-    with pytest.raises(ConfigError, match="a round robin of 2 seats needs as many policies"):
+    with refuses(ConfigError):
         seatings(matchmaker, population, 1)
 
 
@@ -250,7 +251,7 @@ def test_prioritized_against_those_whom_one_always_beats_is_uniform():
     )
     assert met["p1@0"] / 4000 == pytest.approx(0.5, abs=5 * 0.5 / 4000**0.5)
     assert met["p1@0"] + met["p2@0"] == 4000
-    with pytest.raises(ConfigError, match="no weighting 'soft'; there are hard, even"):
+    with refuses(ConfigError):
         Prioritized(2, "soft")
 
 
@@ -280,19 +281,19 @@ def test_teams_are_never_mixed():
 
 
 def test_wrong_teams_are_told():
-    with pytest.raises(ConfigError, match="the policy a plays for two teams"):
+    with refuses(ConfigError):
         Teams(["red", "blue"], {"red": ["a"], "blue": ["a"]})
-    with pytest.raises(ConfigError, match="the team 'blue' has a seat but no policy"):
+    with refuses(ConfigError):
         Teams(["red", "blue"], {"red": ["a"]})
     population = Population([Member(PolicyRef("a")), Member(PolicyRef("b"))])
     matchmaker = Teams(["red", "blue"], {"red": ["a"], "blue": ["b"]})
     population.retire(PolicyRef("b"))
-    with pytest.raises(ConfigError, match="the team 'blue' has no policy left for seat 1"):
+    with refuses(ConfigError):
         seatings(matchmaker, population, 1)
 
 
 def test_a_seat_that_no_policy_may_take_is_refused():
-    with pytest.raises(ConfigError, match="no policy in the population may take seat 1"):
+    with refuses(ConfigError):
         seatings(Random(2), people(3, seats=frozenset({0})), 1)
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from assembled import assemble
+from refusals import refuses
 from remuda.config import load_config
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -257,47 +258,33 @@ def test_what_more_than_chance_sets_apart_stays_apart():
 
 
 @pytest.mark.parametrize(
-    ("population", "said"),
+    "population",
     [
-        (
-            {"matchmaker": "self_play", "policies": 3, "seats": {"policy_1": AGENTS[:2]}},
-            "self_play never deals policy_1, which population.seats.policy_1 restricts to agent_0, "
-            r"agent_1 .* leave population.seats.policy_1 out",
-        ),
-        (
-            {"matchmaker": "fixed", "policies": 6},
-            "fixed never deals policy_4, policy_5: .* population.policies 4",
-        ),
-        (
-            # It only turns each combination, and policy_1 needs another order of those kept apart.
-            {
-                "matchmaker": "round_robin",
-                "policies": 5,
-                "seats": {
-                    "policy_0": ["agent_0"],
-                    "policy_1": ["agent_3"],
-                    "policy_2": ["agent_1"],
-                    "policy_3": ["agent_2"],
-                },
+        {"matchmaker": "self_play", "policies": 3, "seats": {"policy_1": AGENTS[:2]}},
+        {"matchmaker": "fixed", "policies": 6},
+        {
+            "matchmaker": "round_robin",
+            "policies": 5,
+            "seats": {
+                "policy_0": ["agent_0"],
+                "policy_1": ["agent_3"],
+                "policy_2": ["agent_1"],
+                "policy_3": ["agent_2"],
             },
-            "round_robin never deals policy_1, which .* agent_3",
-        ),
-        (
-            {
-                "matchmaker": "self_play",
-                "policies": 2,
-                "births": {"places": 1},
-                "seats": {"born_0": ["agent_2"]},
-            },
-            "self_play never deals born_0",
-        ),
+        },
+        {
+            "matchmaker": "self_play",
+            "policies": 2,
+            "births": {"places": 1},
+            "seats": {"born_0": ["agent_2"]},
+        },
     ],
 )
-def test_a_policy_that_would_never_be_dealt_is_refused(population, said):
+def test_a_policy_that_would_never_be_dealt_is_refused(population):
     """It was accepted, had a learner, and never played."""
     config = config_of(**population)
     agents = make_env(config.game, 1, **config.env.options).agents
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         check_population(config, Roster.of(config, agents))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.config import load_config
 from remuda.config.unused_settings import unused_settings
 from remuda.envs.registry import make_env
@@ -40,8 +41,7 @@ class InOrder(Matchmaker):
 @pytest.mark.parametrize("matchmaker", ["fixed", "population.matchmaking.test_seats:InOrder"])
 def test_a_seating_that_breaks_seats_is_refused(matchmaker):
     """`fixed` dealt the first policy the first seat, whatever population.seats said."""
-    said = f"{matchmaker} deals a the seat of agent_0, but population.seats.a restricts it to"
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         check(matchmaker=matchmaker, policies=("a", "b"), seats={"a": BOTH[1:], "b": BOTH[:1]})
 
 
@@ -60,27 +60,25 @@ def teams(*names, **population):
 
 
 def test_a_policy_of_no_team_is_refused():
-    said = "teams never deals c: .* population.teams.TEAM.policies"
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         teams("a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("seats", [BOTH, BOTH[:1]])
 def test_a_policy_of_no_team_is_refused_whatever_its_seats(seats):
     """A KeyError where they were all there are; told to leave its seats out where not."""
-    with pytest.raises(ConfigError, match="teams never deals c: no team lists them; add them"):
+    with refuses(ConfigError):
         teams("a", "b", "c", "d", seats={"c": seats})
 
 
 def test_a_policy_too_many_for_fixed_is_refused_whatever_its_seats():
     """A KeyError where they were all there are."""
-    with pytest.raises(ConfigError, match="fixed never deals c: it seats one policy for each"):
+    with refuses(ConfigError):
         check(matchmaker="fixed", policies=("a", "b", "c"), seats={"c": BOTH})
 
 
 def test_a_policy_without_a_seat_in_its_team_is_refused():
-    said = "teams never deals d, which population.seats.d restricts to agent_0"
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         teams("a", "b", "d", seats={"d": BOTH[:1]})
 
 
@@ -193,7 +191,7 @@ def test_a_league_seats_no_policy_where_it_may_not_sit():
     both = np.ones(2, np.bool_)
     league.deal(both)
     seated = league.seated.copy()
-    with pytest.raises(ConfigError, match="Turncoat deals a the seat of agent_1"):
+    with refuses(ConfigError):
         league.deal(both)  # matches 2 and 3
     assert np.array_equal(league.seated[1], seated[1])
 
@@ -218,5 +216,5 @@ def test_whether_policies_sit_once_is_asked_of_the_matchmaker_s_class():
 def test_a_class_that_says_so_and_seats_one_twice_is_told():
     table = Table({"a": 0, "b": 0}, 2, 0)
     league = League(table, Twin(2), None, np.random.default_rng(0), 1, Roster(BOTH), once=True)
-    with pytest.raises(ConfigError, match="Twin deals a, a, one of them twice, but its class sets"):
+    with refuses(ConfigError):
         league.deal(np.ones(1, np.bool_))

@@ -8,6 +8,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import remuda
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError
@@ -213,30 +214,25 @@ def test_a_run_whose_members_are_missing_is_not_gone_on_with(other, tmp_path):
     tree = tree_of(tmp_path / "run", other, "random")
     train(load_config(tree), PlainView())
     (tmp_path / "run" / "imported.safetensors").unlink()
-    with pytest.raises(
-        remuda.RemudaError, match=r"imported\.safetensors is missing or from another"
-    ):
+    with refuses(remuda.RemudaError, "imported.safetensors"):
         train(load_config(overlay(tree, {"run": {"turns": 400}})), PlainView(), resume=True)
 
 
 @pytest.mark.parametrize(
-    ("population", "said"),
+    "population",
     [
-        ({"matchmaker": "fixed"}, "members_from is for matchmakers that deal seats"),
-        ({"members_from": ("nowhere:a",)}, "members_from nowhere:a: nowhere is no run directory"),
-        ({"members_from": ("{}",)}, "has several policies; name one of agent_0, agent_1"),
-        ({"members_from": ("{}:agent_0", "{}:agent_0")}, "it appears twice"),
-        (
-            {"members_from": ("{}:agent_0",), "policies": ("old_run-agent_0", "b")},
-            "it would be called old_run-agent_0, the name of a policy here",
-        ),
+        {"matchmaker": "fixed"},
+        {"members_from": ("nowhere:a",)},
+        {"members_from": ("{}",)},
+        {"members_from": ("{}:agent_0", "{}:agent_0")},
+        {"members_from": ("{}:agent_0",), "policies": ("old_run-agent_0", "b")},
     ],
 )
-def test_what_cannot_be_is_refused(population, said, other, tmp_path):
+def test_what_cannot_be_is_refused(population, other, tmp_path):
     texts = [text.format(other) for text in population.get("members_from", ("{}:agent_0",))]
     tree = tree_of(tmp_path / "run", other, "random")
     tree = overlay(tree, {"population": population | {"members_from": texts}})
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         train(load_config(tree), PlainView())
     assert not (tmp_path / "run").exists()
 

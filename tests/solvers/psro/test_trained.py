@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.analysis.trees.exploitability import nash_conv
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
 from remuda.solvers.psro import trained
@@ -53,7 +54,7 @@ def plain(found):
 
 
 def test_a_network_of_oracles_that_is_no_section_is_told(tmp_path):
-    with pytest.raises(UsageError, match=r"policy\.network is 3"):
+    with refuses(UsageError, "policy.network"):
         remuda.psro("kuhn_poker", oracle="ppo", policy={"network": 3}, directory=tmp_path / "x")
 
 
@@ -218,7 +219,7 @@ def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds
             if damaged == lines[:-1]:
                 continue  # as if the last had never been
             path.write_bytes(b"".join(damaged))
-            with pytest.raises(RunDirectoryError, match="it does not follow"):
+            with refuses(RunDirectoryError):
                 run(setup, tmp_path, 1, resume=True)
             assert path.read_bytes() == b"".join(damaged)
     path.write_bytes(b"".join(lines))
@@ -227,11 +228,11 @@ def test_lines_that_do_not_follow_from_those_before_are_refused(tmp_path, rounds
 
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path):
     place = tmp_path / "none"
-    for setup, kind, words in (
-        (setup_of("cleanup", {}), ConfigError, "oracles are trained for games of two"),
-        (changed(setup_of(), meta_solver="nsh"), UsageError, "no meta-solver"),
+    for setup, kind in (
+        (setup_of("cleanup", {}), ConfigError),
+        (changed(setup_of(), meta_solver="nsh"), UsageError),
     ):
-        with pytest.raises(kind, match=words) as raised:
+        with refuses(kind) as raised:
             run(setup, place, 1)
         assert "\n" not in str(raised.value)
     assert not place.exists()
@@ -241,7 +242,7 @@ def test_a_game_that_is_not_zero_sum_is_told_before_anything_is_written(tmp_path
     """Red before: where the game is not walked, only after the first oracles were trained."""
     for rounds in (1, 2):
         asked = setup_of("stag_hunt", {"rounds": rounds})
-        with pytest.raises(UsageError, match="max-entropy-nash is for zero-sum games"):
+        with refuses(UsageError):
             run(changed(asked, meta_solver="max-entropy-nash"), tmp_path / "x", 1)
     assert not (tmp_path / "x").exists()
     constant = setup_of(options={"biased": True, "rounds": 2})

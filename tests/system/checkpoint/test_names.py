@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from assembled import spec_of
+from refusals import refuses
 from remuda.actor.role import ActorRole
 from remuda.config import load_config
 from remuda.errors import ConfigError
@@ -122,7 +123,7 @@ def test_agents_of_any_name_are_trained_saved_and_resumed(schedules, tmp_path, m
 def test_names_of_policies_are_checked(name):
     tree = {"population": {"matchmaker": "random", "policies": ["good", name]}}
     config = load_config(tree)
-    with pytest.raises(ConfigError, match=r"population\.policies: .* is not a valid name") as error:
+    with refuses(ConfigError, "population.policies") as error:
         policy_specs(config, Tape().agents)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300

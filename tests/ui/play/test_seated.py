@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 import remuda
+from refusals import refuses
 from remuda.config import load_config
 from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
@@ -317,7 +318,7 @@ def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained
     taken, _ = take_seats(game, env, seats, "random", False, Console(), played.scripted)
     assert taken[1] is game.policy("random")
     for seats in ({"agent_0": f"{unlike / 'taken'}:agent_1"}, {"agent_1": str(unlike / "taken")}):
-        with pytest.raises(UsageError, match=r" has learned nothing: in .* tactician plays"):
+        with refuses(UsageError):
             take_seats(game, env, seats, None, False, Console(), played.scripted)
 
 
@@ -354,9 +355,7 @@ def test_why_a_game_draws_nothing_is_told(tmp_path):
     options = {"render_mode": "ansi"}
     lake = a_run(tmp_path / "lake", game="gymnasium:FrozenLake-v1", env={"options": options})
     played = game_of(None, {}, {"agent_0": str(lake)})
-    with pytest.raises(
-        ConfigError, match=r"cannot be drawn with env\.options\.render_mode ansi: it"
-    ):
+    with refuses(ConfigError, "env.options.render_mode"):
         write(played, iter([Moment(0, {}, {}, None)]), tmp_path / "x.gif", 8, Console())
 
 

@@ -14,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.analysis.society.pareto import uncertain_front
@@ -296,7 +297,7 @@ def test_three_objectives_have_a_panel_for_each_pair() -> None:
         ("second (per match)", "third (per match)"),
     ]
     one = Objectives(OBJECTIVES.names, ("first",), points[:, :1], np.zeros((4, 1, 1)))
-    with pytest.raises(UsageError, match="2 or 3 objectives, not 1"):
+    with refuses(UsageError):
         pareto_picture(one, front, "")
 
 

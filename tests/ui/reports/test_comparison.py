@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import remuda
+from refusals import refuses
 from remuda.config import by_leaf
 from remuda.ui.cli.main import run as command
 from remuda.ui.reports.comparison import MEAN, Score, compare, page_of
@@ -165,17 +166,17 @@ def test_a_single_run_or_directory_may_be_compared(six):
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    "runs",
     [
-        (3, "give a list of runs; this is 3"),
-        (None, "give a list of runs; this is None"),
-        ({"a": "run"}, "give a list of runs; this is {'a'"),
-        ([3], "a run is a directory or .* this is 3"),
-        ([], "name the runs"),
+        3,
+        None,
+        {"a": "run"},
+        [3],
+        [],
     ],
 )
-def test_what_is_no_run_is_not_compared(runs, said):
-    with pytest.raises(remuda.UsageError, match=f"compare: {said}"):
+def test_what_is_no_run_is_not_compared(runs):
+    with refuses(remuda.UsageError):
         compare(runs)
 
 
@@ -183,7 +184,7 @@ def test_a_policy_that_no_run_has_is_told(six):
     """It was None, as of one that was not measured."""
     (group,) = compare([six / "0.001-0", six / "0.001-1"]).groups
     for score in (group.evaluated, group.in_training):
-        with pytest.raises(remuda.UsageError, match=r"'typo' in treasure_hunt; there are agent_0"):
+        with refuses(remuda.UsageError):
             score("typo")
         assert score("agent_1").runs == score().runs == 2
 

@@ -15,6 +15,7 @@ from PIL import Image
 from rich.console import Console
 
 from metric_lines import line_of
+from refusals import refuses
 from remuda.config import Config, load_config, write_config
 from remuda.errors import RunDirectoryError
 from remuda.runs.metrics import PolicyRecord, Record
@@ -254,7 +255,7 @@ def test_what_the_game_tells_of_its_episodes_is_shown(tmp_path: Path) -> None:
 def test_a_missing_file_is_told_in_one_line(tmp_path: Path, missing: str) -> None:
     run = a_run(tmp_path, ["red"])
     (run / missing).unlink()
-    with pytest.raises(RunDirectoryError, match=missing) as caught:
+    with refuses(RunDirectoryError) as caught:
         write_report(run)
     assert "\n" not in str(caught.value)
 
@@ -320,7 +321,7 @@ def test_a_report_opens_alone(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told_in_one_line(tmp_path: Path, damaged: str) -> None:
     run = a_run(tmp_path, ["red"])
     (run / damaged).write_text("[nonsense\n")
-    with pytest.raises(RunDirectoryError, match="damaged") as caught:
+    with refuses(RunDirectoryError) as caught:
         write_report(run)
     assert "\n" not in str(caught.value)
 
