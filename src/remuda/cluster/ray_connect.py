@@ -45,14 +45,15 @@ def import_ray(local: bool) -> ModuleType:
             import ray
     except ImportError as error:
         raise RemudaError(
-            f"cluster: Ray cannot be imported ({error}); install it: pip install 'remuda[cluster]'"
+            f"cluster: Ray cannot be imported ({error}); install it: "
+            "pip install 'remuda-rl[cluster]'"
         ) from None
     found = version_of(ray.__version__)
     if found < OLDEST:
         least = ".".join(map(str, OLDEST))
         raise RemudaError(
             f"cluster: Ray {ray.__version__} is too old, {least} is the oldest supported version; "
-            "install a newer one on all nodes: pip install -U 'remuda[cluster]'"
+            "install a newer one on all nodes: pip install -U 'remuda-rl[cluster]'"
         )
     if local:  # needed if the user's code has already imported Ray
         constants: Any = ray._private.ray_constants

@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     raise ConfigError(
         f"exporting a game to PettingZoo needs PettingZoo ({error}): "
-        "pip install 'remuda[pettingzoo]'"
+        "pip install 'remuda-rl[pettingzoo]'"
     ) from None
 
 from remuda.envs.adapters.masks import MASK

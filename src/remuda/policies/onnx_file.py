@@ -107,7 +107,8 @@ def _check_installed() -> None:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f'to_onnx needs packages that are not installed ({error}): pip install "remuda[onnx]"'
+            f"to_onnx needs packages that are not installed ({error}): "
+            'pip install "remuda-rl[onnx]"'
         ) from None
 
 

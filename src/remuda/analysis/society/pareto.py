@@ -119,7 +119,7 @@ def _hypervolume(points: Numbers, reference: Numbers) -> float:
     except ImportError:
         raise UsageError(
             "hypervolumes are computed by moocore, which is not installed: "
-            "pip install 'remuda[analysis]'"
+            "pip install 'remuda-rl[analysis]'"
         ) from None
     better = check_finite(points[(points < reference).all(1)])
     if not len(better):

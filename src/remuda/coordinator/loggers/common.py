@@ -26,7 +26,7 @@ def load_package(name: str, extra: str) -> ModuleType:
         if error.name != name:
             raise
         raise ConfigError(
-            f"{name} is not installed, and a logger needs it: pip install 'remuda[{extra}]'"
+            f"{name} is not installed, and a logger needs it: pip install 'remuda-rl[{extra}]'"
         ) from None
 
 

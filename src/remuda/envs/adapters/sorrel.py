@@ -43,7 +43,7 @@ try:
     from greenlet import getcurrent, greenlet
 except ImportError as error:
     raise ConfigError(
-        f"Sorrel games need greenlet ({error}): pip install 'remuda[sorrel]'"
+        f"Sorrel games need greenlet ({error}): pip install 'remuda-rl[sorrel]'"
     ) from None
 
 
@@ -318,7 +318,7 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
         )
     except ImportError as error:
         raise ConfigError(
-            f"sorrel:{name} needs Sorrel and Python 3.12 ({error}): pip install 'remuda[sorrel]'"
+            f"sorrel:{name} needs Sorrel and Python 3.12 ({error}): pip install 'remuda-rl[sorrel]'"
         ) from None
     usual = _from_file(example) if "file" in example else example["config"]
     _check(name, usual, example.get("more", {}), sections)
