@@ -82,9 +82,9 @@ def pytest_collection_modifyitems(config, items):
             if item.callspec.id in marker.args:
                 item.add_marker("slow")
     whole = not any("::" in word for word in config.args)  # else cases may be left out
-    for test, names in unknown.items():
-        if names and whole:
-            raise pytest.UsageError(f"{test} has no case {', '.join(sorted(names))}: slow_cases")
+    wrong = [f"{test}: {sorted(names)}" for test, names in unknown.items() if names and whole]
+    if wrong:
+        raise pytest.UsageError("slow_cases names cases that do not exist\n" + "\n".join(wrong))
     if config.getoption("--slow-within") is not None:
         origin = os.environ[order.ORDER]
         items.sort(key=lambda item: order.key(item.nodeid, is_slow(item), origin))

@@ -316,11 +316,7 @@ def test_a_change_that_is_being_written_is_not_seen_by_half(monkeypatch):
 
 
 @pytest.mark.slow_cases(
-    "values0-None-said0",
-    "values1-None-policies.agent_0.learning_rate is -1.0: input should be",
-    "values3-None-policies.agent_0.ppo.clip must be a number, not 'much'",
-    "values4-None-policies.agent_0.ppo.clip must be a finite number",
-    "values5-agent_7-there is no policy 'agent_7' in this run; there are agent",
+    "values0-None", "values1-None", "values3-None", "values4-None", "values5-agent_7"
 )
 @pytest.mark.parametrize(
     ("values", "policy"),

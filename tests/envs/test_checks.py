@@ -405,7 +405,7 @@ class TooFine(SeesNothing):
         out[np.isnan(out)] = 1e39
 
 
-@pytest.mark.slow_cases("False-turn 3 .*: the obs-dealt", "False-turn 3 .*: the obs-fixed")
+@pytest.mark.slow_cases("False-dealt", "False-fixed")
 @pytest.mark.parametrize("seats", ["fixed", "dealt"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_observation_beyond_float32_is_refused_by_name(seats, after):

@@ -159,7 +159,7 @@ def test_a_run_falls_back_to_one_process_where_it_is_told_to(tmp_path, monkeypat
     assert any("could not be started" in line and "in one process" in line for line in told)
 
 
-@pytest.mark.slow_cases("policy1-policy.experience.replay_ratio is None")
+@pytest.mark.slow_cases("policy1")
 @pytest.mark.parametrize(
     "policy",
     [

@@ -154,7 +154,7 @@ def test_a_policy_without_which_there_is_no_match_does_not_retire():
     assert len(world.records(RETIRE)) == 1
 
 
-@pytest.mark.slow_cases("command4-share_rewards.*1.5")
+@pytest.mark.slow_cases("command4")
 @pytest.mark.parametrize(
     "command",
     [
