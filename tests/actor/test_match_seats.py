@@ -194,7 +194,7 @@ def test_every_stream_is_played_by_the_weights_of_whoever_has_its_seat():
         def watch(agent, actions, acted=acted):
             policy_group = world.seats.policy_groups[0]
             acted[agent] = (
-                policy_group.inputs[policy_group.kind.streams_of(agent)].copy(),
+                policy_group.inputs[policy_group.arrays.streams_of(agent)].copy(),
                 actions.copy(),
             )
             Tape.act(env, agent, actions)

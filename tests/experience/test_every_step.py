@@ -36,9 +36,9 @@ def kind(algorithm, seats):
 def slots_by_policy(actor, names):
     """By policy, the places in its ring that the actor's streams are writing."""
     seats = actor["seats"]
-    if "casts" not in seats:
+    if "policy_groups" not in seats:
         return {n: seats[str(i)]["writer"]["slots"] for i, n in enumerate(names)}
-    writer = seats["casts"]["0"]["writers"]["0"]  # all policies are alike
+    writer = seats["policy_groups"]["0"]["writers"]["0"]  # all policies are alike
     return {n: writer[str(row)]["slots"] for row, n in enumerate(names)}
 
 

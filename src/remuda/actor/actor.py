@@ -114,9 +114,9 @@ class Actor:
         self._on_note, self._noted = on_note, 0
         self._checks = TurnChecks(env, self._turn_of) if check else None
         seats.checks = self._checks
-        self._rooms = ActorBackpressure(seats.backpressure, exact)
+        self._backpressure = ActorBackpressure(seats.backpressure, exact)
         self._overtaken = 0
-        self._goes_on = False  # whether open segments were restored or closed
+        self._segments_ready = False  # whether open segments were restored or closed
         # called with a finished episode's copy, returns (NaN for agents without a decision) and
         # metrics
         self.on_episode: Callable[[int, Floats, Floats], None] | None = None
@@ -133,10 +133,10 @@ class Actor:
 
     def work(self) -> bool:
         """Play one turn in every copy; return False if no turn is left or a ring is full."""
-        if not self._goes_on:
+        if not self._segments_ready:
             # No episodes were restored, so the previous actor's open segments cannot continue.
             self.seats.close_orphans()
-            self._goes_on = True
+            self._segments_ready = True
         if self._played_out or not self.has_room():
             return False
         self.turn()
@@ -144,7 +144,7 @@ class Actor:
 
     def has_room(self) -> bool:
         """Return whether the actor may write another turn to every ring with `on_full: wait`."""
-        return self._rooms.has_room()
+        return self._backpressure.has_room()
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:
         """Sleep until all rings have room; stop waiting for a learner that makes no progress."""
@@ -153,7 +153,7 @@ class Actor:
                 time.sleep(min(SETTLING, timeout))
             return
         began = time.perf_counter()
-        left_behind = self._rooms.wait(timeout, interrupted)
+        left_behind = self._backpressure.wait(timeout, interrupted)
         if left_behind is None:
             return
         self._play[Play.WAITS] += 1
@@ -181,7 +181,7 @@ class Actor:
             "returns": self._returns.copy(),
             "took_part": self._took_part.copy(),
             "turn_of": self._turn_of.copy(),
-            "seen": self._reader.state() if self._reader is not None else None,
+            "reader": self._reader.state() if self._reader is not None else None,
             "seats": self.seats.state(),
         }
 
@@ -200,9 +200,9 @@ class Actor:
         self._took_part[...] = fitting(state, "took_part", self._took_part)
         self._turn_of[...] = fitting(state, "turn_of", self._turn_of, COUNT)
         if self._reader is not None:
-            self._reader.restore(branch(state, "seen"))
+            self._reader.restore(branch(state, "reader"))
         self.seats.restore(branch(state, "seats"))
-        self._goes_on = True
+        self._segments_ready = True
 
     def _restore_world(self, world: State | None) -> bool:
         if world is None:
@@ -250,16 +250,16 @@ class Actor:
     @section(Play.SECONDS_WRITE, Span.WRITE)
     def _write_outcome(self, result: TurnResult) -> None:
         """Count and write the outcome of a turn; start new episodes in finished copies."""
-        any_over = self._add_up(result, self._play)
+        any_over = self._count_turn(result, self._play)
         self.seats.outcome(result)
         if len(self.env.notes) != self._noted:
-            self._tell_notes(self.env.notes)
+            self._report_notes(self.env.notes)
         if any_over:
             self._close_episodes(result)
             self._reset()
             self._begin_episodes()
 
-    def _tell_notes(self, notes: Mapping[str, str]) -> None:
+    def _report_notes(self, notes: Mapping[str, str]) -> None:
         self._noted = len(notes)
         if self._on_note is not None:
             for key, message in notes.items():
@@ -268,7 +268,7 @@ class Actor:
     def _begin(self) -> None:
         """Start the first episodes, and compile everything with a dummy turn."""
         warm_up()
-        self._rooms.warm_up()
+        self._backpressure.warm_up()
         self.env.warm_up()
         self._reset()
         seats, blank = self.seats, BlankEnv(self.env)
@@ -279,11 +279,11 @@ class Actor:
             seats.choose(number, np.random.default_rng(0))
         # `act` is not called, because scripted policies read the environment itself.
         seats.env = self.env
-        self._add_up(blank.end_turn(), np.zeros_like(self._play))
+        self._count_turn(blank.end_turn(), np.zeros_like(self._play))
         self._over[:] = True
         self._begin_episodes()
 
-    def _add_up(self, result: TurnResult, row: Row) -> bool:
+    def _count_turn(self, result: TurnResult, row: Row) -> bool:
         """Count a turn; return whether any copy finished. Raise ContractError for bad results."""
         checks, acted, active = self._checks, self.seats.acted, self.env.active
         if checks is not None:

@@ -53,8 +53,8 @@ class _SeatBatch:
         self.seats, self.agents = tuple(seats), agents
         self.stack, self.first, self.end = first.stack, first.index, first.index + len(seats)
         actions = first.selector.actions
-        self.kind = kind = StreamArrays(env, agents, actions, masked=first.masked)
-        size, num_envs = kind.observations_flat.shape[1], env.num_envs
+        self.arrays = arrays = StreamArrays(env, agents, actions, masked=first.masked)
+        size, num_envs = arrays.observations_flat.shape[1], env.num_envs
         self.columns = columns_of(agents)
         self._active = env.active.T[self.columns] if isinstance(self.columns, slice) else None
         self._env = env
@@ -62,31 +62,31 @@ class _SeatBatch:
         self.frames = FrameStack(inputs.reshape(-1, inputs.shape[2]), size)
         self.writer: BlockWriter | None = None
         if first.experience is not None:
-            found = [(s.experience, row) for row, s in enumerate(seats) if s.experience is not None]
-            self.writer = BlockWriter(found, first.actor, num_envs)
+            pairs = [(s.experience, row) for row, s in enumerate(seats) if s.experience is not None]
+            self.writer = BlockWriter(pairs, first.actor, num_envs)
         self.versions: Integers = np.zeros(len(seats), np.int64)
         self._rngs = [seat.rng for seat in seats]
         shape = (len(seats), num_envs)
-        self._masks = kind.masks.reshape(*shape, kind.masks.shape[1])
-        self._actions = kind.actions.reshape(*shape, -1)
-        self._log_probs = kind.log_probs.reshape(shape)
-        self._acted = kind.acted.reshape(-1)
+        self._masks = arrays.masks.reshape(*shape, arrays.masks.shape[1])
+        self._actions = arrays.actions.reshape(*shape, -1)
+        self._log_probs = arrays.log_probs.reshape(shape)
+        self._acted = arrays.acted.reshape(-1)
         previous = self.stack.previous_states[self.first : self.end]
         self._plan = StreamPlan(
             np.arange(len(seats) + 1) * num_envs, np.arange(len(seats) * num_envs)
         )
         states = previous.reshape(len(self._acted), previous.shape[2])
-        self._choices = kind.choices(states, self.versions)
+        self._choices = arrays.choices(states, self.versions)
         if self.writer is not None:
-            self._results = self.writer.results(kind.results)
+            self._results = self.writer.results(arrays.results)
         self._choose = first.selector.choose_for_all
 
     def push_observations(self) -> int:
         """Stack active agents' observations; return a stream with NaN or infinity, or -1."""
-        kind = self.kind
+        arrays = self.arrays
         active = self._env.active.T[self.columns] if self._active is None else self._active
-        np.copyto(kind.acted, active)
-        return self.frames.push(kind.observations_flat, self._acted)
+        np.copyto(arrays.acted, active)
+        return self.frames.push(arrays.observations_flat, self._acted)
 
     def choose(self, rng: np.random.Generator | None) -> None:
         outputs = self.stack.outputs(self.first, self.end)
@@ -97,9 +97,9 @@ class _SeatBatch:
         self._choose(outputs, self._masks, rngs, epsilons, self._actions, self._log_probs)
 
     def decide(self) -> None:
-        kind, stack = self.kind, self.stack
+        arrays, stack = self.arrays, self.stack
         if stack.network.memory:
-            for seat, acted in zip(self.seats, kind.acted, strict=True):
+            for seat, acted in zip(self.seats, arrays.acted, strict=True):
                 stack.stay(seat.index, acted)
         if self.writer is not None:
             self.writer.decide(self._plan, self._choices)
@@ -111,12 +111,18 @@ class _SeatBatch:
 
     def outcome(self, rewards: Floats, terminated: Bools, truncated: Bools) -> None:
         if self.writer is not None:
-            self.kind.take_result(rewards, terminated, truncated)
+            self.arrays.take_result(rewards, terminated, truncated)
             self.writer.outcome(self._plan, self._results)
 
 
 class FixedSeats(Seats):
-    """Seats whose policies never change, with a random generator for each seat."""
+    """Seats whose policies never change, with a random generator for each seat.
+
+    `MatchSeats` could play them too. It gathers each policy's streams before a forward pass and
+    scatters the actions afterwards, which costs up to 20% of the throughput (`dealt/fixed` in
+    benchmarks/paths.py: 0.80 to 0.95 for small networks). Here the streams of a policy are adjacent
+    rows, so nothing is gathered.
+    """
 
     def __init__(
         self,
@@ -140,20 +146,21 @@ class FixedSeats(Seats):
         self._shared = SharedRewards(env.num_envs, sides_by_agent([a.team for a in env.agents]))
         self._batches_of = [self._batches_for(group) for group in self.groups]
         self._all = [batch for batches in self._batches_of for batch in batches]
-        self._places = {
+        self._batch_of = {
             agent: (batch, row) for batch in self._all for row, agent in enumerate(batch.agents)
         }  # by agent, its batch and its row in the batch
-        batches = [self._places[agent][0] for agent in range(len(seats))]
-        self._kind_of = {agent: batch.kind for agent, batch in enumerate(batches)}
+        batches = [self._batch_of[agent][0] for agent in range(len(seats))]
+        self._arrays_of = {agent: batch.arrays for agent, batch in enumerate(batches)}
         self._keeps_last_mask = [
             batch.writer is not None and batch.writer.keeps_last_mask for batch in batches
         ]
         self._frames = [
-            self._places[agent][0].frames.of(kind.streams_of(agent))
-            for agent, kind in self._kind_of.items()
+            self._batch_of[agent][0].frames.of(arrays.streams_of(agent))
+            for agent, arrays in self._arrays_of.items()
         ]
         self._observations = [
-            kind.observations[kind.place_of[agent]] for agent, kind in self._kind_of.items()
+            arrays.observations[arrays.position_of[agent]]
+            for agent, arrays in self._arrays_of.items()
         ]
 
     def writers(self) -> list[BlockWriter]:
@@ -164,22 +171,22 @@ class FixedSeats(Seats):
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
             if self.seats[agent].masked:
-                kind = self._kind_of[agent]
-                env.mask(agent, kind.masks[kind.streams_of(agent)])
+                arrays = self._arrays_of[agent]
+                env.mask(agent, arrays.masks[arrays.streams_of(agent)])
         for batch in self._batches_of[group]:
             stream = batch.push_observations()
             if stream != NONE and self.checks is not None:
                 row, copy = divmod(stream, env.num_envs)
-                self.checks.observed(batch.agents[row], batch.kind.observations[row], copy)
-            self.acted.T[batch.columns] = batch.kind.acted
+                self.checks.observed(batch.agents[row], batch.arrays.observations[row], copy)
+            self.acted.T[batch.columns] = batch.arrays.acted
             if batch.seats[0].masked and self.checks is not None:
                 for row, agent in enumerate(batch.agents):
-                    masks = batch.kind.masks[batch.kind.streams_of(agent)]
-                    self.checks.masked(agent, masks, batch.kind.acted[row])
+                    masks = batch.arrays.masks[batch.arrays.streams_of(agent)]
+                    self.checks.masked(agent, masks, batch.arrays.acted[row])
             if env.rewards_so_far is not None:
                 for row, agent in enumerate(batch.agents):
                     before = self._shared.mixed_of(agent, env.rewards_so_far)
-                    batch.kind.rewards_before[row] = before
+                    batch.arrays.rewards_before[row] = before
 
     def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
         for batch in self._batches_of[group]:
@@ -191,7 +198,7 @@ class FixedSeats(Seats):
 
     def act(self, agent: int) -> None:
         """Let a scripted policy, if any, choose; apply the agent's actions to the environment."""
-        actions = self._kind_of[agent].chosen(agent)
+        actions = self._arrays_of[agent].chosen(agent)
         if self._scripted is not None:
             actions = self._scripted.chosen(agent, self._observations[agent], actions)
         self.env.act(agent, actions)
@@ -229,19 +236,19 @@ class FixedSeats(Seats):
                 self._load(agent, news[seat.policy])
 
     def _load(self, agent: int, snapshot: Snapshot) -> None:
-        seat, (batch, row) = self.seats[agent], self._places[agent]
+        seat, (batch, row) = self.seats[agent], self._batch_of[agent]
         seat.stack.load(seat.index, snapshot.weights)
         seat.version, seat.epsilon = snapshot.version, snapshot.epsilon
         batch.versions[row] = snapshot.version
         seat.row[Policy.EPSILON], seat.row[Policy.VERSION] = snapshot.epsilon, snapshot.version
 
     def state(self) -> State:
-        found: State = {"shares": self._shared.shares.copy()}
+        state: State = {"shares": self._shared.shares.copy()}
         if self._scripted is not None:
-            found["scripted"] = self._scripted.state()
+            state["scripted"] = self._scripted.state()
         for agent, seat in enumerate(self.seats):
-            batch, row = self._places[agent]
-            found[str(agent)] = {
+            batch, row = self._batch_of[agent]
+            state[str(agent)] = {
                 "acting": seat.stack.state(seat.index),
                 "frames": self._frames[agent].state(),
                 "random": rng_state(seat.rng),
@@ -249,14 +256,14 @@ class FixedSeats(Seats):
                 "version": seat.version,
                 "epsilon": seat.epsilon,
             }
-        return found
+        return state
 
     def restore(self, state: State) -> None:
         self._shared.restore(fitting(state, "shares", self._shared.shares, SHARE))
         if self._scripted is not None:
             self._scripted.restore(branch(state, "scripted"))
         for agent, seat in enumerate(self.seats):
-            saved, (batch, row) = branch(state, str(agent)), self._places[agent]
+            saved, (batch, row) = branch(state, str(agent)), self._batch_of[agent]
             seat.stack.restore(seat.index, branch(saved, "acting"))
             self._frames[agent].restore(branch(saved, "frames"))
             restore_rng(seat.rng, saved["random"])
@@ -269,7 +276,7 @@ class FixedSeats(Seats):
         return all(
             batch.writer is None
             or batch.writer.holds_of(row, branch(branch(state, str(agent)), "writer"))
-            for agent, (batch, row) in self._places.items()
+            for agent, (batch, row) in self._batch_of.items()
         )
 
     def _batches_for(self, group: tuple[int, ...]) -> list[_SeatBatch]:
@@ -290,13 +297,13 @@ class FixedSeats(Seats):
     def _are_neighbours(self, agent: int, other: int) -> bool:
         """Return whether `other` can follow `agent` in a batch: next row, equal spaces."""
         first, second = self.seats[agent], self.seats[other]
-        sees, acts = ([self.env.agents[a] for a in (agent, other)] for _ in range(2))
+        specs = self.env.agents[agent], self.env.agents[other]
         return (
             first.stack is second.stack
             and first.index + 1 == second.index
             and first.masked == second.masked
-            and sees[0].observation_space == sees[1].observation_space
-            and acts[0].action_space == acts[1].action_space
+            and specs[0].observation_space == specs[1].observation_space
+            and specs[0].action_space == specs[1].action_space
             and type(first.selector) is type(second.selector)
             # `repr` compares more than `==` does.
             and repr(first.selector.actions) == repr(second.selector.actions)

@@ -37,7 +37,7 @@ def make_policy_groups(
     """Group policies with equal networks and equal spaces; each group acts as one stack."""
     table = league.table
     policy_groups = []
-    for kind, numbers in _grouped(env, specs, league):
+    for arrays, numbers in _grouped(env, specs, league):
         live_specs = [specs[number] for number in numbers]
         owners = _owners(table, specs, numbers)
         places = [place for place, _ in owners]
@@ -46,13 +46,13 @@ def make_policy_groups(
             torch_rng(seed, purpose, "noise", spec.name, place) if is_noisy else None
             for place, spec in owners
         ]
-        width = -(-len(kind.observations_flat) // STEP) * STEP
+        width = -(-len(arrays.observations_flat) // STEP) * STEP
         stack = ActingStack(live_specs[0].network(), noise, width, device, gathered=True)
         rows = {specs[number].name: places.index(number) for number in numbers}
         writers = _writers(experience, rows, actor)
         rng = make_rng(seed, purpose, "dealt", live_specs[0].name)
         policy_groups.append(
-            PolicyGroup(kind, live_specs, places, stack, writers, rng, len(table.numbers))
+            PolicyGroup(arrays, live_specs, places, stack, writers, rng, len(table.numbers))
         )
     return policy_groups
 
@@ -60,22 +60,22 @@ def make_policy_groups(
 def _grouped(
     env: VectorEnv, specs: tuple[PolicySpec, ...], league: Dealer
 ) -> list[tuple[StreamArrays, list[int]]]:
-    kind_by_agent = kinds_of(env.agents)
-    kinds: dict[tuple[int, ...], StreamArrays] = {}
+    kinds = kinds_of(env.agents)
+    arrays: dict[tuple[int, ...], StreamArrays] = {}
     groups: dict[tuple[Any, ...], list[int]] = {}
     for number, spec in enumerate(specs):
-        kind_of = kind_by_agent[league.roster.seats_of(league.table.policies[number])[0]]
-        agents = tuple(agent for agent, kind in enumerate(kind_by_agent) if kind == kind_of)
-        if agents not in kinds:
-            kinds[agents] = StreamArrays(env, agents, spec.actions, spec.masked)
+        kind = kinds[league.roster.seats_of(league.table.policies[number])[0]]
+        agents = tuple(agent for agent, other in enumerate(kinds) if other == kind)
+        if agents not in arrays:
+            arrays[agents] = StreamArrays(env, agents, spec.actions, spec.masked)
         key = (agents, network_layout(spec), spec.config.entry.samples)
         groups.setdefault(key, []).append(number)
-    return [(kinds[agents], numbers) for (agents, *_), numbers in groups.items()]
+    return [(arrays[agents], numbers) for (agents, *_), numbers in groups.items()]
 
 
-def other_arrays(env: VectorEnv, kinds: Iterable[StreamArrays]) -> list[StreamArrays]:
+def other_arrays(env: VectorEnv, all_arrays: Iterable[StreamArrays]) -> list[StreamArrays]:
     """Return the arrays of the agents that no policy with a network can play."""
-    known = {agent for kind in kinds for agent in kind.agents}
+    known = {agent for arrays in all_arrays for agent in arrays.agents}
     others: dict[int, list[int]] = {}
     for agent, kind in enumerate(kinds_of(env.agents)):
         if agent not in known:

@@ -52,13 +52,15 @@ class MatchSeats(StreamSeats):
         self._seed, self._initial = seed, initial
         self._parents = parents
         self._counter = EpisodeCounter(rows, mark)
-        kinds = dict.fromkeys(policy_group.kind for policy_group in policy_groups)
-        super().__init__(env, tuple(policy_groups), [*kinds, *other_arrays(env, kinds)], scripted)
+        arrays = dict.fromkeys(policy_group.arrays for policy_group in policy_groups)
+        super().__init__(env, tuple(policy_groups), [*arrays, *other_arrays(env, arrays)], scripted)
         self.league, self._rows = league, rows
         self.groups: Sequence[tuple[int, ...]] = env.turn_groups
-        keep = {policy_group.kind for policy_group in policy_groups if policy_group.keeps_last_mask}
+        keep = {
+            policy_group.arrays for policy_group in policy_groups if policy_group.keeps_last_mask
+        }
         self._keeps_last_mask = [
-            spec.masked and self._kind_of[agent] in keep for agent, spec in enumerate(env.agents)
+            spec.masked and self._arrays_of[agent] in keep for agent, spec in enumerate(env.agents)
         ]
         # [num_envs, num_agents] rewards of this turn so far, if the environment reports them
         self._so_far = env.rewards_so_far
@@ -89,9 +91,9 @@ class MatchSeats(StreamSeats):
     def observe(self, group: int) -> None:
         if self._so_far is not None:
             for agent in self.groups[group]:
-                kind = self._kind_of[agent]
+                arrays = self._arrays_of[agent]
                 before = self._shared.mixed_of(agent, self._so_far)
-                kind.rewards_before[kind.place_of[agent]] = before
+                arrays.rewards_before[arrays.position_of[agent]] = before
         super().observe(group)
 
     def outcome(self, result: TurnResult) -> None:
@@ -103,8 +105,8 @@ class MatchSeats(StreamSeats):
             self._oldest[self._fresh] = self._versions[self.league.seated[self._fresh]]
             self._fresh[:] = self._any_fresh = False
         rewards = self._shared.mixed(result.rewards)
-        for kind in self._kinds:
-            kind.take_result(rewards, result.terminated, result.truncated)
+        for arrays in self._all_arrays:
+            arrays.take_result(rewards, result.terminated, result.truncated)
         for policy_group in self.policy_groups:
             policy_group.outcome()
         if self.league.is_shared:
@@ -156,7 +158,7 @@ class MatchSeats(StreamSeats):
     def state(self) -> State:
         return {
             "league": self.league.state(),
-            "casts": {
+            "policy_groups": {
                 str(i): policy_group.state() for i, policy_group in enumerate(self.policy_groups)
             },
             "versions": self._versions.copy(),
@@ -170,7 +172,7 @@ class MatchSeats(StreamSeats):
     def restore(self, state: State) -> None:
         self.league.restore(branch(state, "league"))
         for i, policy_group in enumerate(self.policy_groups):
-            policy_group.restore(branch(branch(state, "casts"), str(i)))
+            policy_group.restore(branch(branch(state, "policy_groups"), str(i)))
         self._versions[...] = fitting(state, "versions", self._versions, Range(-1, MOST))
         self._oldest[...] = fitting(state, "oldest", self._oldest, Range(-1, MOST))
         self._fresh[...] = fitting(state, "fresh", self._fresh)
@@ -184,7 +186,7 @@ class MatchSeats(StreamSeats):
 
     def holds(self, state: State) -> bool:
         return all(
-            writer.holds(branch(branch(branch(state, "casts"), str(i)), "writers")[str(j)])
+            writer.holds(branch(branch(branch(state, "policy_groups"), str(i)), "writers")[str(j)])
             for i, policy_group in enumerate(self.policy_groups)
             for j, writer in enumerate(policy_group.writers)
         )
@@ -259,7 +261,7 @@ class MatchSeats(StreamSeats):
     def fits(self, policy: str, other: str) -> bool:
         """Return whether `policy` could start with `other`'s weights, converted if needed."""
         first, second = self._groups_of(policy, other)
-        if first is second or first.kind is not second.kind:
+        if first is second or first.arrays is not second.arrays:
             return first is second
         return network_family(first.specs[0]) == network_family(second.specs[0])
 
@@ -303,9 +305,9 @@ class MatchSeats(StreamSeats):
 
     def _fitting_place(self, agent: int) -> int:
         """Return the slot of a network that can play this agent, or of its scripted policy."""
-        kind = self._kind_of[agent]
+        arrays = self._arrays_of[agent]
         for policy_group in self.policy_groups:
-            if policy_group.kind is kind:
+            if policy_group.arrays is arrays:
                 return policy_group.places[0]
         return self.league.table.places.of(self.env.agents[agent].name)
 

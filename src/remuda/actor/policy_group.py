@@ -26,7 +26,7 @@ class PolicyGroup:
 
     def __init__(
         self,
-        kind: StreamArrays,
+        arrays: StreamArrays,
         specs: Sequence[PolicySpec],  # of live policies
         places: Sequence[int],  # [K] the slot in the population of each row of the stack
         stack: ActingStack,
@@ -34,14 +34,19 @@ class PolicyGroup:
         rng: np.random.Generator,  # draws their actions
         num_places: int,  # number of slots in the population
     ) -> None:
-        self.kind, self.specs, self.stack, self.writers = kind, tuple(specs), stack, tuple(writers)
+        self.arrays, self.specs, self.stack, self.writers = (
+            arrays,
+            tuple(specs),
+            stack,
+            tuple(writers),
+        )
         self.places, self.rng = tuple(places), rng
         self.row_of: Integers = np.full(num_places, -1, np.int64)
         self.row_of[list(places)] = np.arange(len(places))
         self.versions: Integers = np.zeros(len(places), np.int64)
         self._epsilons = np.ones(len(places))
         self._selector = specs[0].action_selector()
-        num_streams = len(kind.observations_flat)
+        num_streams = len(arrays.observations_flat)
         network, size = stack.network, specs[0].observation_size
         self.inputs: Floats = np.zeros((num_streams, network.num_inputs), np.float32)
         self.recurrent_states: Floats = np.zeros((num_streams, network.memory), np.float32)
@@ -49,15 +54,15 @@ class PolicyGroup:
         self.frames = FrameStack(self.inputs, size)
         actions = specs[0].actions
         self._outputs: Floats = np.zeros((num_streams, actions.num_outputs), np.float32)
-        self._masks = kind.masks.copy()
-        self._actions = kind.actions.copy()
-        self._log_probs = kind.log_probs.copy()
-        self._choices = kind.choices(self.states_before, self.versions)
-        self._results = [writer.results(kind.results) for writer in self.writers]
+        self._masks = arrays.masks.copy()
+        self._actions = arrays.actions.copy()
+        self._log_probs = arrays.log_probs.copy()
+        self._choices = arrays.choices(self.states_before, self.versions)
+        self._results = [writer.results(arrays.results) for writer in self.writers]
         self._plans: list[BatchPlan] = []
         self._written: list[BatchPlan] = []  # by turn group, the streams whose steps are written
         self._everyone: BatchPlan | None = None  # the written streams of all agents
-        self._agents: Integers = np.array(kind.agents, np.int64)
+        self._agents: Integers = np.array(arrays.agents, np.int64)
         self._streams: dict[tuple[int, ...], Integers] = {}
         # by turn group, the exploration rate of each stream in the plan, computed when first used
         self._rates: dict[int, np.ndarray] = {}
@@ -74,7 +79,7 @@ class PolicyGroup:
         _find_rows(seated, self._agents, self.row_of, rows)
         self._plans = self._written = self._plan_groups(rows, groups)
         if learns is not None:
-            rows = np.where(self.kind.by_stream(np.ascontiguousarray(learns.T)), rows, -1)
+            rows = np.where(self.arrays.by_stream(np.ascontiguousarray(learns.T)), rows, -1)
             self._written = self._plan_groups(rows, groups)
         self._everyone = (
             self._written[0] if len(groups) == 1 else self._plan(rows, np.arange(len(rows)))
@@ -90,23 +95,23 @@ class PolicyGroup:
     def _streams_of(self, group: tuple[int, ...]) -> Integers:
         found = self._streams.get(group)
         if found is None:
-            kind = self.kind
+            arrays = self.arrays
             streams = [
                 np.arange(part.start, part.stop)
-                for part in (kind.streams_of(a) for a in group if a in kind.agents)
+                for part in (arrays.streams_of(a) for a in group if a in arrays.agents)
             ]
             found = np.concatenate(streams) if streams else np.zeros(0, np.int64)
             self._streams[group] = found
         return found
 
     def choose(self, group: int, rng: np.random.Generator | None) -> None:
-        plan, kind = self._plans[group], self.kind
+        plan, arrays = self._plans[group], self.arrays
         count = plan.rows.streams.size
         if count == 0:
             return
         outputs = self._forward(plan)
-        if kind.masks.shape[1]:
-            gather_rows(kind.masks, plan.rows.streams, self._masks)
+        if arrays.masks.shape[1]:
+            gather_rows(arrays.masks, plan.rows.streams, self._masks)
         rates = self._rates_of(group)  # even if unused, so that the warm-up compiles it
         self._selector.choose(
             outputs[:count],
@@ -116,15 +121,17 @@ class PolicyGroup:
             self._actions[:count],
             self._log_probs[:count],
         )
-        _scatter(self._actions, self._log_probs, plan.rows.streams, kind.actions, kind.log_probs)
+        _scatter(
+            self._actions, self._log_probs, plan.rows.streams, arrays.actions, arrays.log_probs
+        )
 
     def push(self, streams: slice) -> int:
         """Stack these streams' observations; return a stream with NaN or infinity, or -1."""
-        kind = self.kind
+        arrays = self.arrays
         if streams == slice(0, len(self.inputs)):
-            return self.frames.push(kind.observations_flat, kind.acted.reshape(-1))
-        acted = kind.acted.reshape(-1)[streams]
-        return self.frames.of(streams).push(kind.observations_flat[streams], acted)
+            return self.frames.push(arrays.observations_flat, arrays.acted.reshape(-1))
+        acted = arrays.acted.reshape(-1)[streams]
+        return self.frames.of(streams).push(arrays.observations_flat[streams], acted)
 
     def decide(self, group: int) -> None:
         rows = self._written[group].rows
@@ -160,8 +167,8 @@ class PolicyGroup:
             "versions": self.versions.copy(),
             "epsilons": self._epsilons.copy(),
             "frames": {
-                str(i): self.frames.of(self.kind.streams_of(agent)).state()
-                for i, agent in enumerate(self.kind.agents)
+                str(i): self.frames.of(self.arrays.streams_of(agent)).state()
+                for i, agent in enumerate(self.arrays.agents)
             },
             "recurrent_states": self.recurrent_states.copy(),
             "writers": {str(i): writer.state() for i, writer in enumerate(self.writers)},
@@ -176,9 +183,9 @@ class PolicyGroup:
         self.versions[...] = fitting(state, "versions", self.versions, COUNT)
         self._epsilons[...] = fitting(state, "epsilons", self._epsilons, SHARE)
         self._rates.clear()
-        for i, agent in enumerate(self.kind.agents):
+        for i, agent in enumerate(self.arrays.agents):
             frames = branch(branch(state, "frames"), str(i))
-            self.frames.of(self.kind.streams_of(agent)).restore(frames)
+            self.frames.of(self.arrays.streams_of(agent)).restore(frames)
         self.recurrent_states[...] = fitting(state, "recurrent_states", self.recurrent_states)
         for i, writer in enumerate(self.writers):
             writer.restore(branch(branch(state, "writers"), str(i)))
@@ -208,7 +215,7 @@ class PolicyGroup:
         flat = recurrent_states.reshape(-1, recurrent_states.shape[2])
         _gather(self.recurrent_states, plan.rows, first, end, width, flat)
         outputs, after = self.stack.recurrent_pass(first, end, width, recurrent_states)
-        acted = self.kind.acted.reshape(-1)
+        acted = self.arrays.acted.reshape(-1)
         _keep(after, acted, plan.rows, first, self.recurrent_states, self.states_before)
         return outputs
 

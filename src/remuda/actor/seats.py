@@ -86,7 +86,7 @@ class Seats:
     env: VectorEnv
     checks: TurnChecks | None = None  # None: results are not checked
     # by agent: the arrays of its streams (one for each copy), and whether learners use final masks
-    _kind_of: Mapping[int, StreamArrays]
+    _arrays_of: Mapping[int, StreamArrays]
     _keeps_last_mask: Sequence[bool]
 
     def writers(self) -> Sequence[BlockWriter]:
@@ -114,13 +114,13 @@ class Seats:
     def _observe_last(self, ended: Bools, truncated: Bools) -> None:
         """Write final observations of ended episodes; both masks are [num_envs, num_agents]."""
         for agent in np.flatnonzero(ended.any(0)).tolist():
-            kind = self._kind_of[agent]
-            last = kind.final_observations[kind.place_of[agent]]
+            arrays = self._arrays_of[agent]
+            last = arrays.final_observations[arrays.position_of[agent]]
             self.env.observe(agent, last)
             if self.checks is not None:
                 self.checks.last(agent, last, ended[:, agent])
             if self._keeps_last_mask[agent] and truncated[:, agent].any():
-                self.env.mask(agent, kind.final_masks[kind.streams_of(agent)])
+                self.env.mask(agent, arrays.final_masks[arrays.streams_of(agent)])
 
     def close(
         self, over: Bools, returns: np.ndarray, truncated: Bools, turns: Integers, metrics: Floats

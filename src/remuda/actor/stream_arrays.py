@@ -47,22 +47,22 @@ class StreamArrays:
         self._actions = actions
         self._columns = columns_of(agents)
         # by agent, its position among these agents
-        self.place_of = {agent: place for place, agent in enumerate(agents)}
+        self.position_of = {agent: position for position, agent in enumerate(agents)}
         # by agent, its view of `actions`, if these are passed to the environment unchanged
-        self._as_they_stand: dict[int, Array] = {}
+        self._action_views: dict[int, Array] = {}
         for agent in agents:
-            found = self.chosen(agent)
-            if np.shares_memory(found, self.actions):
-                self._as_they_stand[agent] = found
+            chosen = self.chosen(agent)
+            if np.shares_memory(chosen, self.actions):
+                self._action_views[agent] = chosen
 
     def streams_of(self, agent: int) -> slice:
-        begin = self.place_of[agent] * self.num_envs
+        begin = self.position_of[agent] * self.num_envs
         return slice(begin, begin + self.num_envs)
 
     def chosen(self, agent: int) -> Array:
-        found = self._as_they_stand.get(agent)
-        if found is not None:
-            return found
+        view = self._action_views.get(agent)
+        if view is not None:
+            return view
         actions = self._actions.within_bounds(self.actions[self.streams_of(agent)])
         return actions.reshape(self._action_shape)
 

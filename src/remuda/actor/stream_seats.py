@@ -1,7 +1,7 @@
 """The base class of seats whose policies change from match to match.
 
-A *stream* is one agent of one copy. In the arrays of agents with equal spaces (a *kind* of seat),
-a stream's row is `i * num_envs + copy`, where `i` is the agent's position among these agents.
+A *stream* is one agent of one copy. In `StreamArrays`, which hold agents with equal spaces, a
+stream's row is `i * num_envs + copy`, where `i` is the agent's position among these agents.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.types import Bools
 
 
-class _Stretch:
-    """Agents of a turn group that are adjacent in the arrays of a kind."""
+class _AdjacentAgents:
+    """Agents of a turn group that are adjacent in `StreamArrays`."""
 
     def __init__(
         self,
         env: VectorEnv,
-        kind: StreamArrays,
+        arrays: StreamArrays,
         agents: Sequence[int],
         policy_groups: Sequence[PolicyGroup],
     ) -> None:
-        self.kind, self.agents = kind, columns_of(tuple(agents))
-        places = slice(kind.place_of[agents[0]], kind.place_of[agents[-1]] + 1)
-        self.streams = slice(places.start * env.num_envs, places.stop * env.num_envs)
-        self.acted = kind.acted[places]
-        self.policy_groups = [group for group in policy_groups if group.kind is kind]
+        self.arrays, self.agents = arrays, columns_of(tuple(agents))
+        positions = slice(arrays.position_of[agents[0]], arrays.position_of[agents[-1]] + 1)
+        self.streams = slice(positions.start * env.num_envs, positions.stop * env.num_envs)
+        self.acted = arrays.acted[positions]
+        self.policy_groups = [group for group in policy_groups if group.arrays is arrays]
         self._active = env.active.T[self.agents] if isinstance(self.agents, slice) else None
 
     def active(self, env: VectorEnv) -> Bools:
@@ -41,76 +41,78 @@ class _Stretch:
 
 
 class StreamSeats(Seats):
-    """Seats whose streams are observed by kind of seat and gathered by policy for inference."""
+    """Seats whose streams are gathered by policy before each forward pass."""
 
     def __init__(
         self,
         env: VectorEnv,
         policy_groups: Sequence[PolicyGroup],
-        kinds: Iterable[StreamArrays],
+        all_arrays: Iterable[StreamArrays],
         scripted: ScriptedSeats | None,  # chooses for members without a network
     ) -> None:
         self.env, self.policy_groups, self._scripted = env, policy_groups, scripted
-        self._kinds = tuple(kinds)
-        self._kind_of = {agent: kind for kind in self._kinds for agent in kind.agents}
+        self._all_arrays = tuple(all_arrays)
+        self._arrays_of = {agent: arrays for arrays in self._all_arrays for agent in arrays.agents}
         self._observations = [
-            kind.observations[kind.place_of[agent]] for agent, kind in sorted(self._kind_of.items())
+            arrays.observations[arrays.position_of[agent]]
+            for agent, arrays in sorted(self._arrays_of.items())
         ]
         self._masked = [spec.masked for spec in env.agents]
         self.acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
-        self._stretches: dict[int, list[_Stretch]] = {}
+        self._adjacent: dict[int, list[_AdjacentAgents]] = {}
 
     def observe(self, group: int) -> None:
         env = self.env
         for agent in self.groups[group]:
             env.observe(agent, self._observations[agent])
             if self._masked[agent]:
-                kind = self._kind_of[agent]
-                env.mask(agent, kind.masks[kind.streams_of(agent)])
+                arrays = self._arrays_of[agent]
+                env.mask(agent, arrays.masks[arrays.streams_of(agent)])
         for part in self._parts(group):
-            acts, kind = part.acted, part.kind
+            acts, arrays = part.acted, part.arrays
             np.copyto(acts, part.active(env))
             self.acted.T[part.agents] = acts
             for policy_group in part.policy_groups:
                 found = policy_group.push(part.streams)
                 if found != NONE and self.checks is not None:
-                    self._tell_of(kind, part.streams.start + found)
+                    self._check_observation(arrays, part.streams.start + found)
             if not part.policy_groups and self.checks is not None:  # no network plays them
-                observations = kind.observations_flat[part.streams]
+                observations = arrays.observations_flat[part.streams]
                 if observations.dtype.kind == "f":
                     found = first_strange(observations, acts.reshape(-1))
                     if found != NONE:
-                        self._tell_of(kind, part.streams.start + found)
+                        self._check_observation(arrays, part.streams.start + found)
         if self.checks is None:
             return
         for agent in self.groups[group]:
             if self._masked[agent]:
-                kind = self._kind_of[agent]
-                masks = kind.masks[kind.streams_of(agent)]
-                self.checks.masked(agent, masks, kind.acted[kind.place_of[agent]])
+                arrays = self._arrays_of[agent]
+                masks = arrays.masks[arrays.streams_of(agent)]
+                self.checks.masked(agent, masks, arrays.acted[arrays.position_of[agent]])
 
-    def _tell_of(self, kind: StreamArrays, stream: int) -> None:
+    def _check_observation(self, arrays: StreamArrays, stream: int) -> None:
         assert self.checks is not None
-        place, copy = divmod(stream, self.env.num_envs)
-        self.checks.observed(kind.agents[place], kind.observations[place], copy)
+        position, copy = divmod(stream, self.env.num_envs)
+        self.checks.observed(arrays.agents[position], arrays.observations[position], copy)
 
-    def _parts(self, group: int) -> list[_Stretch]:
-        found = self._stretches.get(group)
+    def _parts(self, group: int) -> list[_AdjacentAgents]:
+        found = self._adjacent.get(group)
         if found is not None:
             return found
-        stretches: list[tuple[StreamArrays, list[int]]] = []
-        for kind in self._kinds:
-            for agent in (a for a in kind.agents if a in self.groups[group]):
-                last = stretches[-1] if stretches else None
-                place = kind.place_of[agent]
-                if last and last[0] is kind and kind.place_of[last[1][-1]] + 1 == place:
+        adjacent: list[tuple[StreamArrays, list[int]]] = []
+        for arrays in self._all_arrays:
+            for agent in (a for a in arrays.agents if a in self.groups[group]):
+                last = adjacent[-1] if adjacent else None
+                position = arrays.position_of[agent]
+                if last and last[0] is arrays and arrays.position_of[last[1][-1]] + 1 == position:
                     last[1].append(agent)
                 else:
-                    stretches.append((kind, [agent]))
-        self._stretches[group] = [
-            _Stretch(self.env, kind, agents, self.policy_groups) for kind, agents in stretches
+                    adjacent.append((arrays, [agent]))
+        self._adjacent[group] = [
+            _AdjacentAgents(self.env, arrays, agents, self.policy_groups)
+            for arrays, agents in adjacent
         ]
-        return self._stretches[group]
+        return self._adjacent[group]
 
     def choose(self, group: int, rng: np.random.Generator | None = None) -> None:
         for policy_group in self.policy_groups:
@@ -118,19 +120,19 @@ class StreamSeats(Seats):
 
     def act(self, agent: int) -> None:
         """Let a scripted policy, if any, choose; apply the agent's actions to the environment."""
-        kind = self._kind_of[agent]
-        actions = kind.chosen(agent)
+        arrays = self._arrays_of[agent]
+        actions = arrays.chosen(agent)
         if self._scripted is not None:
-            observations = kind.observations[kind.place_of[agent]]
+            observations = arrays.observations[arrays.position_of[agent]]
             actions = self._scripted.chosen(agent, observations, actions)
         self.env.act(agent, actions)
 
     def _forget(self, ended: Bools) -> None:
         """Reset frames and recurrent states of the streams `ended` [num_agents, num_envs]."""
-        for kind in self._kinds:
-            streams = kind.by_stream(ended)
+        for arrays in self._all_arrays:
+            streams = arrays.by_stream(ended)
             for policy_group in self.policy_groups:
-                if policy_group.kind is kind:
+                if policy_group.arrays is arrays:
                     policy_group.forget(streams)
 
     def _forget_copies(self, over: Bools) -> None:
