@@ -1,11 +1,10 @@
 """A bridge that dies at any line while it writes weights, words and the table of a population."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from cluster.two_nodes import ACTOR_HERE, DEALT, TwoNodes
+from line_deaths import AtLine, die
 from refusals import refuses
 from remuda.cluster import channel, tables, weights, words
 from remuda.cluster.nodes import Placement
@@ -15,39 +14,22 @@ from remuda.population.members.table_parts import REVISION
 from remuda.publish import snapshot
 from remuda.system.memory.atomic import load, store
 
-WATCHED = {module.__file__ for module in (channel, tables, weights, words, snapshot)}
+WATCHED = (channel, tables, weights, words, snapshot)
 LINES = [pytest.param(7, id="few"), pytest.param(1, marks=pytest.mark.slow, id="all")]
 
 
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
+class At(AtLine):
+    """Looks at every line of what writes here, and dies at one of them."""
 
+    def __init__(self, line, look):
+        super().__init__(0, WATCHED, self.look_or_die, again=True)
+        self.alive, self.look = line, look
 
-class At:
-    """NodePoller at every line of what writes here, and dies at one of them."""
-
-    def __init__(self, left, look):
-        self.left, self.look = left, look
-
-    def trace(self, frame, event, argument):
-        if frame.f_code.co_filename not in WATCHED:
-            return None
-        if event == "line":
-            sys.settrace(None)
-            self.look()
-            sys.settrace(self.trace)
-            self.left -= 1
-            if self.left < 0:
-                raise DiedError
-        return self.trace
-
-    def __enter__(self):
-        sys.settrace(self.trace)
-        return self
-
-    def __exit__(self, kind, error, trace):
-        sys.settrace(None)
-        return kind is DiedError
+    def look_or_die(self):
+        self.look()
+        self.alive -= 1
+        if self.alive < 0:
+            die()
 
 
 def publish(world, name, version):
@@ -87,7 +69,7 @@ def test_weights_are_whole_and_go_forward_wherever_a_bridge_dies(stride):
         frame = world.frame(1)
         with At(line, look) as life:
             world.channels[0].take(frame)
-        left = life.left
+        left = life.alive
         world.link()
         look()
         world.pump_all()
@@ -140,7 +122,7 @@ def test_a_table_is_read_whole_wherever_a_bridge_dies(stride):
         frame = world.frame(0)
         with At(line, look) as life:
             world.channels[1].take(frame)
-        left = life.left
+        left = life.alive
         look()
         world.link()
         look()

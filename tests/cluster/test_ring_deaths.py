@@ -1,12 +1,12 @@
 """A bridge that dies at any line while it follows a ring, and readers at any line of either."""
 
-import sys
 from functools import partial
 
 import numpy as np
 import pytest
 
 from cluster.ring_pairs import Kind, Pair, Player, take_all
+from line_deaths import AtLine, crash_at_each_line
 from remuda.cluster import ring_kernels
 from remuda.errors import RemudaError
 from remuda.experience import rollout_queue, segments
@@ -16,42 +16,6 @@ from remuda.experience.rollout_queue import RolloutQueue
 FEW = Kind(streams=3, capacity=12, rollout=4)
 """A ring so small that its queue is written over between two frames."""
 LINES = [pytest.param(37, id="few"), pytest.param(1, marks=pytest.mark.slow, id="all")]
-
-
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
-
-
-class At:
-    """Does something at so many lines of a file from now; then the rest goes on, or not."""
-
-    def __init__(self, module, left, what, again=False):
-        self.file, self.left, self.what = module.__file__, left, what
-        self.again = again
-        """Whether it is done at all lines after that one, too."""
-
-    def trace(self, frame, event, argument):
-        if frame.f_code.co_filename != self.file:
-            return None
-        if event == "line":
-            self.left -= 1
-            if self.left == -1 or (self.left < -1 and self.again):
-                sys.settrace(None)
-                self.what()
-                sys.settrace(self.trace)
-        return self.trace
-
-    def __enter__(self):
-        sys.settrace(self.trace)
-        return self
-
-    def __exit__(self, kind, error, trace):
-        sys.settrace(None)
-        return kind is DiedError
-
-
-def die():
-    raise DiedError
 
 
 def uncompiled(monkeypatch, module):
@@ -106,20 +70,17 @@ frames that are cut."""
 @pytest.mark.parametrize("stride", LINES)
 def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, turns, room, stride):
     uncompiled(monkeypatch, ring_kernels)
-    line, left = 0, -1
-    while left < 0:
+    for crash in crash_at_each_line((ring_kernels,), stride):
         world = World(seed, turns, room)
-        with At(ring_kernels, line, die) as life:
+        with crash:
             world.pair.pump_all(room)
-        left = life.left
         world.pair.check_there()
         world.take()
         world.pair.link()
         world.pair.check_there()
         world.take()
         world.finish()
-        line += stride
-    assert line > 300
+    assert crash.line > 300
 
 
 @pytest.mark.slow_cases(
@@ -130,8 +91,8 @@ def test_a_bridge_dies_at_a_line_and_its_successor_goes_on(monkeypatch, seed, tu
 @pytest.mark.parametrize("stride", LINES)
 def test_a_learner_takes_at_any_line_of_the_bridge(monkeypatch, seed, turns, room, stride, again):
     uncompiled(monkeypatch, ring_kernels)
-    line, left = 0, -1
-    while left < 0:
+    line, reached = 0, True
+    while reached:
         world = World(seed, turns, room)
 
         def look(world=world):
@@ -141,9 +102,9 @@ def test_a_learner_takes_at_any_line_of_the_bridge(monkeypatch, seed, turns, roo
                 world.pair.check_there()
                 world.take()
 
-        with At(ring_kernels, line, look, again) as life:
+        with AtLine(line, (ring_kernels,), look, again) as life:
             world.pair.pump_all(room)
-        left = life.left
+        reached = life.reached
         world.finish()
         line += 5 * stride if again else stride
     assert line > 300
@@ -154,14 +115,15 @@ def test_a_learner_takes_at_any_line_of_the_bridge(monkeypatch, seed, turns, roo
 def test_a_frame_comes_at_any_line_of_the_learner(monkeypatch, seed, turns, room, stride):
     uncompiled(monkeypatch, rollout_queue)
     monkeypatch.setattr(rollout_queue, "copy_segment", segments.copy_segment.py_func)
-    line, left = 0, -1
-    while left < 0:
+    line, reached = 0, True
+    while reached:
         world = World(seed, 5, room)
         world.pair.pump_all()
         world.player.play(turns)
-        with At(rollout_queue, line, lambda world=world: world.pair.pump_all(room)) as life:
+        pump = partial(world.pair.pump_all, room)
+        with AtLine(line, (rollout_queue,), pump) as life:
             world.take()
-        left = life.left
+        reached = life.reached
         world.finish()
         line += stride
     assert line > 60
@@ -170,13 +132,13 @@ def test_a_frame_comes_at_any_line_of_the_learner(monkeypatch, seed, turns, room
 @pytest.mark.parametrize("stride", LINES)
 def test_an_actor_plays_on_at_any_line_of_what_is_collected(monkeypatch, stride):
     uncompiled(monkeypatch, ring_kernels)
-    line, left = 0, -1
-    while left < 0:
+    line, reached = 0, True
+    while reached:
         world = World(3, 6, 1 << 20)
         turns = line % 23
-        with At(ring_kernels, line, partial(world.player.play, turns)) as life:
+        with AtLine(line, (ring_kernels,), partial(world.player.play, turns)) as life:
             news = world.pair.collect(1 << 20)
-        left = life.left
+        reached = life.reached
         world.pair.following.write(news)
         world.pair.check_there()
         world.take()

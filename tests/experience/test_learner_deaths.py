@@ -1,12 +1,13 @@
 """A learner that dies at any line of what it tells the actors, and so does its successor."""
 
-import sys
+from collections import Counter
 from contextlib import nullcontext
 from linecache import getline
 
 import pytest
 
 from assembled import assemble
+from line_deaths import AtLine, DiedError
 from remuda.config import load_config, overlay
 from remuda.experience import experience as experience_module
 from remuda.experience import replay as replay_module
@@ -30,17 +31,14 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.system.scoreboard import Learn, Play
 from support import Tape
 
-WATCHED = {
-    module.__file__
-    for module in (
-        experience_module,
-        replay_module,
-        rollouts_module,
-        learner_module,
-        replay_learner_module,
-        rollout_learner_module,
-    )
-}
+WATCHED = (
+    experience_module,
+    replay_module,
+    rollouts_module,
+    learner_module,
+    replay_learner_module,
+    rollout_learner_module,
+)
 SMALL = {
     "game": "support:Tape",
     "run": {"turns": None, "seconds": 3600},
@@ -67,36 +65,23 @@ SPINS = 50
 """Updates on end after which a learner is said to be at it for ever."""
 
 
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
-
-
-class Death:
+class Death(AtLine):
     """Kills what runs inside it when it comes to a line, the first time or a later one.
 
     Without a line it only notes which there are, and how often each was come to.
     """
 
-    def __init__(self, line=None, time=0):
-        self.line, self.left, self.seen = line, time, {}
+    def __init__(self, place=None, time=0):
+        super().__init__(time, WATCHED)
+        self.place, self.seen = place, Counter()
 
-    def trace(self, frame, event, argument):
-        if frame.f_code.co_filename not in WATCHED:
-            return None
-        if event == "line":
-            here = frame.f_code.co_filename, frame.f_lineno
-            self.seen[here] = self.seen.get(here, 0) + 1
-            if here == self.line:
-                self.left -= 1
-                if self.left < 0:
-                    raise DiedError
-        return self.trace
+    def at_line(self, place):
+        self.seen[place] += 1
+        if place == self.place:
+            super().at_line(place)
 
-    def __enter__(self):
-        sys.settrace(self.trace)
-
-    def __exit__(self, *_):
-        sys.settrace(None)
+    def __exit__(self, *error):
+        super().__exit__(*error)
 
 
 NEVER = nullcontext()

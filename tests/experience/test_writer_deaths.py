@@ -1,10 +1,11 @@
 """A writer that dies at any line, and so does its successor: what the ring counts is what is so."""
 
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
+from line_deaths import AtLine
 from remuda.config import ExperienceConfig
 from remuda.experience import write_kernels
 from remuda.experience.experience import Experience
@@ -21,10 +22,6 @@ KERNELS = [
     for name, found in vars(write_kernels).items()
     if hasattr(found, "py_func") and found.py_func.__module__ == write_kernels.__name__
 ]
-
-
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
 
 
 @pytest.fixture
@@ -51,27 +48,7 @@ def committed(experience, monkeypatch):
     return found
 
 
-class Dies:
-    """Ends what runs inside it at so many lines of the writer's from now."""
-
-    def __init__(self, left):
-        self.left = left
-
-    def trace(self, frame, event, argument):
-        if frame.f_code.co_filename != write_kernels.__file__:
-            return None
-        if event == "line":
-            self.left -= 1
-            if self.left < 0:
-                raise DiedError
-        return self.trace
-
-    def __enter__(self):
-        sys.settrace(self.trace)
-
-    def __exit__(self, kind, error, trace):
-        sys.settrace(None)
-        return kind is DiedError
+Dies = partial(AtLine, modules=(write_kernels,))
 
 
 def play(writer, turns, random):

@@ -1,11 +1,11 @@
 """Several actors that deal one population, led by hand: leagues, rings, and the learners' end."""
 
-import sys
 from collections import Counter, defaultdict
 from itertools import chain
 
 import numpy as np
 
+from line_deaths import AtLine, die
 from population.dealing import test_deaths as deaths
 from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births.inheritance import LearnerBirths
@@ -20,36 +20,13 @@ from remuda.population.members.table import Table
 from remuda.population.members.table_parts import REVISION
 from remuda.publish.snapshot import Snapshot
 
-WATCHED = deaths.WATCHED | {module.__file__ for module in (follower_views, follower, league_module)}
+WATCHED = (*deaths.WATCHED, follower_views, follower, league_module)
 COPIES = (3, 2)
 """Of the game, by actor."""
 
 
-def die():
-    raise deaths.DiedError
-
-
-class At:
-    """Does something at so many lines from now, of those that write the population's memory."""
-
-    def __init__(self, line, what=die):
-        self.left, self.what, self.came = line, what, False
-
-    def __enter__(self):
-        def trace(frame, event, argument):
-            if frame.f_code.co_filename not in WATCHED:
-                return None
-            if event == "line" and not self.came:
-                self.left -= 1
-                if self.left < 0:
-                    self.came = True
-                    self.what()
-            return trace
-
-        sys.settrace(trace)
-
-    def __exit__(self, *_):
-        sys.settrace(None)
+def at_line(line, action=die):
+    return AtLine(line, WATCHED, action)
 
 
 class Acting:

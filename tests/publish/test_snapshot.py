@@ -1,10 +1,9 @@
 """Publishing: a snapshot is seen whole or not at all, in both modes, whichever process dies."""
 
-import sys
-
 import numpy as np
 import pytest
 
+from line_deaths import AtLine, DiedError
 from refusals import refuses
 from remuda.config import PublishConfig
 from remuda.errors import RemudaError
@@ -17,7 +16,7 @@ from spawned import child_of
 
 MODES = ["snapshot", "double_buffer"]
 LAYOUT = TrainingLayout(("mean", "square"), ("steps", "explored"))
-WATCHED = {module.__file__, training_state.__file__}
+WATCHED = (module, training_state)
 
 
 def make(mode, size=6, policies=("a", "b"), training=()):
@@ -97,10 +96,6 @@ def test_both_modes_keep_two_copies_and_one_is_whole_at_any_instant_of_a_publica
     assert SnapshotReader(published).newer()["a"].weights.tolist() == [2] * 1000
 
 
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
-
-
 class HalfWritten:
     """Stands in for weights: the learner dies when half of them are copied out."""
 
@@ -115,28 +110,11 @@ class HalfWritten:
 
 def publish_and_die(published, version, line):
     """A learner's whole life: one publication, unless it dies at this line of it."""
-    left = line
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if frame.f_code.co_filename not in WATCHED:
-            return None
-        if event == "line":
-            left -= 1
-            if left < 0:
-                raise DiedError
-        return trace
-
-    try:
-        sys.settrace(trace)
+    with AtLine(line, WATCHED) as crash:
         publisher = Publisher(published, "a", 7)
         training = trained(version) if publisher.training is not None else None
         publisher.publish(np.full(6, version, np.float32), version, float(version), training)
-    except DiedError:
-        return None
-    finally:
-        sys.settrace(None)
-    return publisher.version
+    return None if crash.reached else publisher.version
 
 
 def check_whole(snapshot, among):

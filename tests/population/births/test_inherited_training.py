@@ -1,11 +1,10 @@
 """Newborn policies that are trained on as their parents are, by the real actor and learners."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
 
+from line_deaths import AtLine
 from population.birth_worlds import World
 from refusals import refuses
 from remuda.errors import RemudaError
@@ -196,51 +195,27 @@ def test_a_successor_without_a_checkpoint_goes_on_from_the_last_publication(kind
         assert found.epsilon(k) == epsilon
 
 
-WATCHED = {
-    module.__file__
-    for module in (
-        algorithm,
-        births,
-        group,
-        learner,
-        inheritance,
-        replay,
-        rollout_algorithm,
-        rollouts,
-        snapshot,
-        training_state,
-        transition_algorithm,
-    )
-}
-
-
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
+WATCHED = (
+    algorithm,
+    births,
+    group,
+    learner,
+    inheritance,
+    replay,
+    rollout_algorithm,
+    rollouts,
+    snapshot,
+    training_state,
+    transition_algorithm,
+)
 
 
 def work_and_die(learners, line):
     """Let a learner carry out a birth, unless it dies at this line of it; whether it died."""
-    left = line
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if frame.f_code.co_filename not in WATCHED:
-            return None
-        if event == "line":
-            left -= 1
-            if left < 0:
-                raise DiedError
-        return trace
-
-    try:
-        sys.settrace(trace)
+    with AtLine(line, WATCHED) as crash:
         learners.work()
-    except DiedError:
-        return True
-    finally:
-        sys.settrace(None)
-        torch.set_grad_enabled(True)  # it may have died as it left `torch.no_grad`
-    return False
+    torch.set_grad_enabled(True)  # it may have died as it left `torch.no_grad`
+    return crash.reached
 
 
 @pytest.mark.slow_cases("dqn-snapshot-5", "ppo-double_buffer-5", "ppo-snapshot-5")

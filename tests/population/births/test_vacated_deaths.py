@@ -1,10 +1,9 @@
 """An actor that dies at any line while a policy leaves its place and another is born there."""
 
-import sys
-
 import numpy as np
 import pytest
 
+from line_deaths import AtLine, DiedError
 from population.dealing import test_deaths as deaths
 from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births.inheritance import LearnerBirths
@@ -82,18 +81,12 @@ def play(kind, death):
     for _ in range(3):
         world.turn()
     world.begin(Replacing(True))
-    deaths.die_at(death)
-    try:
+    with AtLine(death, deaths.WATCHED) as crash:
         for _ in range(6):
             world.turn()
-        died = False
-    except deaths.DiedError:
-        died = True
-    finally:
-        sys.settrace(None)
-    if died:
+    if crash.reached:
         world.begin(Replacing(True))
-    return world, died
+    return world, crash.reached
 
 
 def born_of(world, path):
@@ -121,10 +114,10 @@ def test_the_ledger_tells_of_a_birth_once_wherever_its_actor_died(
         if is_done or len(times) == (part is RecordBuffer):  # first it notes the matches
             done(*given)
         if len(times) == 1 + (part is RecordBuffer):
-            raise deaths.DiedError
+            raise DiedError
 
     monkeypatch.setattr(part, step, dies)
-    with pytest.raises(deaths.DiedError):
+    with pytest.raises(DiedError):
         world.turn()
     monkeypatch.undo()
     world.begin(Replacing(True))

@@ -1,10 +1,9 @@
 """An actor that dies at any line of what it does to the population, and its successor."""
 
-import sys
-
 import numpy as np
 import pytest
 
+from line_deaths import AtLine
 from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.births import lifecycle
 from remuda.population.births.inheritance import LearnerBirths
@@ -23,41 +22,17 @@ from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.system.checkpoint.state import pack
 
 NAMES, EMPTY, SIZE, COPIES = ("a", "b", "c", "d"), ("d",), 6, 5
-WATCHED = {
-    module.__file__
-    for module in (
-        births,
-        frozen_weights,
-        lead,
-        ledger,
-        lifecycle,
-        table,
-        table_parts,
-        training_state,
-    )
-}
+WATCHED = (
+    births,
+    frozen_weights,
+    lead,
+    ledger,
+    lifecycle,
+    table,
+    table_parts,
+    training_state,
+)
 LAYOUT = TrainingLayout(("mean", "square", "target"), ("steps", "explored"))
-
-
-class DiedError(BaseException):
-    """The process is gone: nothing of it may clear anything away."""
-
-
-def die_at(line):
-    """Raise at so many lines from now, of those that write the population's memory."""
-    left = line
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if frame.f_code.co_filename not in WATCHED:
-            return None
-        if event == "line":
-            left -= 1
-            if left < 0:
-                raise DiedError
-        return trace
-
-    sys.settrace(trace)
 
 
 def weights_of(policy, version):
@@ -165,18 +140,12 @@ def play(scene, death):
     for _ in range(3):
         world.turn()
     world.begin(Insistent(*SCENES[scene]))
-    die_at(death)
-    try:
+    with AtLine(death, WATCHED) as crash:
         for _ in range(3):
             world.turn()
-        died = False
-    except DiedError:
-        died = True
-    finally:
-        sys.settrace(None)
-    if died:
+    if crash.reached:
         world.begin(Insistent(*SCENES[scene]))
-    return world, died
+    return world, crash.reached
 
 
 def check(world):

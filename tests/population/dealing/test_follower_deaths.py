@@ -2,8 +2,7 @@
 
 import pytest
 
-from population.dealing.test_deaths import DiedError
-from population.follower_worlds import COPIES, A, At, B, World
+from population.follower_worlds import COPIES, A, B, World, at_line
 from remuda.config.hyperparameters import HYPERPARAMETERS
 from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
 from remuda.population.matchmaking.by_turn import Fixed, Random
@@ -53,21 +52,20 @@ def begin(kind):
 
 def play(kind, victim, death):
     """Play until `a` is replaced, with a death; returns the world and whether it happened."""
-    world, end = begin(kind), At(death)
+    world, end = begin(kind), at_line(death)
     for _ in range(TURNS):
         for actor in range(2):
-            if actor != victim or end.came:
+            if actor != victim or end.reached:
                 world.turn(actor)
                 continue
-            try:
-                with end:
-                    world.turn(actor)
-            except DiedError:
+            with end:
+                world.turn(actor)
+            if end.reached:
                 world.turn(1 - actor)  # the other plays on meanwhile
                 world.learn()
                 world.begin(actor, Renewing())
         world.learn()
-    return world, end.came
+    return world, end.reached
 
 
 @pytest.mark.slow_cases(
@@ -109,7 +107,7 @@ def test_whatever_the_other_does_between_any_two_lines(kind, slow, stride):
     """The other plays turns in the middle of one: no result is lost, no place emptied too soon."""
     for line in range(0, 100_000, stride):
         world = begin(kind)
-        between = At(line, lambda world=world: [world.turn(1 - slow) for _ in range(3)])
+        between = at_line(line, lambda world=world: [world.turn(1 - slow) for _ in range(3)])
         for _ in range(TURNS):
             with between:
                 world.turn(slow)
@@ -119,7 +117,7 @@ def test_whatever_the_other_does_between_any_two_lines(kind, slow, stride):
         play_on(world, f"between line {line} and the next")
         assert world.games_in_ledger()["b"] == world.games()["b"]
         assert len(world.matches()) == world.table.word(MATCHES)
-        if not between.came:
+        if not between.reached:
             break
     assert line > 100
 
@@ -127,20 +125,20 @@ def test_whatever_the_other_does_between_any_two_lines(kind, slow, stride):
 @pytest.mark.parametrize("stride", [67, pytest.param(7, marks=pytest.mark.slow)])
 def test_a_run_that_ends_with_its_lead_dead_has_all_results_in_its_ledger(stride):
     for death in range(0, 100_000, stride):
-        world, end = begin("without"), At(death)
-        try:
-            for _ in range(TURNS):
-                world.turn(1)
-                with end:
-                    world.turn(0)
-                world.learn()
-        except DiedError:
+        world, end = begin("without"), at_line(death)
+        for _ in range(TURNS):
             world.turn(1)
+            with end:
+                world.turn(0)
+            if end.reached:
+                world.turn(1)
+                break
+            world.learn()
         world.table.followers.hand_over()
         numbers = world.matches()["number"].tolist()
         assert len(set(numbers)) == len(numbers)
         assert world.sure <= set(numbers) <= world.closed
-        if not end.came:
+        if not end.reached:
             break
     assert death > 100
 

@@ -1,12 +1,12 @@
 """When policies of a league are copied, and when they begin anew, in their own places."""
 
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from equivalence.runs import PPO, assert_same, outcome, run
+from line_deaths import AtLine
 from population.birth_worlds import World
 from population.dealing import test_deaths as deaths
 from remuda.config import LeagueConfig, SnapshotsConfig, overlay
@@ -389,15 +389,10 @@ def test_wherever_an_actor_dies_nobody_stays_away_and_exploiters_begin_anew(stri
         world = LeagueOfDying()
         world.begin()
         world.turn()
-        deaths.die_at(death)
-        try:
+        with AtLine(death, deaths.WATCHED) as crash:
             for _ in range(10):
                 world.turn()
-            died = False
-        except deaths.DiedError:
-            died = True
-        finally:
-            sys.settrace(None)
+        died = crash.reached
         if died:
             world.begin()
         world.check()

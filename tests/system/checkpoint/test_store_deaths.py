@@ -1,38 +1,10 @@
 """The coordinator dies at any line of a checkpoint: each that is listed is whole all the same."""
 
-import sys
-
 import pytest
 
+from line_deaths import crash_at_each_line
 from remuda.system.checkpoint import store as module
 from remuda.system.checkpoint.store import Checkpoints, Manifest
-
-
-class DiedError(BaseException):
-    """The process is gone."""
-
-
-class DiesAt:
-    """Ends what runs in it at so many lines of the store from now."""
-
-    def __init__(self, left):
-        self.left = left
-
-    def trace(self, frame, event, argument):
-        if frame.f_code.co_filename != module.__file__:
-            return None
-        if event == "line":
-            self.left -= 1
-            if self.left < 0:
-                raise DiedError
-        return self.trace
-
-    def __enter__(self):
-        sys.settrace(self.trace)
-
-    def __exit__(self, kind, error, trace):
-        sys.settrace(None)
-        return kind is DiedError
 
 
 def take(store, value, parts):
@@ -54,15 +26,13 @@ HISTORY = ("abc", "bc", "c", "ab", "bc")
 @pytest.mark.parametrize("step", [3, 1], ids=["third", "every"])
 def test_each_that_is_listed_is_whole(step, tmp_path):
     """`step`: which lines."""
-    line = 0
-    while True:
-        store = Checkpoints(tmp_path / str(line))
+    for crash in crash_at_each_line((module,), step):
+        store = Checkpoints(tmp_path / str(crash.line))
         for value, parts in enumerate(HISTORY[:-1]):
             take(store, value, parts)
-        died = DiesAt(line)
-        with died:
+        with crash:
             take(store, len(HISTORY), HISTORY[-1])
-        if died.left >= 0:
+        if not crash.reached:
             break
         successor = Checkpoints(store.path)
         numbers = successor.numbers()
@@ -81,4 +51,3 @@ def test_each_that_is_listed_is_whole(step, tmp_path):
         take(successor, 11, "abc")
         names = {path.name for path in store.path.iterdir()}
         assert names == {f"{number:06d}" for number in successor.numbers()}
-        line += step
