@@ -124,9 +124,9 @@ def test_recorded_play_tells_who_took_part(trained):
         assert np.isnan(played.returns[~there, agent]).all()
         assert set(played.returns[there, agent].tolist()) <= {expected}
     found = society(played.agents, played.rewards, played.lengths, took_part=played.took_part)
-    assert [each.value for each in found.earned[:3]] == [4.0, 8.0, 10.0]
-    assert math.isnan(found.earned[3].value)
-    assert found.earned[2].episodes == played.took_part[:, 2].sum() < 24
+    assert [each.value for each in found.mean_returns[:3]] == [4.0, 8.0, 10.0]
+    assert math.isnan(found.mean_returns[3].value)
+    assert found.mean_returns[2].episodes == played.took_part[:, 2].sum() < 24
     assert "guest has the highest return, 10" in found.in_words()["returns"]
     assert "host the lowest, 4" in found.in_words()["returns"]
     json.dumps(found.as_summary(), allow_nan=False)

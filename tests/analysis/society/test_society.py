@@ -15,7 +15,7 @@ def test_all_of_it_is_as_worked_out_by_hand():
     rewards = np.array([[[1.0, 1.0], [2.0, 0.0]], [[3.0, 1.0], [0.0, 0.0]]])
     found = society(("a", "b"), rewards, [2, 1], {"apples": [4.0, 6.0]})
     assert found.returns.tolist() == [[3, 1], [3, 1]]
-    assert [each.value for each in found.earned] == [3.0, 1.0]
+    assert [each.value for each in found.mean_returns] == [3.0, 1.0]
     assert found.outcomes.efficiency.value == pytest.approx((4 / 2 + 4 / 1) / 2)
     # The differences |3 - 1| of both orders, over 2 * 2 * 4: 1 - 4 / 16.
     assert found.outcomes.equality.value == pytest.approx(0.75)

@@ -8,7 +8,6 @@ in at least one. Equal points do not dominate each other, and are on the same fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,22 @@ def hypervolume(
     `points`: [P, D]; `reference`: [D] a point worse than all points of interest; use the same for
     all fronts that you compare.
     """
-    p = minimised(points, maximise)
-    return _hypervolume(p, _reference(reference, p, maximise))
+    p, limit = minimised(points, maximise), np.asarray(reference, np.float64)
+    if limit.shape != (p.shape[1],) or not np.isfinite(limit).all():
+        raise UsageError(
+            f"reference is {limit.tolist()}; it must be {p.shape[1]} numbers, one for each "
+            "objective"
+        )
+    try:
+        import moocore
+    except ImportError:
+        raise UsageError(
+            "hypervolumes are computed by moocore, which is not installed: "
+            "pip install 'remuda-rl[analysis]'"
+        ) from None
+    limit = limit * signs(maximise, p.shape[1])
+    better = check_finite(p[(p < limit).all(1)])
+    return float(moocore.hypervolume(better, ref=limit)) if len(better) else 0.0
 
 
 @dataclass(frozen=True)
@@ -49,13 +62,12 @@ class UncertainFront(Summary):
     probabilities: Numbers  # [P] probability that each point is on the first front
     errors: Numbers  # [P] standard errors of the probabilities, from the number of draws
     ranks: Integers  # [P] number of each point's front at the means; 0 is the first
-    expected_ranks: Numbers  # [P] mean number of each point's front over the draws
     draws: int
 
 
 def uncertain_front(
     means: npt.ArrayLike,
-    errors: npt.ArrayLike,
+    covariances: npt.ArrayLike,
     rng: np.random.Generator,
     *,
     maximise: Maximise = False,
@@ -68,60 +80,19 @@ def uncertain_front(
     A very uncertain point just behind the front reaches it too often. The probabilities show which
     points deserve more matches.
 
-    `means`: [P, D] of the objectives; `errors`: [P, D] their standard errors, or [P, D, D]
-    covariances of the means of each point.
+    `means`: [P, D] of the objectives; `covariances`: [P, D, D] of the means of each point.
     """
     check_draws(draws)
-    p = minimised(means, maximise)
-    on_front, ranks = np.zeros(len(p)), np.zeros(len(p))
-    factors = signs(maximise, p.shape[1])
-    noise = _noise(errors, p.shape)
-    for _ in range(draws):
-        drawn: Integers = sort_into_fronts(p + noise(rng) * factors)
-        on_front += drawn == 0
-        ranks += drawn
-    share = on_front / draws
-    return UncertainFront(
-        share, np.sqrt(share * (1.0 - share) / draws), sort_into_fronts(p), ranks / draws, draws
-    )
-
-
-def _reference(reference: npt.ArrayLike, points: Numbers, maximise: Maximise) -> Numbers:
-    found = np.asarray(reference, np.float64)
-    if found.shape != (points.shape[1],) or not np.isfinite(found).all():
+    p, noise = minimised(means, maximise), np.asarray(covariances, np.float64)
+    if noise.shape != (*p.shape, p.shape[1]) or not np.isfinite(noise).all():
         raise UsageError(
-            f"reference is {found.tolist()}; it must be {points.shape[1]} numbers, one for each "
-            "objective"
+            f"covariances are {noise.shape}; they must be finite, {(*p.shape, p.shape[1])}"
         )
-    return found * signs(maximise, points.shape[1])
-
-
-def _noise(errors: npt.ArrayLike, shape: tuple[int, ...]) -> Any:
-    """Return a function that draws noise [P, D] with these standard errors or covariances."""
-    e = np.asarray(errors, np.float64)
-    if not np.isfinite(e).all() or e.shape not in (shape, (*shape, shape[-1])):
-        raise UsageError(
-            f"errors are {e.shape}; they must be finite, {shape} standard errors or "
-            f"{(*shape, shape[-1])} covariances"
-        )
-    if e.ndim == 2:
-        if (e < 0.0).any():
-            raise UsageError("errors: a standard error is less than 0")
-        return lambda rng: rng.standard_normal(shape) * e
-    values, vectors = np.linalg.eigh(e)
+    values, vectors = np.linalg.eigh(noise)
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    return lambda rng: np.einsum("pij,pj->pi", roots, rng.standard_normal(shape))
-
-
-def _hypervolume(points: Numbers, reference: Numbers) -> float:
-    try:
-        import moocore
-    except ImportError:
-        raise UsageError(
-            "hypervolumes are computed by moocore, which is not installed: "
-            "pip install 'remuda-rl[analysis]'"
-        ) from None
-    better = check_finite(points[(points < reference).all(1)])
-    if not len(better):
-        return 0.0
-    return float(moocore.hypervolume(better, ref=reference))
+    factors, on_front = signs(maximise, p.shape[1]), np.zeros(len(p))
+    for _ in range(draws):
+        drawn = np.einsum("pij,pj->pi", roots, rng.standard_normal(p.shape))
+        on_front += sort_into_fronts(p + drawn * factors) == 0
+    share = on_front / draws
+    return UncertainFront(share, np.sqrt(share * (1.0 - share) / draws), sort_into_fronts(p), draws)

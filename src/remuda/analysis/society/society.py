@@ -15,9 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from remuda.analysis.as_json import figures
-from remuda.analysis.payoffs.returns import known, mean_of, standard_error
-from remuda.analysis.society.welfare import Measure, SocialOutcomes, social_outcomes
+from remuda.analysis.as_json import as_json, figures
+from remuda.analysis.payoffs.returns import known
+from remuda.analysis.society.welfare import (
+    Measure,
+    SocialOutcomes,
+    mean_measure,
+    social_outcomes,
+)
 from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
@@ -36,16 +41,14 @@ class Society:
     episode_metrics: Mapping[str, Measure]  # means of episode metrics, with standard errors
 
     @property
-    def earned(self) -> tuple[Measure, ...]:
+    def mean_returns(self) -> tuple[Measure, ...]:
         """Each agent's mean return over the episodes in which it took part."""
-        return tuple(_mean(column) for column in self.returns.T)
+        return tuple(mean_measure(column) for column in self.returns.T)
 
     @property
     def measures(self) -> dict[str, Measure]:
-        outcomes = {
-            name: measure for name, measure in vars(self.outcomes).items() if measure is not None
-        }
-        return outcomes | {"episode_length": _mean(self.lengths)} | dict(self.episode_metrics)
+        length = {"episode_length": mean_measure(self.lengths)}
+        return vars(self.outcomes) | length | dict(self.episode_metrics)
 
     @property
     def is_constant_sum(self) -> bool:
@@ -65,15 +68,10 @@ class Society:
         return {
             "analysis": 1,
             "episodes": len(self.returns),
-            "agents": {
-                name: earned.as_summary()
-                for name, earned in zip(self.agents, self.earned, strict=True)
-            },
+            "agents": as_json(dict(zip(self.agents, self.mean_returns, strict=True))),
             "welfare": self.outcomes.as_summary(),
-            "episode_metrics": {
-                name: words.as_summary() for name, words in self.episode_metrics.items()
-            },
-            "episode_length": _mean(self.lengths).as_summary(),
+            "episode_metrics": as_json(self.episode_metrics),
+            "episode_length": mean_measure(self.lengths).as_summary(),
             "in_words": self.in_words(),
         }
 
@@ -100,16 +98,16 @@ class Society:
         return words
 
     def _returns_in_words(self) -> str:
-        means = [earned.value for earned in self.earned]
+        means = [each.value for each in self.mean_returns]
         best, worst = int(np.nanargmax(means)), int(np.nanargmin(means))
         if best == worst:
             single = len(known(np.array(means))) == 1
             name = self.agents[best] if single else "Each agent"
-            return f"{name} has a return of {_words(self.earned[best])} per episode."
+            return f"{name} has a return of {_words(self.mean_returns[best])} per episode."
         sure = self._share_by_chance(best, worst) <= CHANCE
         return (
-            f"{self.agents[best]} has the highest return, {_words(self.earned[best])} per "
-            f"episode, and {self.agents[worst]} the lowest, {_words(self.earned[worst])}"
+            f"{self.agents[best]} has the highest return, {_words(self.mean_returns[best])} per "
+            f"episode, and {self.agents[worst]} the lowest, {_words(self.mean_returns[worst])}"
         ) + ("." if sure else "; that may be chance.")
 
     def _share_by_chance(self, best: int, worst: int) -> float:
@@ -121,13 +119,13 @@ class Society:
         a few equal differences have no spread. The result is multiplied by the number of pairs
         (Bonferroni; Dunn 1961, "Multiple comparisons among means").
         """
-        apart = known(self.returns[:, best] - self.returns[:, worst])
-        found = _mean(apart)
+        differences = known(self.returns[:, best] - self.returns[:, worst])
+        found = mean_measure(differences)
         if not np.isfinite(found.error):
             return 1.0
         ratio = found.value / found.error if found.error > 0.0 else np.inf
         by_spread = 2.0 * float(stats.t.sf(ratio, found.episodes - 1))
-        by_exchange = 2.0 ** (1 - int(np.count_nonzero(apart)))
+        by_exchange = 2.0 ** (1 - int(np.count_nonzero(differences)))
         return min(1.0, math.comb(len(self.agents), 2) * max(by_spread, by_exchange))
 
     def _equality_in_words(self) -> str:
@@ -140,7 +138,7 @@ class Society:
 
     def _sustainability_in_words(self) -> str:
         found = self.outcomes.sustainability
-        if found is None or np.isnan(found.value):
+        if np.isnan(found.value):
             return "It is undefined: no reward was collected."
         length = float(self.lengths.mean())
         return (
@@ -174,16 +172,10 @@ def society(
         np.asarray(lengths, np.int64),
         social_outcomes(values, lengths=lengths, took_part=present),
         {
-            name: _mean(np.asarray(values_of, np.float64))
+            name: mean_measure(np.asarray(values_of, np.float64))
             for name, values_of in (episode_metrics or {}).items()
         },
     )
-
-
-def _mean(values: npt.NDArray[Any]) -> Measure:
-    """Return the mean over episodes [E] and its standard error, without NaN."""
-    mean = mean_of(values)
-    return Measure(mean, standard_error(values), mean, len(known(values)))
 
 
 def _words(measure: Measure) -> str:

@@ -327,7 +327,7 @@ def _print_one(report: SocietyReport, console: Console) -> None:
     agents = f"{len(found.agents)} agent{'s' * (len(found.agents) != 1)}"
     title = f"{agents}, {len(found.returns):,} {way} episodes"
     table = _table(title, ("agent", "mean return", "lowest", "highest"))
-    means = found.earned
+    means = found.mean_returns
     values = np.nan_to_num([each.value for each in means], nan=-np.inf)  # NaN: never took part
     order = sorted(range(len(found.agents)), key=lambda agent: -values[agent])
     for agent in order[:SHOWN]:
