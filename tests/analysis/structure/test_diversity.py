@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refusals import refuses
-from remuda.analysis.payoffs.bias import all_equal, estimate, estimate_from
+from remuda.analysis.payoffs.bias import all_equal, estimate
 from remuda.analysis.payoffs.payoffs import Payoffs, exact
 from remuda.analysis.structure.diversity import (
     expected_cardinality,
@@ -58,12 +58,11 @@ def test_a_copy_adds_almost_nothing_to_cardinality():
     assert twice == pytest.approx(once, abs=1e-3)
 
 
-def test_distances_are_root_mean_squares_of_rows_and_lose_their_noise():
+def test_distances_are_root_mean_squares_of_rows():
     found = payoff_distances([[0.0, 1.0], [3.0, 5.0]])
     assert found[0, 1] == pytest.approx(np.sqrt((9 + 16) / 2))
     drawn = rng(1).normal(0.0, 1.0, (2, 4000))
     assert payoff_distances(drawn)[0, 1] == pytest.approx(np.sqrt(2), rel=0.1)
-    assert payoff_distances(drawn, np.ones((2, 4000)))[0, 1] < 0.4
 
 
 def test_equal_policies_look_diverse_but_the_correction_and_the_null_say_that_they_are_not():
@@ -104,18 +103,20 @@ def test_equal_policies_of_one_role_differ_by_opponent_only():
 def test_an_estimate_takes_the_bias_of_a_square_out():
     drawn = rng(8)
     payoffs = seen(np.zeros((8, 8)), 1.0, 4, drawn, symmetric=False)
-    found = estimate(payoffs, lambda matrix: float((matrix**2).mean()), drawn)
+    square = lambda matrix: float((matrix**2).mean())  # noqa: E731
+    found = estimate(payoffs, square, square, drawn)
     assert found.value == pytest.approx(0.25, rel=0.3)
     assert abs(found.corrected) < 0.1
     assert found.interval[0] < 0.0 < found.interval[1]
 
 
 def test_an_interval_stays_within_what_a_value_can_be():
-    found = estimate_from(0.1, np.linspace(0.1, 0.9, 50), bounds=(0.0, 1.0))
-    assert found.interval[0] == 0.0
-    assert found.corrected == 0.0
-    assert np.isnan(found.null_share)
-    assert found.as_summary()["null_share"] is None
+    drawn = rng(8)
+    payoffs = seen(np.zeros((8, 8)), 1.0, 4, drawn, symmetric=False)
+    square = lambda matrix: float((matrix**2).mean())  # noqa: E731
+    found = estimate(payoffs, square, square, drawn, bounds=(0.05, 0.1))
+    assert found.interval[0] == 0.05
+    assert 0.05 <= found.corrected <= 0.1
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,7 @@ def test_an_interval_stays_within_what_a_value_can_be():
         lambda: expected_cardinality([1.0]),
         lambda: expected_cardinality([[np.nan]]),
         lambda: expected_cardinality([[1.0]], scale=0.0),
-        lambda: expected_cardinality([[1.0]], errors=[1.0]),
         lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), draws=1),
-        lambda: response_diversity(exact(ROCK_PAPER_SCISSORS), rng(), level=2.0),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line(call):

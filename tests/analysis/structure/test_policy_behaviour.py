@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, MultiDiscrete
 from scipy.spatial.distance import jensenshannon
 
 from refusals import refuses
-from remuda.analysis.structure.policy_behaviour import policy_behaviour
+from remuda.analysis.structure.policy_behaviour import STATES, policy_behaviour
 from remuda.config import load_config
 from remuda.envs.recorded import ObservedStates
 from remuda.envs.registry import make_env
@@ -74,8 +74,8 @@ def test_policies_that_stack_frames_are_asked_with_those_before():
 
 def test_few_states_are_chosen_of_many():
     players = {"a": player_of([0.0, 0.0, 1.0]), "b": player_of([0.0, 1.0, 0.0])}
-    found = policy_behaviour(players, states(400), np.random.default_rng(0), most=50)
-    assert found.states == 50
+    found = policy_behaviour(players, states(2400), np.random.default_rng(0))
+    assert found.states == STATES == 2000
 
 
 def test_who_cannot_be_asked_is_named():

@@ -175,7 +175,9 @@ def test_planes_tell_the_cycles_and_who_beats_whom() -> None:
     payoffs = analysed(8).payoffs
     planes = cyclic_planes(payoffs, np.random.default_rng(0), 20)
     curl = split(payoffs.matrix).curl
-    left = ((planes.found.margins - curl) ** 2).sum() / (curl**2).sum()
+    x, y = np.moveaxis(planes.found.coordinates, -1, 0)
+    margins = x.T @ y - y.T @ x
+    left = ((margins - curl) ** 2).sum() / (curl**2).sum()
     assert left == pytest.approx(1.0 - planes.found.explained.sum(), abs=1e-9)
     assert left < 0.15
     x, y = planes.found.coordinates[0].T

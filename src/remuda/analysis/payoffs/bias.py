@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.payoffs.payoffs import Payoffs, check_level
+from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
-Plain = dict[str, Any]
+ENDS = np.array([0.025, 0.975])  # the quantiles of a 95% interval
 
 
 @dataclass(frozen=True)
@@ -35,66 +34,34 @@ class Estimate(Summary):
     level: float = 0.95  # of both intervals
 
 
-def estimate_from(
-    value: float,
-    drawn: Numbers,
-    *,
-    unbiased: float | None = None,
-    null: Numbers | None = None,
-    bounds: tuple[float, float] = (-np.inf, np.inf),
-    level: float = 0.95,
-) -> Estimate:
-    """Build an estimate from the values of samples.
-
-    - `unbiased`: the value by a less biased formula; None: the same as `value`.
-    - `drawn`: [draws] values by the formula of `unbiased`.
-    - `null`: [draws] values by the formula of `value`, if all policies are equal.
-    """
-    check_level(level)
-    check_draws(len(drawn))
-    start = value if unbiased is None else unbiased
-    away = drawn - value
-    ends = np.array([0.5 + level / 2.0, 0.5 - level / 2.0])
-    low, high = np.clip(start - np.quantile(away, ends), *bounds)
-    null_interval, null_share = (np.nan, np.nan), np.nan
-    if null is not None:
-        null_low, null_high = np.quantile(null, ends[::-1])
-        null_interval = (float(null_low), float(null_high))
-        # Values that differ only by rounding count as equal.
-        as_large = null >= value - 1e-9 * max(abs(value), 1.0)
-        null_share = float((1 + as_large.sum()) / (1 + len(null)))
-    return Estimate(
-        float(value),
-        float(np.clip(start - away.mean(), *bounds)),
-        (float(low), float(high)),
-        null_interval,
-        null_share,
-        len(drawn),
-        level,
-    )
-
-
 def estimate(
     payoffs: Payoffs,
     measure: Callable[[Numbers], float],
+    unbiased: Callable[[Numbers], float],
     rng: np.random.Generator,
-    *,
-    unbiased: Callable[[Numbers], float] | None = None,
     draws: int = 400,
     bounds: tuple[float, float] = (-np.inf, np.inf),
-    level: float = 0.95,
 ) -> Estimate:
     """Estimate a measure of a population with its bias, interval and null distribution.
 
-    `measure`: a function of the first role's payoffs [n_1, n_2].
+    `measure`: a function of the first role's payoffs [n_1, n_2]; `unbiased`: a less biased formula
+    of the same quantity.
     """
     check_draws(draws)
-    matrix = payoffs.matrix
-    formula = unbiased or measure
-    drawn = np.array([formula(each[0]) for each in payoffs.sample(draws, rng)])
+    value, start = measure(payoffs.matrix), unbiased(payoffs.matrix)
+    away = np.array([unbiased(each[0]) for each in payoffs.sample(draws, rng)]) - value
     null = np.array([measure(each[0]) for each in all_equal(payoffs).sample(draws, rng)])
-    return estimate_from(
-        measure(matrix), drawn, unbiased=formula(matrix), null=null, bounds=bounds, level=level
+    low, high = np.clip(start - np.quantile(away, ENDS[::-1]), *bounds)
+    null_low, null_high = np.quantile(null, ENDS)
+    # Values that differ only by rounding count as equal.
+    as_large = null >= value - 1e-9 * max(abs(value), 1.0)
+    return Estimate(
+        value,
+        float(np.clip(start - away.mean(), *bounds)),
+        (float(low), float(high)),
+        (float(null_low), float(null_high)),
+        float((1 + as_large.sum()) / (1 + draws)),
+        draws,
     )
 
 

@@ -19,12 +19,11 @@ from scipy.spatial.distance import squareform
 from scipy.special import entr
 
 from remuda.analysis.as_json import as_json
-from remuda.analysis.payoffs.bias import check_draws
-from remuda.analysis.payoffs.payoffs import check_level
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
 TOLERANCE = 1e-3  # allowed error of a sum of float32 probabilities
+DRAWS, LEVEL = 400, 0.95  # resamples of the episodes, and the probability of intervals
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class BehaviourDistances:
     intervals: Numbers  # [2, N, N] from resampled episodes; NaN with a single episode
     mean: float  # over all pairs
     mean_interval: tuple[float, float]
-    level: float
+    level: float = LEVEL
 
     def as_summary(self) -> dict[str, Any]:
         """Return JSON values; None: unknown."""
@@ -54,8 +53,6 @@ def jensen_shannon(
     *,
     rng: np.random.Generator,
     episodes: npt.ArrayLike | None = None,
-    draws: int = 400,
-    level: float = 0.95,
 ) -> BehaviourDistances:
     """Return Jensen-Shannon distances between policies with discrete actions.
 
@@ -83,7 +80,7 @@ def jensen_shannon(
         ]
     )
     squared = np.clip(squared / np.log(2.0), 0.0, 1.0)
-    return _over_states(squared, episodes, rng, draws, level)
+    return _over_states(squared, episodes, rng)
 
 
 def hellinger(
@@ -92,8 +89,6 @@ def hellinger(
     *,
     rng: np.random.Generator,
     episodes: npt.ArrayLike | None = None,
-    draws: int = 400,
-    level: float = 0.95,
 ) -> BehaviourDistances:
     """Return Hellinger distances between Gaussian policies with independent dimensions.
 
@@ -122,49 +117,30 @@ def hellinger(
         logs = 0.5 * np.log(2.0 * s[i] * s[i + 1 :] / total)
         logs -= (m[i] - m[i + 1 :]) ** 2 / (4.0 * total)
         squared.append(np.maximum(-np.expm1(logs.sum(2)), 0.0))
-    return _over_states(np.concatenate(squared), episodes, rng, draws, level)
+    return _over_states(np.concatenate(squared), episodes, rng)
 
 
 def _over_states(
-    squared: Numbers,
-    episodes: npt.ArrayLike | None,
-    rng: np.random.Generator,
-    draws: int,
-    level: float,
+    squared: Numbers, episodes: npt.ArrayLike | None, rng: np.random.Generator
 ) -> BehaviourDistances:
-    """Return root mean squared distances over states, with intervals from resampled states."""
-    check_level(level)
-    check_draws(draws)
+    """Return root mean squared distances over states, with intervals from resampled episodes."""
     states = squared.shape[1]
-    weights = np.full(squared.shape, 1.0 / states)
-    weighted = squared * weights
-    distances = np.sqrt(weighted.sum(1) / weights.sum(1))
-    times = _resampled(episodes, states, rng, draws)
-    if times is None:
-        drawn = np.full((len(squared), draws), np.nan)
-    else:
-        drawn = np.sqrt(weighted @ times.T / (weights @ times.T))
-    ends = [0.5 - level / 2.0, 0.5 + level / 2.0]
+    array = np.arange(states) if episodes is None else np.asarray(episodes)
+    if array.shape != (states,):
+        raise UsageError(f"episodes are {array.shape}; they must be [states], ({states},)")
+    known, numbers = np.unique(array, return_inverse=True)
+    count = len(known)
+    distances = np.sqrt(squared.mean(1))
+    drawn = np.full((len(squared), DRAWS), np.nan)
+    if count > 1:
+        # How often each draw contains each state.
+        times = rng.multinomial(count, np.full(count, 1.0 / count), DRAWS)[:, numbers]
+        drawn = np.sqrt(squared @ times.T / times.sum(1))
+    ends = [0.5 - LEVEL / 2.0, 0.5 + LEVEL / 2.0]
     low, high = np.quantile(drawn.mean(0), ends) if len(drawn) else (np.nan, np.nan)
     return BehaviourDistances(
         squareform(distances),
         np.stack([squareform(each) for each in np.quantile(drawn, ends, axis=1)]),
         float(distances.mean()) if len(distances) else float("nan"),
         (float(low), float(high)),
-        level,
     )
-
-
-def _resampled(
-    episodes: npt.ArrayLike | None, states: int, rng: np.random.Generator, draws: int
-) -> Numbers | None:
-    """Return how often each draw contains each state, [draws, S]; None: only one episode."""
-    array = np.arange(states) if episodes is None else np.asarray(episodes)
-    if array.shape != (states,):
-        raise UsageError(f"episodes are {array.shape}; they must be [states], ({states},)")
-    known, numbers = np.unique(array, return_inverse=True)
-    if len(known) < 2:
-        return None
-    times = rng.multinomial(len(known), np.full(len(known), 1.0 / len(known)), draws)
-    found: Numbers = times[:, numbers].astype(np.float64)
-    return found

@@ -63,8 +63,6 @@ def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: i
     found exist. Otherwise each edge is tested separately, and some of many edges are wrong.
     """
     check_level(level)
-    if most < 0:
-        raise UsageError(f"most: it is 0 or more; this is {most}")
     of_pairs, half = _margins(payoffs, level, joint)
     scale = float(np.nanmax(np.abs(of_pairs), initial=0.0))
     beats = of_pairs > half + ROUNDING * scale  # False for NaN: the pair never met
@@ -91,27 +89,25 @@ def cycles(payoffs: Payoffs, level: float = 0.95, *, joint: bool = True, most: i
 
 def _margins(payoffs: Payoffs, level: float, joint: bool) -> tuple[Numbers, Numbers]:
     """Return the margins [n, n] and the half-widths of their intervals; NaN: no match."""
-    if not payoffs.symmetric:
-        raise UsageError("cycles: this is for symmetric games; pool the seats (`pooled_roles`)")
-    apart = ~np.eye(len(payoffs.names), dtype=np.bool_)
-    if not (payoffs.own_freedom[apart] > 0.0).any():
+    payoffs.check_symmetric("cycles")
+    distinct = ~np.eye(len(payoffs.names), dtype=np.bool_)
+    if not (payoffs.own_freedom[distinct] > 0.0).any():
         raise UsageError("no two strategies met twice: the uncertainty of their payoffs is unknown")
-    of_pairs = np.where(apart, (payoffs.matrix - payoffs.matrix.T) / 2.0, 0.0)
-    unsure = np.triu((payoffs.counts > 0) & (payoffs.counts < KNOWN), 1).sum()
-    doubt = (1.0 - level) / (max(int(unsure), 1) if joint else 1)
-    half: Numbers = stats.t.isf(doubt / 2.0, payoffs.freedom) * np.sqrt(margin_variances(payoffs))
+    of_pairs = np.where(distinct, (payoffs.matrix - payoffs.matrix.T) / 2.0, 0.0)
+    uncertain = np.triu((payoffs.counts > 0) & (payoffs.counts < KNOWN), 1).sum()
+    error_rate = (1.0 - level) / (max(int(uncertain), 1) if joint else 1)
+    errors = np.sqrt(margin_variances(payoffs))
+    half: Numbers = stats.t.isf(error_rate / 2.0, payoffs.freedom) * errors
     return of_pairs, half
 
 
 def _groups(beats: Bools) -> list[list[int]]:
     """Return the strongly connected components of at least two strategies, the largest first."""
-    _, labels = csgraph.connected_components(
+    count, labels = csgraph.connected_components(
         sparse.csr_matrix(beats), directed=True, connection="strong"
     )
-    found: dict[int, list[int]] = {}
-    for place, label in enumerate(labels.tolist()):
-        found.setdefault(label, []).append(place)
-    groups = [group for group in found.values() if len(group) > 1]
+    found = [np.flatnonzero(labels == label).tolist() for label in range(count)]
+    groups = [group for group in found if len(group) > 1]
     return sorted(groups, key=lambda group: (-len(group), group))
 
 
@@ -134,34 +130,25 @@ def strongest_cycle(of_pairs: Numbers, beats: Bools) -> list[int]:
         else:
             high = middle
     strong = beats & (of_pairs >= levels[low])
-    through = [
-        _way(strong, int(column), int(row))
+    paths = [
+        _path(strong, int(column), int(row))
         for row, column in np.argwhere(strong & (of_pairs == levels[low]))
     ]
-    return min((_turned(way) for way in through if way), key=lambda way: (len(way), way))
+    return min((_rotated(path) for path in paths if path), key=lambda path: (len(path), path))
 
 
-def _way(beats: Bools, one: int, other: int) -> list[int]:
+def _path(beats: Bools, start: int, end: int) -> list[int]:
     """Return the shortest path between two strategies, both included; empty: no path."""
-    before = {one: one}
-    edge = [one]
-    while edge and other not in before:
-        found = []
-        for place in edge:
-            for later in np.flatnonzero(beats[place]).tolist():
-                if later not in before:
-                    before[later] = place
-                    found.append(later)
-        edge = found
-    if other not in before:
-        return []
-    way = [other]
-    while way[-1] != one:
-        way.append(before[way[-1]])
-    return way[::-1]
+    before = csgraph.breadth_first_order(sparse.csr_matrix(beats), start)[1]
+    path = [end]
+    while path[0] != start:
+        if before[path[0]] < 0:
+            return []
+        path.insert(0, int(before[path[0]]))
+    return path
 
 
-def _turned(cycle: list[int]) -> list[int]:
+def _rotated(cycle: list[int]) -> list[int]:
     """Return the same cycle, rotated to start at its lowest index."""
     start = cycle.index(min(cycle))
     return [*cycle[start:], *cycle[:start]]
@@ -169,7 +156,7 @@ def _turned(cycle: list[int]) -> list[int]:
 
 def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[int]], int]:
     """Return the strongest cycles of three, and the total number of such cycles."""
-    kept: list[tuple[float, list[int]]] = []
+    best: list[tuple[float, list[int]]] = []
     number = 0
     for first in range(len(beats)):
         after = first + 1 + np.flatnonzero(beats[first, first + 1 :])
@@ -183,6 +170,6 @@ def _triangles(of_pairs: Numbers, beats: Bools, most: int) -> tuple[list[list[in
             np.minimum(of_pairs[first, seconds], of_pairs[seconds, thirds]), of_pairs[thirds, first]
         )
         for place in np.argsort(-weakest, kind="stable")[:most]:
-            kept.append((-float(weakest[place]), [first, int(seconds[place]), int(thirds[place])]))
-        kept = sorted(kept)[:most]
-    return [cycle for _, cycle in kept], number
+            best.append((-float(weakest[place]), [first, int(seconds[place]), int(thirds[place])]))
+        best = sorted(best)[:most]
+    return [cycle for _, cycle in best], number

@@ -15,7 +15,7 @@ from scipy.spatial.distance import pdist, squareform
 from remuda.analysis.payoffs.bias import Estimate, estimate
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
-from remuda.types import Bools, Numbers
+from remuda.types import Numbers
 
 
 def expected_cardinality(
@@ -32,72 +32,49 @@ def expected_cardinality(
     - `errors`: [N, M] standard errors, whose squares are subtracted from the diagonal of L, to
       remove the bias from noise. Positive and negative eigenvalues then cancel.
     """
-    m = _matrix(matrix)
+    m = _checked(matrix)
     if not (np.isfinite(scale) and scale > 0.0):
         raise UsageError(f"scale is {scale}; it must be a difference of payoffs greater than 0")
     kernel = (m @ m.T) / scale**2
     if errors is not None:
-        kernel -= np.diag((_like(errors, m, "errors") ** 2).sum(1)) / scale**2
+        kernel -= np.diag((np.asarray(errors) ** 2).sum(1)) / scale**2
     values = np.linalg.eigvalsh(kernel)
     if errors is None:
         values = np.maximum(values, 0.0)
     return float((values / (1.0 + np.abs(values))).sum())
 
 
-def payoff_distances(matrix: npt.ArrayLike, errors: npt.ArrayLike | None = None) -> Numbers:
-    """Return the root mean squared difference of payoff rows: [N, N].
-
-    `matrix`: [N, M]; `errors`: [N, M] standard errors, whose average contribution is removed;
-    results below 0 become 0.
-    """
-    m = _matrix(matrix)
-    squared: Numbers = squareform(pdist(m, "sqeuclidean")) / m.shape[1]
-    if errors is not None:
-        noise = (_like(errors, m, "errors") ** 2).mean(1)
-        squared = np.maximum(squared - noise[:, None] - noise[None], 0.0)
-        np.fill_diagonal(squared, 0.0)
-    distances: Numbers = np.sqrt(squared)
-    return distances
+def payoff_distances(matrix: npt.ArrayLike) -> Numbers:
+    """Return the root mean squared difference of payoff rows: [N, N] from [N, M]."""
+    m = _checked(matrix)
+    found: Numbers = np.sqrt(squareform(pdist(m, "sqeuclidean")) / m.shape[1])
+    return found
 
 
 def response_diversity(
-    payoffs: Payoffs,
-    rng: np.random.Generator,
-    *,
-    scale: float = 1.0,
-    draws: int = 400,
-    level: float = 0.95,
+    payoffs: Payoffs, rng: np.random.Generator, scale: float = 1.0, draws: int = 400
 ) -> Estimate:
     """Estimate the expected cardinality of the first role's strategies."""
     errors = payoffs.errors[0]
     return estimate(
         payoffs,
         lambda matrix: expected_cardinality(matrix, scale),
+        lambda matrix: expected_cardinality(matrix, scale, errors),
         rng,
-        unbiased=lambda matrix: expected_cardinality(matrix, scale, errors),
-        draws=draws,
+        draws,
         bounds=(0.0, float(len(payoffs.matrix))),
-        level=level,
     )
 
 
-def _matrix(matrix: npt.ArrayLike, square: bool = False) -> Numbers:
+def _checked(matrix: npt.ArrayLike) -> Numbers:
     found = np.asarray(matrix, np.float64)
-    if found.ndim != 2 or min(found.shape) < 1 or (square and found.shape[0] != found.shape[1]):
-        wanted = "[N, N]" if square else "[N, M]"
-        raise UsageError(f"payoffs are {found.shape}; they must be {wanted}")
-    missing: Bools = ~np.isfinite(found)
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
+    if found.ndim != 2 or min(found.shape) < 1:
+        raise UsageError(f"payoffs are {found.shape}; they must be [N, M]")
+    missing = np.argwhere(~np.isfinite(found))
+    if len(missing):
+        row, column = missing[0]
         raise UsageError(
             f"payoffs: {found[row, column]} at row {row}, column {column}; let these two play, or "
             "leave one out"
         )
-    return found
-
-
-def _like(values: npt.ArrayLike, matrix: Numbers, what: str) -> Numbers:
-    found = np.asarray(values, np.float64)
-    if found.shape != matrix.shape or not np.isfinite(found).all():
-        raise UsageError(f"{what} are {found.shape}; they must be finite, {matrix.shape}")
     return found

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from remuda.analysis.structure.behaviour import BehaviourDistances, hellinger, jensen_shannon
-from remuda.analysis.trees.policy_adapter import gaussians, joint_probabilities
+from remuda.analysis.trees.policy_adapter import gaussians, probabilities
 from remuda.envs.recorded import ObservedStates
 from remuda.errors import UsageError
-from remuda.types import Array, Floats
+from remuda.types import Floats
 
 if TYPE_CHECKING:
     from remuda.policies.spec import PolicySpec
@@ -48,9 +48,9 @@ class PolicyBehaviour:
             "1: disjoint)"
         )
         if len(self.names) > 2:
-            apart = np.where(np.eye(len(self.names), dtype=np.bool_), np.nan, away.distances)
-            a, b = np.unravel_index(int(np.nanargmin(apart)), apart.shape)
-            words += f"; {self.names[a]} and {self.names[b]} are closest, {apart[a, b]:.2f}"
+            pairs = np.where(np.eye(len(self.names), dtype=np.bool_), np.nan, away.distances)
+            a, b = np.unravel_index(int(np.nanargmin(pairs)), pairs.shape)
+            words += f"; {self.names[a]} and {self.names[b]} are closest, {pairs[a, b]:.2f}"
         return words + "."
 
 
@@ -58,52 +58,43 @@ def policy_behaviour(
     players: Mapping[str, tuple[PolicySpec, Floats]],
     states: ObservedStates,
     rng: np.random.Generator,
-    most: int = STATES,
 ) -> PolicyBehaviour:
     """Compare the action distributions of policies on common states.
 
     `players`: names of policies, with their specifications and weights [P].
     """
     count, frames = states.observations.shape[:2]
-    chosen = np.sort(rng.choice(count, min(most, count), replace=False))
+    chosen = np.sort(rng.choice(count, min(STATES, count), replace=False))
     observations = states.observations[chosen]
     masks = None if states.masks is None else states.masks[chosen]
-    answers: dict[str, Any] = {}
+    distributions: dict[str, Any] = {}
     not_measured: dict[str, str] = {}
     for name, (spec, weights) in players.items():
         try:
-            inputs = _as_seen(spec, observations, frames)
+            stacked = spec.config.n_frames
+            if stacked > frames:
+                raise UsageError(
+                    f"the policy {spec.name} stacks {stacked} observations, but only {frames} were "
+                    "recorded"
+                )
+            inputs = observations[:, -1] if stacked == 1 else observations[:, -stacked:]
             if spec.actions.mask_size:
                 size = spec.actions.mask_size
                 allowed = np.ones((len(chosen), size), np.bool_) if masks is None else masks
-                answers[name] = joint_probabilities(spec, weights, inputs, allowed)
+                distributions[name] = probabilities(spec, weights, inputs, allowed)
             else:
-                answers[name] = gaussians(spec, weights, inputs)
+                distributions[name] = gaussians(spec, weights, inputs)
         except UsageError as error:
             not_measured[name] = str(error)
-    if len(answers) < 2:
+    if len(distributions) < 2:
         why = next(iter(not_measured.values()), "there are fewer than two policies")
         raise UsageError(f"policies cannot be compared by their actions: {why}")
     episodes = states.episodes[chosen]
-    found, measure = _distances(list(answers.values()), episodes, rng)
-    return PolicyBehaviour(tuple(answers), found, measure, len(chosen), not_measured)
-
-
-def _as_seen(spec: PolicySpec, observations: Array, frames: int) -> Array:
-    """Return a policy's stacked frames from observations [S, frames, *shape]."""
-    stacked = spec.config.n_frames
-    if stacked > frames:
-        raise UsageError(
-            f"the policy {spec.name} stacks {stacked} observations, but only {frames} were recorded"
-        )
-    found: Array = observations[:, -1] if stacked == 1 else observations[:, -stacked:]
-    return found
-
-
-def _distances(
-    answers: Sequence[Any], episodes: Any, rng: np.random.Generator
-) -> tuple[BehaviourDistances, str]:
-    if not isinstance(answers[0], tuple):
-        return jensen_shannon(np.stack(answers), rng=rng, episodes=episodes), "Jensen-Shannon"
-    means, deviations = (np.stack(each) for each in zip(*answers, strict=True))
-    return hellinger(means, deviations, rng=rng, episodes=episodes), "Hellinger"
+    if isinstance(next(iter(distributions.values())), tuple):
+        means, deviations = (np.stack(each) for each in zip(*distributions.values(), strict=True))
+        measure = "Hellinger"
+        found = hellinger(means, deviations, rng=rng, episodes=episodes)
+    else:
+        measure = "Jensen-Shannon"
+        found = jensen_shannon(np.stack(list(distributions.values())), rng=rng, episodes=episodes)
+    return PolicyBehaviour(tuple(distributions), found, measure, len(chosen), not_measured)

@@ -17,7 +17,6 @@ from scipy import stats
 from remuda.analysis.payoffs.bias import Estimate, check_draws
 from remuda.analysis.payoffs.payoffs import Payoffs, check_level
 from remuda.analysis.payoffs.sampling import draws
-from remuda.errors import UsageError
 from remuda.types import Numbers
 
 
@@ -64,14 +63,8 @@ def within_population(
     `payoffs`: of a symmetric game with known self-play.
     """
     check_draws(samples)
-    if not payoffs.symmetric:
-        raise UsageError(
-            "gains within a population need a symmetric game; pool the roles first "
-            "(`Payoffs.pooled_roles`)"
-        )
-    missing = payoffs.missing_names()
-    if missing:
-        raise UsageError(f"these never met: {missing}; let them play (`remuda tournament`)")
+    payoffs.check_symmetric("gains within a population")
+    payoffs.check_whole()
     check_level(level)
     gains = _gains(payoffs.matrix)
     errors = _errors(payoffs)
@@ -103,8 +96,7 @@ def within_population(
 
 def _gains(matrix: Numbers) -> Numbers:
     """Return [N, N]: u(j, i) - u(i, i), for row j against column i."""
-    gains: Numbers = matrix - np.diagonal(matrix)
-    return gains
+    return matrix - np.diagonal(matrix)
 
 
 def _errors(payoffs: Payoffs) -> Numbers:

@@ -43,8 +43,7 @@ def margins(matrix: npt.ArrayLike) -> Numbers:
     np.fill_diagonal(payoffs, 0.0)
     if not np.isfinite(payoffs).all():
         raise UsageError("payoffs: one is missing or infinite; let all strategies meet first")
-    found: Numbers = (payoffs - payoffs.T) / 2.0
-    return found
+    return (payoffs - payoffs.T) / 2.0
 
 
 def split(matrix: npt.ArrayLike) -> Split:
@@ -120,7 +119,8 @@ def split_intervals(
     both are subtracted.
     """
     check_level(level)
-    whole = _pooled(payoffs)
+    payoffs.check_symmetric("structure")
+    whole = with_own(payoffs)
     observed, count = split(whole.matrix), len(whole.names)
     variances = margin_variances(whole)
     of_matches = float(variances.sum())
@@ -164,14 +164,7 @@ def margin_variances(payoffs: Payoffs) -> Numbers:
     with np.errstate(divide="ignore", invalid="ignore"):
         found = one_match / 4.0 / np.where(payoffs.counts > 0, payoffs.counts, np.nan)
     own = np.eye(len(payoffs.names), dtype=np.bool_)
-    variances: Numbers = np.where(own, 0.0, np.maximum(found, 0.0))
-    return variances
-
-
-def _pooled(payoffs: Payoffs) -> Payoffs:
-    if not payoffs.symmetric:
-        raise UsageError("structure: this is for symmetric games; pool the seats (`pooled_roles`)")
-    return with_own(payoffs)
+    return np.where(own, 0.0, np.maximum(found, 0.0))
 
 
 @dataclass(frozen=True)
@@ -185,13 +178,6 @@ class Disc(Summary):
     coordinates: Numbers  # [P, n, 2], the plane with the most variance first
     strengths: Numbers  # [P] singular values of the margins; each plane has two equal ones
     explained: Numbers  # [P] share of each plane in the squared norm of the margins; NaN: all are 0
-
-    @property
-    def margins(self) -> Numbers:
-        """The margins that these planes explain: [n, n]."""
-        x, y = self.coordinates[..., 0], self.coordinates[..., 1]
-        found: Numbers = np.einsum("pi,pj->ij", x, y) - np.einsum("pi,pj->ij", y, x)
-        return found
 
 
 def disc(matrix: npt.ArrayLike, planes: int = 1) -> Disc:
