@@ -9,12 +9,10 @@ from scipy import stats
 from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.ranking.rank import (
-    agreement,
     mean_payoff,
     nash_average,
     rank_intervals,
     ranks,
-    role_mean,
 )
 from remuda.errors import UsageError
 
@@ -45,8 +43,6 @@ def test_the_mean_payoff_leaves_out_play_against_oneself():
     matrix = np.array([[np.nan, 1.0, 3.0], [5.0, np.nan, 1.0], [0.0, 0.0, 100.0]])
     assert mean_payoff(matrix).tolist() == [2.0, 3.0, 0.0]
     assert mean_payoff(np.array([[1.0, 3.0, 5.0]])).tolist() == [3.0]
-    assert role_mean(np.array([[9.0, 1.0], [2.0, 0.0]])).tolist() == [5.0, 1.0]
-    assert role_mean(np.arange(8.0).reshape(2, 2, 2)).tolist() == [1.5, 5.5]
 
 
 def test_a_clone_changes_no_skill():
@@ -90,21 +86,6 @@ def test_equal_scores_share_the_better_rank_and_rounding_is_no_order():
         ranks([0.0, np.nan])
 
 
-def test_kendalls_tau_is_scipys_with_ties_and_without():
-    rng = np.random.default_rng(0)
-    for values in (2, 5, 1000):
-        scores = {name: rng.integers(0, values, 30).astype(float) for name in "abcd"}
-        found = agreement(*scores.values())
-        for i, one in enumerate(scores.values()):
-            for j, other in enumerate(scores.values()):
-                assert found[i, j] == pytest.approx(stats.kendalltau(one, other).statistic)
-    assert agreement([1, 2, 3, 4], [1, 2, 4, 3])[0, 1] == pytest.approx(4 / 6)
-    assert agreement([1, 2, 3], [3, 2, 1]).tolist() == [[1.0, -1.0], [-1.0, 1.0]]
-    assert np.isnan(agreement([1, 1, 1], [3, 2, 1])[0, 1])
-    with refuses(UsageError):
-        agreement([1, 2], [1, 2, 3])
-
-
 def test_known_payoffs_have_certain_ranks():
     payoffs = exact(transitive(np.array([0.0, 3.0, 1.0])), symmetric=True)
     found = rank_intervals(payoffs, mean_payoff, np.random.default_rng(0), samples=20)
@@ -139,19 +120,12 @@ def test_the_true_rank_lies_in_its_interval_as_often_as_promised():
     assert inside >= 0.93 * 400
 
 
-def test_any_score_can_be_ranked_and_strategies_of_either_role():
+def test_any_score_can_be_ranked():
     rng = np.random.default_rng(3)
     payoffs = played(RPS, 0.01, 10, rng)
     found = rank_intervals(payoffs, lambda matrix: matrix.mean(1), rng, samples=300)
     assert (found.first > 0.01).all()
     assert np.abs(found.score_intervals).max() < 0.02
-    two = exact([[1.0, 2.0, 9.0], [3.0, 4.0, 5.0]], [[0.0, 1.0, 2.0], [0.0, 5.0, 2.0]])
-    columns = rank_intervals(two, role_mean, rng, samples=5, role=1)
-    assert columns.ranks.tolist() == [3, 1, 2]
-    with refuses(UsageError):
-        rank_intervals(two, role_mean, rng, role=2)
-    with refuses(UsageError):
-        rank_intervals(two, lambda matrix: matrix, rng)
 
 
 def test_what_was_played_once_is_not_certain():

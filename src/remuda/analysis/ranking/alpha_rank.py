@@ -14,7 +14,7 @@ intensity overflows, and small masses are as precise as large ones.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -61,70 +61,44 @@ def alpha_rank(
       over with probability 1 / m (Rowland et al. 2019, "Multiagent evaluation under incomplete
       information").
     """
-    if alpha is None:
-        return sweep(payoffs, population).last
     array = _checked(payoffs, population)
-    _check_intensity(alpha, array, population)
-    rates = _log_rates(array, alpha, population)
-    return AlphaRank(_masses(rates, array), float(alpha), population)
+    if alpha is None:
+        return _sweep(array, population)
+    if not alpha >= 0.0:
+        raise UsageError(f"alpha: the intensity of selection is 0 or more; this is {alpha}")
+    largest = alpha * population * (2.0 * float(np.abs(array).max()) + 1.0)
+    if not (math.isinf(alpha) or math.isfinite(largest)):
+        raise UsageError(f"alpha: {alpha:g} is too large for these payoffs; use inf, the limit")
+    return AlphaRank(_masses(array, alpha, population), float(alpha), population)
 
 
-@dataclass(frozen=True)
-class Sweep(Summary):
-    """The masses at a series of selection intensities, each twice the previous one."""
-
-    alphas: Numbers  # [A] the intensities
-    masses: Numbers = field(repr=False)  # [A, n] or [A, n_1, ..., n_R]
-    settled: bool  # whether the last two distributions are equal within tolerance
-    population: int  # m
-
-    @property
-    def last(self) -> AlphaRank:
-        """The masses at the highest intensity."""
-        return AlphaRank(self.masses[-1], float(self.alphas[-1]), self.population, self.settled)
-
-
-def sweep(payoffs: npt.ArrayLike, population: int = POPULATION) -> Sweep:
+def _sweep(array: Numbers, population: int) -> AlphaRank:
     """Double the intensity of selection until the masses settle.
 
     The sweep starts where the largest payoff difference begins to matter. It doubles the intensity
     until two distributions agree and the smallest difference matters too. Neither the scale of the
     payoffs nor one outlier ends the sweep early.
     """
-    array = _checked(payoffs, population)
     least, greatest = _gaps(array)
     alpha = 1.0 / (population * greatest) if greatest > 0.0 else 1.0
-    alphas, masses = [], []
-    for _ in range(STEPS):
-        alphas.append(alpha)
-        masses.append(_masses(_log_rates(array, alpha, population), array))
-        settled = len(masses) > 1 and np.allclose(masses[-1], masses[-2], RELATIVE, ABSOLUTE)
-        if settled and population * alpha * least >= (least > 0.0):
-            return Sweep(np.array(alphas), np.array(masses), True, population)
+    masses = _masses(array, alpha, population)
+    for _ in range(STEPS - 1):
         alpha *= 2.0
-    return Sweep(np.array(alphas), np.array(masses), False, population)
+        before, masses = masses, _masses(array, alpha, population)
+        settled = np.allclose(masses, before, RELATIVE, ABSOLUTE)
+        if settled and population * alpha * least >= (least > 0.0):
+            return AlphaRank(masses, alpha, population, True)
+    return AlphaRank(masses, alpha, population, False)
 
 
-def fixation(payoffs: npt.ArrayLike, alpha: float, population: int = POPULATION) -> Numbers:
-    """Return the logarithm of the probability that a single mutant takes over: [n, n].
+def log_fixation(gains: Numbers, alpha: float, population: int) -> Numbers:
+    """Return the logarithm of the probability that a single mutant takes over.
 
-    Row s is the strategy of the population, column r that of the mutant; the diagonal is -inf. The
-    probability is (1 - exp(-u)) / (1 - exp(-m u)), or 1 / m for u = 0. Here u = alpha * (the
-    mutant's payoff less the other strategy's when the two meet) (Omidshafiei et al. 2019).
+    The probability is (1 - exp(-u)) / (1 - exp(-m u)), or 1 / m for u = 0, with u = alpha * gain
+    (Omidshafiei et al. 2019).
 
-    `payoffs`: [n, n] the row's payoffs of a symmetric game.
+    `gains`: the mutant's payoff less the other strategy's when the two meet, of any shape.
     """
-    matrix = _checked(payoffs, population)
-    _check_intensity(alpha, matrix, population)
-    if matrix.ndim != 2:
-        raise UsageError("fixation: this is for symmetric games, payoffs [n, n]")
-    found = _log_spread(matrix.T - matrix, alpha, population)
-    np.fill_diagonal(found, -np.inf)
-    return found
-
-
-def _log_spread(gains: Numbers, alpha: float, population: int) -> Numbers:
-    """Return the logarithm of `fixation`'s formula; `gains`: the mutant's payoff advantage."""
     if math.isinf(alpha):
         return np.where(gains > 0.0, 0.0, np.where(gains < 0.0, LOST, -math.log(population)))
     u = alpha * gains
@@ -138,7 +112,9 @@ def _log_spread(gains: Numbers, alpha: float, population: int) -> Numbers:
 def _log_rates(array: Numbers, alpha: float, population: int) -> Numbers:
     """Return [P, P] log rates between states, up to a common factor."""
     if array.ndim == 2:
-        return fixation(array, alpha, population)
+        rates = log_fixation(array.T - array, alpha, population)
+        np.fill_diagonal(rates, -np.inf)
+        return rates
     shape = array.shape[1:]
     states = math.prod(shape)
     choices = np.array(np.unravel_index(np.arange(states), shape))
@@ -149,12 +125,12 @@ def _log_rates(array: Numbers, alpha: float, population: int) -> Numbers:
         for strategy in range(size):
             now = np.flatnonzero(choices[role] != strategy)
             then = now + (strategy - choices[role, now]) * step
-            rates[now, then] = _log_spread(flat[then] - flat[now], alpha, population)
+            rates[now, then] = log_fixation(flat[then] - flat[now], alpha, population)
     return rates
 
 
-def _masses(log_rates: Numbers, array: Numbers) -> Numbers:
-    logs = log_stationary(log_rates)
+def _masses(array: Numbers, alpha: float, population: int) -> Numbers:
+    logs = log_stationary(_log_rates(array, alpha, population))
     masses = np.exp(logs - logs.max())
     found: Numbers = (masses / masses.sum()).reshape(array.shape[1:])
     return found
@@ -184,11 +160,11 @@ def log_stationary(log_rates: Numbers) -> Numbers:
             for j in range(k):
                 through = into + rates[k, j]
                 direct = rates[i, j]
-                apart = direct - through
-                if apart >= NEGLIGIBLE or through == -np.inf:
+                gap = direct - through
+                if gap >= NEGLIGIBLE or through == -np.inf:
                     continue
-                if apart > -NEGLIGIBLE:
-                    through = max(direct, through) + np.log1p(np.exp(-abs(apart)))
+                if gap > -NEGLIGIBLE:
+                    through = max(direct, through) + np.log1p(np.exp(-abs(gap)))
                 rates[i, j] = through
     logs = np.zeros(count)
     for k in range(1, count):
@@ -237,11 +213,3 @@ def _checked(payoffs: npt.ArrayLike, population: int) -> Numbers:
             "can be ranked; leave out strategies"
         )
     return array
-
-
-def _check_intensity(alpha: float, array: Numbers, population: int) -> None:
-    if not alpha >= 0.0:
-        raise UsageError(f"alpha: the intensity of selection is 0 or more; this is {alpha}")
-    largest = alpha * population * (2.0 * float(np.abs(array).max()) + 1.0)
-    if not (math.isinf(alpha) or math.isfinite(largest)):
-        raise UsageError(f"alpha: {alpha:g} is too large for these payoffs; use inf, the limit")

@@ -27,7 +27,7 @@ FIRST = 2  # matches of every pair before its payoffs are used
 class Compared:
     """The D comparisons behind an answer, in a symmetric game of C pairs."""
 
-    apart: Numbers  # [D]: the difference of each comparison, at least 0
+    differences: Numbers  # [D]: the difference of each comparison, at least 0
     variances: Numbers  # [D, C]: from one match of each pair; [D]: comparison d uses only pair d
     better: Integers  # [D]: the policy ahead
     worse: Integers  # [D]: the policy behind
@@ -62,8 +62,7 @@ class Order:
         """Return the best policies: [S, top]."""
         count = draws.shape[-1]
         sums = draws.sum(2) - np.einsum("sii->si", draws)
-        order: Integers = np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
-        return order
+        return np.argsort(-sums, axis=1, kind="stable")[:, : min(self.top, count)]
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         """Compare the means of each of the best with each policy that ranks below it."""
@@ -96,8 +95,7 @@ class ResponseGraph:
     def answers(self, draws: Numbers) -> Integers:
         """Return 1 if the first policy of a pair beats the second: [S, N * (N - 1) / 2]."""
         first, second = np.triu_indices(draws.shape[-1], 1)
-        better: Integers = (draws[:, first, second] > draws[:, second, first]).astype(np.int64)
-        return better
+        return (draws[:, first, second] > draws[:, second, first]).astype(np.int64)
 
     def compared(self, matrix: Numbers, covariances: Numbers) -> Compared:
         row, column = np.triu_indices(len(matrix), 1)
@@ -131,14 +129,22 @@ def allocate(
     """
     if matches < 1:
         raise UsageError(f"matches is {matches}; it must be at least 1")
-    _check_symmetric(payoffs)
+    payoffs.check_symmetric("plan")
+    if len(payoffs.names) < 2:
+        raise UsageError("plan: there is only one policy; a plan needs at least two")
     pairs = np.triu_indices(len(payoffs.names), 1)
     counts = payoffs.counts[pairs].astype(np.float64)
     lacking = np.maximum(FIRST - counts, 0.0)
     if lacking.any():
         planned = _share_out(lacking, min(matches, int(lacking.sum())))
     else:
-        whole = _without_own(payoffs)
+        own = np.eye(len(payoffs.names), dtype=np.bool_)
+        whole = replace(  # without self-play, which no comparison here uses
+            payoffs,
+            means=np.where(own, 0.0, payoffs.means),
+            covariances=np.where(own, 0.0, payoffs.covariances),
+            counts=np.where(own, KNOWN, payoffs.counts),
+        )
         whole.check_whole()
         draws = symmetric_draws(whole, WORLDS, rng)
         covariances = payoffs.moderated[:, :, pairs[0], pairs[1]]
@@ -182,31 +188,31 @@ def _wanted(draws: Numbers, question: Question, covariances: Numbers) -> Numbers
     """
     found = [question.compared(matrix, covariances) for matrix in draws]
     return _shares(
-        np.array([each.variances for each in found]), np.array([each.apart for each in found])
+        np.array([each.variances for each in found]), np.array([each.differences for each in found])
     )
 
 
-def _shares(variances: Numbers, apart: Numbers) -> Numbers:
+def _shares(variances: Numbers, differences: Numbers) -> Numbers:
     """Return `_wanted` [S, C] from the variances and differences of `Compared`, for S draws."""
     whole = variances.ndim == 3
     shares = np.full((len(variances), variances.shape[-1]), 1.0 / variances.shape[-1])
-    largest = apart.max(1, keepdims=True)
+    largest = differences.max(1, keepdims=True)
     known: Bools = np.logical_not(variances.any(2) if whole else variances)
     if not ((largest > 0.0).all() and not known.all(1).any()):
         return shares
-    apart = np.where(known, 1e6 * largest, np.maximum(apart, 1e-6 * largest))
+    differences = np.where(known, 1e6 * largest, np.maximum(differences, 1e-6 * largest))
     most = variances.reshape(len(variances), -1).max(1)
     variances = np.where(
         known[:, :, None] if whole else known,
         most[:, None, None] if whole else most[:, None],
         variances,
     )
-    logs, matches = np.zeros_like(apart), np.zeros((len(apart), 1))
+    logs, matches = np.zeros_like(differences), np.zeros((len(differences), 1))
     for number in range(ROUNDS):
         variance = (
             (variances @ (1.0 / shares)[:, :, None])[:, :, 0] if whole else variances / shares
         )
-        clear = apart / np.sqrt(variance)
+        clear = differences / np.sqrt(variance)
         start = matches if number else -2.0 * np.log(clear.min(1, keepdims=True))
         matches = _until_sure(clear, start)
         clear *= np.exp(0.5 * matches)
@@ -249,17 +255,6 @@ def _until_sure(clear: Numbers, logs: Numbers) -> Numbers:
     return logs
 
 
-def _without_own(payoffs: Payoffs) -> Payoffs:
-    """Return the payoffs with self-play set to 0, which no comparison here uses."""
-    own = np.eye(len(payoffs.names), dtype=np.bool_)
-    return replace(
-        payoffs,
-        means=np.where(own, 0.0, payoffs.means),
-        covariances=np.where(own, 0.0, payoffs.covariances),
-        counts=np.where(own, KNOWN, payoffs.counts),
-    )
-
-
 def _share_out(shares: Numbers, matches: int) -> Integers:
     """Return whole numbers [C] with the sum `matches`, in proportion to `shares`.
 
@@ -272,13 +267,6 @@ def _share_out(shares: Numbers, matches: int) -> Integers:
     order = np.argsort(found - wanted, kind="stable")
     found[order[: matches - int(found.sum())]] += 1
     return found
-
-
-def _check_symmetric(payoffs: Payoffs) -> None:
-    if not payoffs.symmetric:
-        raise UsageError("plan: this is for symmetric games; pool the seats (`pooled_roles`)")
-    if len(payoffs.names) < 2:
-        raise UsageError("plan: there is only one policy; a plan needs at least two")
 
 
 UNTIL = re.compile(

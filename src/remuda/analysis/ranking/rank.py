@@ -1,4 +1,4 @@
-"""Rankings of the strategies of an empirical game, with their uncertainty and agreement.
+"""Rankings of the strategies of an empirical game, with their uncertainty.
 
 A ranking comes from a score function of the payoffs: the mean payoff, the skills of Nash averaging
 (Balduzzi et al. 2018, "Re-evaluating evaluation"), or the masses of alpha-rank
@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import Summary, as_json
+from remuda.analysis.equilibria.regret import as_two_roles, regret
 from remuda.analysis.payoffs.payoffs import Payoffs, check_level
 from remuda.analysis.payoffs.sampling import draws, shrink, with_own
 from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
-Score = Callable[[Numbers], Numbers]  # from payoffs [n, ...], own strategies first, to scores [n]
+Score = Callable[[Numbers], Numbers]  # from the payoffs [n, ...] of a role to scores [n]
 SAMPLES = 1000  # draws: the ends of 95% intervals are accurate to about 4% of their half-width
 TIE = 1e-9  # scores that differ by less, relative to the largest absolute score, are equal
 
@@ -33,21 +34,11 @@ def mean_payoff(payoffs: Numbers) -> Numbers:
     In a game of two roles with the same number of strategies the diagonal (self-play) is ignored.
     With wins as payoffs (1, 0.5, 0) this is the win rate.
     """
-    if payoffs.ndim == 2 and len(payoffs) > 1 and payoffs.shape[0] == payoffs.shape[1]:
-        others = ~np.eye(len(payoffs), dtype=np.bool_)
-        means: Numbers = np.where(others, payoffs, 0.0).sum(1) / (len(payoffs) - 1)
-        return means
-    found: Numbers = payoffs.reshape(len(payoffs), -1).mean(1)
-    return found
-
-
-def role_mean(payoffs: Numbers) -> Numbers:
-    """Return each strategy's mean payoff to its role, over the other roles' strategies: [n].
-
-    This is `mean_payoff` for roles with different strategies, where the diagonal is not self-play.
-    """
-    found: Numbers = payoffs.reshape(len(payoffs), -1).mean(1)
-    return found
+    count = len(payoffs)
+    means: Numbers = payoffs.reshape(count, -1).mean(1)
+    if payoffs.shape == (count, count) and count > 1:
+        means = np.where(np.eye(count, dtype=np.bool_), 0.0, payoffs).sum(1) / (count - 1)
+    return means
 
 
 @dataclass(frozen=True)
@@ -69,16 +60,8 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
     `matrix`: [n, n] the row's payoffs of a symmetric constant-sum game; `mixture`: [n] the game's
     symmetric equilibrium of maximum entropy.
     """
-    payoffs = np.asarray(matrix, np.float64)
-    _check_square(payoffs)
-    found = np.asarray(mixture, np.float64)
-    if found.shape != (len(payoffs),):
-        raise UsageError(
-            f"mixture: it has shape {found.shape}, and must have one probability for each of "
-            f"{len(payoffs)} strategies"
-        )
-    if not (found >= -1e-9).all() or abs(float(found.sum()) - 1.0) > 1e-6:
-        raise UsageError(f"mixture: these are not probabilities that add up to 1: {found.tolist()}")
+    payoffs, found = np.asarray(matrix, np.float64), np.asarray(mixture, np.float64)
+    gains = regret(as_two_roles(payoffs, payoffs.T), (found, found))
     sums = payoffs + payoffs.T
     scale = float(np.abs(payoffs).max())
     if not np.ptp(sums) <= 1e-6 * scale:
@@ -88,8 +71,7 @@ def nash_average(matrix: npt.ArrayLike, mixture: npt.ArrayLike) -> NashAverage:
             "(A - A.T) / 2"
         )
     skills = payoffs @ found - float(sums.mean()) / 2.0
-    regret = max(float(skills.max() - found @ skills), 0.0)
-    return NashAverage(skills, found, regret)
+    return NashAverage(skills, found, float(gains[0]))
 
 
 def ranks(scores: npt.ArrayLike) -> Integers:
@@ -104,9 +86,9 @@ def ranks(scores: npt.ArrayLike) -> Integers:
         )
     order = np.argsort(-values, kind="stable")
     ordered = values[order]
-    apart = np.ones(len(values), np.bool_)
-    apart[1:] = ordered[:-1] - ordered[1:] > TIE * np.abs(values).max(initial=0.0)
-    places = np.maximum.accumulate(np.where(apart, np.arange(1, len(values) + 1), 0))
+    distinct = np.ones(len(values), np.bool_)
+    distinct[1:] = ordered[:-1] - ordered[1:] > TIE * np.abs(values).max(initial=0.0)
+    places = np.maximum.accumulate(np.where(distinct, np.arange(1, len(values) + 1), 0))
     found = np.empty(len(values), np.int64)
     found[order] = places
     return found
@@ -130,8 +112,7 @@ class RankIntervals:
     @property
     def first(self) -> Numbers:
         """[n]: the probability that a strategy is the best, or tied for the best."""
-        first: Numbers = self.probabilities[:, 0]
-        return first
+        return self.probabilities[:, 0]
 
     def as_summary(self) -> dict[str, object]:
         """Return JSON values, the best strategy first."""
@@ -160,24 +141,19 @@ def rank_intervals(
     rng: np.random.Generator,
     samples: int = SAMPLES,
     level: float = 0.95,
-    role: int = 0,
 ) -> RankIntervals:
-    """Rank the strategies of a role, with an interval of each rank.
+    """Rank the strategies of the first role, with an interval of each rank.
 
-    Mean payoffs (`mean_payoff`, `role_mean`) are shrunk towards their common mean (`shrink`); any
-    other score is computed from each draw. Score intervals treat each score separately.
+    Mean payoffs (`mean_payoff`) are shrunk towards their common mean (`shrink`); any other score is
+    computed from each draw. Score intervals treat each score separately.
 
-    `score`: a function from the role's payoffs [n, ...], its own strategies first, to scores [n].
+    `score`: a function from the role's payoffs [n, ...] to scores [n].
     """
     check_level(level)
-    if not 0 <= role < payoffs.num_roles:
-        raise UsageError(f"role must be from 0 to {payoffs.num_roles - 1}, not {role}")
-    names = payoffs.strategies[role]
-    scores = _scores(score, with_own(payoffs).means[role], role)
-    drawn = np.array(
-        [_scores(score, each[role], role) for each in draws(payoffs, samples, rng)], np.float64
-    )
-    shrunk = shrink(scores, drawn, rng) if score in (mean_payoff, role_mean) else drawn
+    names = payoffs.names
+    scores = score(with_own(payoffs).means[0])
+    drawn = np.array([score(each[0]) for each in draws(payoffs, samples, rng)], np.float64)
+    shrunk = shrink(scores, drawn, rng) if score is mean_payoff else drawn
     probabilities = np.zeros((len(names), len(names)))
     for each in shrunk:
         probabilities[np.arange(len(names)), ranks(each) - 1] += 1.0
@@ -216,39 +192,3 @@ def _shortest(probabilities: Numbers, level: float) -> tuple[Integers, Numbers]:
         low[now], length[now], held[now] = best[now], size, surest[now]
         waiting &= ~now
     return np.stack([low + 1, low + length]), np.minimum(held, 1.0)
-
-
-def agreement(*scores: npt.ArrayLike) -> Numbers:
-    """Return Kendall's tau-b of every two of K rankings: [K, K], from -1 (reversed) to 1.
-
-    A pair tied in either ranking is neither concordant nor discordant (Kendall 1945). NaN: all
-    pairs are tied in one of the rankings.
-
-    `scores`: for each ranking, [n] of the same strategies.
-    """
-    arrays = [np.asarray(each, np.float64) for each in scores]
-    if len({array.shape for array in arrays}) > 1:
-        raise UsageError(f"rankings have different sizes: {[array.shape for array in arrays]}")
-    found = np.array([ranks(array) for array in arrays], np.float64)
-    first, second = np.triu_indices(found.shape[1], 1)
-    signs = np.sign(found[:, second] - found[:, first])
-    products = signs @ signs.T
-    untied = np.diagonal(products)
-    with np.errstate(invalid="ignore"):
-        taus: Numbers = products / np.sqrt(np.multiply.outer(untied, untied))
-    return taus
-
-
-def _scores(score: Score, payoffs: Numbers, role: int) -> Numbers:
-    own_first = np.moveaxis(payoffs, role, 0)
-    found = np.asarray(score(own_first), np.float64)
-    if found.shape != (len(own_first),):
-        raise UsageError(
-            f"score: it returned an array of shape {found.shape} for {len(own_first)} strategies"
-        )
-    return found
-
-
-def _check_square(matrix: Numbers) -> None:
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not len(matrix):
-        raise UsageError(f"payoffs must be a square matrix [n, n]; this has shape {matrix.shape}")

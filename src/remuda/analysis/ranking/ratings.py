@@ -2,16 +2,16 @@
 
 Elo here is the model of Bradley and Terry (1952, "Rank analysis of incomplete block designs") on
 the scale of chess: 400 points are odds of ten to one. All results are fitted at once; their order
-does not matter, which suits policies that do not change. For policies that change, ratings are
-updated match by match (`plackett_luce`, Weng and Lin 2011). Neither model can represent cycles: see
-`remuda.analysis.structure.transitivity`. A newborn is a policy that replaced another in the
-population of a training run.
+does not matter, which suits policies that do not change. For policies that change,
+`ledger_history` updates ratings match by match (Weng and Lin 2011). Neither model can represent
+cycles: see `remuda.analysis.structure.transitivity`. A newborn is a policy that replaced another
+in the population of a training run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,9 +30,9 @@ from remuda.types import Integers, Numbers
 
 POINTS = 400.0 / math.log(10.0)  # Elo points of a difference of 1 in log odds
 PRIOR = 1.0  # virtual matches against average skill, half of them won: keeps ratings finite
-CHANGE = 25.0 / 300.0  # openskill's `tau`: its square is added to the variance before each match
+EXTRA = (25.0 / 300.0) ** 2 - TAU**2
+"""The variance that openskill's `tau` adds before each match beyond `TAU`, the runs' own."""
 STEPS = 200  # Newton steps; ten are usual
-Piece = tuple[list[tuple[int, int]], Integers, Numbers]  # (newborn, parent), places, returns
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,6 @@ class Elo:
     matches: Numbers  # [n] number of matches of each strategy
     prior: float  # virtual matches against average skill
     level: float
-
-    @property
-    def win_rates(self) -> Numbers:
-        """[n, n]: the expected score of the row, counting a draw as half a win."""
-        found: Numbers = special.expit(np.subtract.outer(self.ratings, self.ratings) / POINTS)
-        return found
-
-    @property
-    def above(self) -> Numbers:
-        """[n, n]: the probability that the row's skill is above the column's; 0.5 for itself."""
-        variances = np.diagonal(self.covariance)
-        variances = np.add.outer(variances, variances) - 2.0 * self.covariance
-        spread = np.sqrt(np.maximum(variances, 1e-300))
-        found: Numbers = special.ndtr(np.subtract.outer(self.ratings, self.ratings) / spread)
-        return found
 
 
 def elo(
@@ -124,21 +109,20 @@ def elo_of(payoffs: Payoffs, prior: float = PRIOR, level: float = 0.95) -> Elo:
 
     Pairs may be missing.
     """
-    if not payoffs.symmetric:
-        raise UsageError("elo: this is for symmetric games; pool the seats (`pooled_roles`)")
-    apart = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
-    shares = np.where(apart, payoffs.matrix, 0.5)
+    payoffs.check_symmetric("elo")
+    has_met = ~np.eye(len(payoffs.names), dtype=np.bool_) & ~payoffs.missing
+    shares = np.where(has_met, payoffs.matrix, 0.5)
     if (shares < -1e-9).any() or (shares > 1.0 + 1e-9).any() or np.ptp(shares + shares.T) > 1e-6:
         raise UsageError(
             "elo: payoffs must be shares of wins, which add up to 1 for a pair; count wins instead "
             "of returns (`read_payoffs(wins=True)`)"
         )
-    if (payoffs.counts[apart] >= KNOWN).any():
+    if (payoffs.counts[has_met] >= KNOWN).any():
         raise UsageError(
             "elo: these payoffs are known exactly, without matches to weight them by; pass "
             "numbers of wins to `elo`"
         )
-    counts = np.where(apart, payoffs.counts, 0)
+    counts = np.where(has_met, payoffs.counts, 0)
     won = np.clip(shares, 0.0, 1.0) * counts
     return elo(won, names=payoffs.names, prior=prior, level=level)
 
@@ -198,98 +182,57 @@ class RatingHistory(Summary):
         return np.stack([self.ratings - half, self.ratings + half])
 
 
-def plackett_luce(
-    places: npt.ArrayLike,
-    returns: npt.ArrayLike,
-    names: Sequence[str],
-    *,
-    sides: Sequence[int] = (),
-    every: int | None = None,
-    tau: float = CHANGE,
-) -> RatingHistory:
-    """Rate matches one after another, as openskill's PlackettLuce does.
-
-    - `places`: [M, seats] the strategy in each seat, as an index into `names`.
-    - `returns`: [M, seats]; the higher return is ahead. NaN: that seat took no part, and its rating
-      does not change.
-    - `every`: the number of matches between recorded ratings; None: record only at the end.
-    - `tau`: its square is added to the variances before each match, because skills change. At least
-      `remuda.population.ledger.ratings.TAU`, the value that runs use.
-    """
-    place_array, return_array = np.asarray(places, np.int64), np.asarray(returns, np.float64)
-    of_seat = _check_matches(place_array, return_array, len(names), sides)
-    if (place_array < 0).any():
-        raise UsageError("places: a seat is empty (-1); leave out such matches")
-    if every is not None and every < 1:
-        raise UsageError(f"every: it must be at least 1 match; this is {every}")
-    marks = np.unique(
-        [*range(every or len(place_array), len(place_array), every or 1), len(place_array)]
-    )
-    return _history([([], place_array, return_array)], marks, tuple(names), of_seat, tau)
-
-
 def ledger_history(
-    path: Path, *, sides: Sequence[int] = (), checkpoints: int = 100, tau: float = CHANGE
+    path: Path, *, sides: Sequence[int] = (), checkpoints: int = 100
 ) -> RatingHistory:
-    """Rate the matches of a ledger in their order, and record ratings at even intervals.
+    """Rate the matches of a ledger in their order, as openskill's PlackettLuce does.
 
-    A live policy is one strategy, whichever version acted, and so is each of its frozen copies. A
-    newborn starts with its parent's rating and the initial uncertainty.
+    Ratings are recorded at even intervals. A live policy is one strategy, whichever version acted,
+    and so is each of its frozen copies. A newborn starts with its parent's rating and the initial
+    uncertainty. A seat whose return is NaN took no part, and its rating does not change.
     """
     if checkpoints < 1:
         raise UsageError(f"checkpoints: there must be at least one; this is {checkpoints}")
     reader = LedgerReader.open(path)
+    of_seat = check_sides(sides, reader.seats)
+    # Seats without a side play for themselves: each becomes its own side.
+    no_side = of_seat < 0
+    of_seat[no_side] = of_seat.max(initial=0) + 1 + np.arange(int(no_side.sum()))
+    of_seat = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
     keys, total = np.zeros(0, np.int64), 0
     for matches in reader.pieces():
         keys, total = np.union1d(keys, keys_of(matches)), total + len(matches)
     if not total:
         raise UsageError(f"{path} has no finished match")
-
-    def pieces() -> Iterator[Piece]:
-        for births, matches in reader.generations():
-            places, returns = np.searchsorted(keys, keys_of(matches)), matches["returns"]
-            yield parents_of(births, keys), places, returns.astype(np.float64)
-
-    names = tuple(str(reader.ref(key)) for key in keys.tolist())
-    of_seat = _check_sides(sides, reader.seats)
-    marks = np.unique(np.linspace(0, total, min(checkpoints, total) + 1).round()[1:])
-    return _history(pieces(), marks.astype(np.int64), names, of_seat, tau)
-
-
-def _history(
-    pieces: Iterable[Piece],
-    marks: Integers,
-    names: tuple[str, ...],
-    sides: Integers,
-    tau: float,
-) -> RatingHistory:
-    """Rate all matches, and record the ratings after the numbers of matches in `marks`."""
-    if not TAU <= tau < math.inf:
-        raise UsageError(f"tau is {tau}; it must be at least {TAU:.4g}, the value that runs use")
-    numbers = np.tile(np.array(FRESH), (len(names), 1))
-    noted, over = [], 0
-    for births, places, returns in pieces:
-        for born, parent in births:
+    ends = np.linspace(0, total, min(checkpoints, total) + 1).round()[1:]
+    marks: Integers = np.unique(ends.astype(np.int64))
+    numbers = np.tile(np.array(FRESH), (len(keys), 1))
+    recorded, rated = [], 0
+    for births, matches in reader.generations():
+        for born, parent in parents_of(births, keys):
             numbers[born, UNCERTAINTY] = FRESH[UNCERTAINTY]
             numbers[born, RATING] = numbers[parent, RATING] if parent >= 0 else FRESH[RATING]
-        inside = marks[(marks > over) & (marks <= over + len(places))] - over
+        places, returns = np.searchsorted(keys, keys_of(matches)), matches["returns"]
         start = 0
-        for end in inside.tolist():
-            _rate(places[start:end], returns[start:end], sides, tau**2 - TAU**2, numbers)
-            noted.append(numbers.copy())
+        for end in marks[(marks > rated) & (marks <= rated + len(matches))] - rated:
+            _rate(places[start:end], returns[start:end].astype(np.float64), of_seat, numbers)
+            recorded.append(numbers.copy())
             start = end
-        _rate(places[start:], returns[start:], sides, tau**2 - TAU**2, numbers)
-        over += len(places)
-    found = np.array(noted) if noted else numbers[None]
-    played = np.rint(found[:, :, GAMES]).astype(np.int64)
-    return RatingHistory(names, marks, found[:, :, RATING], found[:, :, UNCERTAINTY], played)
+        _rate(places[start:], returns[start:].astype(np.float64), of_seat, numbers)
+        rated += len(matches)
+    found = np.array(recorded)
+    return RatingHistory(
+        tuple(str(reader.ref(key)) for key in keys.tolist()),
+        marks,
+        found[:, :, RATING],
+        found[:, :, UNCERTAINTY],
+        np.rint(found[:, :, GAMES]).astype(np.int64),
+    )
 
 
 @njit(cache=True)
-def _rate(
-    places: Integers, returns: Numbers, sides: Integers, extra: float, numbers: Numbers
-) -> None:
-    """Rate matches in order; `extra` is the variance that `tau` adds beyond `TAU`."""
+def _rate(places: Integers, returns: Numbers, sides: Integers, numbers: Numbers) -> None:
+    """Rate matches in order, adding `EXTRA` to the variances before each match."""
     over, sizes = np.ones(1, np.bool_), np.zeros(sides.max() + 1, np.int64)
     side_of = np.zeros(len(sides), np.int64)
     for m in range(len(places)):
@@ -301,34 +244,7 @@ def _rate(
             for j in range(i):
                 again |= places[m, j] == place and side_of[j] >= 0
             if not again:
-                variance = numbers[place, UNCERTAINTY] ** 2 + extra
+                variance = numbers[place, UNCERTAINTY] ** 2 + EXTRA
                 numbers[place, UNCERTAINTY] = np.sqrt(variance)
                 numbers[place, GAMES] += 1.0
         rate_all(places[m : m + 1], returns[m : m + 1], over, sides, numbers)
-
-
-def _check_sides(sides: Sequence[int], seats: int) -> Integers:
-    """Return [seats] the numbers of sides, from 0 without gaps."""
-    of_seat = check_sides(sides, seats)
-    # Seats without a side play for themselves: each becomes its own side.
-    no_side = of_seat < 0
-    of_seat[no_side] = of_seat.max(initial=0) + 1 + np.arange(int(no_side.sum()))
-    found: Integers = np.unique(of_seat, return_inverse=True)[1].astype(np.int64)
-    return found
-
-
-def _check_matches(
-    places: npt.ArrayLike, returns: npt.ArrayLike, count: int, sides: Sequence[int]
-) -> Integers:
-    """Check matches, and return the side of each seat: [seats]."""
-    place_array, return_array = np.asarray(places), np.asarray(returns)
-    if place_array.ndim != 2 or place_array.shape != return_array.shape:
-        raise UsageError(
-            f"places and returns must both be [M, seats]; they have shapes {place_array.shape} and "
-            f"{return_array.shape}"
-        )
-    if place_array.size and not (int(place_array.min()) >= -1 and int(place_array.max()) < count):
-        raise UsageError(f"places: they must be less than {count}, the number of strategies")
-    if np.isinf(np.asarray(return_array, np.float64)).any():
-        raise UsageError("returns: one is infinite; NaN marks a seat that took no part")
-    return _check_sides(sides, place_array.shape[1])

@@ -61,7 +61,7 @@ def answer_at_look(payoffs: Payoffs, question: Question, look: int) -> LookResul
     pairs = np.triu_indices(len(matrix), 1)
     counts = payoffs.counts[pairs].astype(np.float64)
     compared = question.compared(matrix, payoffs.moderated[:, :, *pairs])
-    doubts = ndtr(-_clear(compared.apart, compared.variances, counts))
+    doubts = ndtr(-_clear(compared.differences, compared.variances, counts))
     allowed = share_of(look)
     least = int(doubts.argmax())
     better, worse = (payoffs.names[of[least]] for of in (compared.better, compared.worse))
