@@ -97,7 +97,7 @@ def _nash(payoffs: Payoffs) -> Numbers | None:
     if np.isnan(matrix).any():
         return None
     found = general_sum.solve(matrix, matrix.T, SECONDS, symmetric=True)
-    return found.mixtures[0] if found.found else None
+    return None if found is None else found.mixtures[0]
 
 
 def _entropy(mixture: Numbers) -> float:

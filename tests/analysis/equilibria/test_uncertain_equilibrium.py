@@ -1,7 +1,6 @@
 """The equilibrium of what was seen, and the others that it may be."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,7 +167,7 @@ def test_draws_without_an_answer_are_counted(monkeypatch):
     def fails(a, b, seconds, symmetric):
         calls.append(seconds)
         found = solve(a, b, seconds, symmetric)
-        return found if len(calls) < 4 else replace(found, mixtures=())
+        return found if len(calls) < 4 else None
 
     monkeypatch.setattr(general_sum, "can_enumerate", lambda *_: False)
     monkeypatch.setattr(general_sum, "solve", fails)

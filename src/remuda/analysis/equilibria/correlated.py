@@ -11,7 +11,6 @@ correlated equilibria").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -20,6 +19,7 @@ from scipy import sparse
 
 from remuda.analysis.equilibria.maximum_entropy import maximize, solve_program
 from remuda.analysis.equilibria.regret import (
+    Solution,
     as_payoffs,
     correlated_regret,
     marginals,
@@ -33,29 +33,7 @@ ENOUGH = 1e-9  # largest accepted regret, relative to the range of the payoffs
 SIZE = 10_000_000  # most joint strategies times deviations; more need minutes and many gigabytes
 
 
-@dataclass(frozen=True)
-class Correlated:
-    """A correlated or coarse correlated equilibrium."""
-
-    joint: Numbers  # [n_1, ..., n_R] probabilities
-    values: Numbers  # [R] the roles' payoffs
-    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
-    entropy: float  # of `joint`, in nats
-    coarse: bool
-    note: str = ""  # a remark on the solution
-
-    @property
-    def welfare(self) -> float:
-        """The sum of the roles' payoffs."""
-        return float(self.values.sum())
-
-    @property
-    def marginals(self) -> tuple[Numbers, ...]:
-        """The mixture of each role, [n_r] each."""
-        return marginals(self.joint)
-
-
-def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Correlated:
+def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = False) -> Solution:
     """Return the correlated equilibrium with the largest entropy, or one with the largest welfare.
 
     If the search for the largest entropy does not reach a regret below 1e-9 of the payoff range,
@@ -76,15 +54,23 @@ def solve(payoffs: npt.ArrayLike, choose: Choice = "entropy", coarse: bool = Fal
     losses = constraints(scaled, coarse)
     note = ""
     if choose == "entropy":
-        found = maximize(losses)
-        if found is not None:
-            best = _answer(game, found[0], coarse, "")
+        highest = maximize(losses)
+        if highest is not None:
+            best = _answer(game, highest[0], coarse, "")
             if (best.regret <= ENOUGH * _range(game)).all():
                 return best
         note = (
             "the equilibrium of the largest entropy was not found; this one has the largest welfare"
         )
-    return _answer(game, _most_welfare(scaled, losses), coarse, note)
+    found = solve_program(
+        -scaled.sum(0).reshape(-1),
+        -sparse.csr_array(losses) if losses.size else None,
+        np.zeros(len(losses)) if losses.size else None,
+        np.ones((1, losses.shape[1])),
+        [1.0],
+        (0.0, None),
+    )
+    return _answer(game, found.x, coarse, note)
 
 
 def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
@@ -115,28 +101,13 @@ def constraints(payoffs: Numbers, coarse: bool) -> Numbers:
     return np.array(found).reshape(len(found), payoffs[0].size)
 
 
-def _most_welfare(game: Numbers, losses: Numbers) -> Numbers:
-    cells = losses.shape[1]
-    answer: Numbers = solve_program(
-        -game.sum(0).reshape(-1),
-        -sparse.csr_array(losses) if losses.size else None,
-        np.zeros(len(losses)) if losses.size else None,
-        np.ones((1, cells)),
-        [1.0],
-        (0.0, None),
-    ).x
-    return answer
-
-
-def _answer(game: Numbers, probabilities: Numbers, coarse: bool, note: str) -> Correlated:
+def _answer(game: Numbers, probabilities: Numbers, coarse: bool, note: str) -> Solution:
     joint = to_distribution(probabilities).reshape(game.shape[1:])
-    earned = game.reshape(len(game), -1) @ joint.reshape(-1)
+    values = game.reshape(len(game), -1) @ joint.reshape(-1)
     regret = correlated_regret(game, joint, coarse)
     if not note and (regret > ENOUGH * _range(game)).any():
         note = f"its regret is {regret.max():.1e}: the payoffs differ too little for float64"
-    positive = joint[joint > 0.0]
-    entropy = max(0.0, -float((positive * np.log(positive)).sum()))
-    return Correlated(joint, earned, regret, entropy, coarse, note)
+    return Solution(marginals(joint), values, regret, note, joint)
 
 
 def _range(game: Numbers) -> float:
@@ -147,5 +118,5 @@ def _range(game: Numbers) -> float:
 
 def _scaled(game: Numbers) -> Numbers:
     axes = tuple(range(1, game.ndim))
-    scaled: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
-    return scaled
+    found: Numbers = (game - game.min(axes, keepdims=True)) / _range(game)
+    return found

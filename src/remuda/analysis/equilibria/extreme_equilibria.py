@@ -9,7 +9,6 @@ the code tries every set of used strategies with every set of as many best repli
 
 from __future__ import annotations
 
-from math import comb
 from typing import Final
 
 import numpy as np
@@ -23,11 +22,6 @@ Labels = npt.NDArray[np.uint64]
 EQUAL: Final = 1e-9  # payoffs closer than this, relative to their range, are treated as equal
 SINGULAR: Final = 1e-11  # a pivot below this is treated as zero
 STRATEGIES: Final = 60  # most strategies of both roles together: each is a bit of a uint64
-
-
-def number_of_bases(rows: int, columns: int) -> int:
-    """Return the number of pairs of supports of equal size, which the enumeration tries."""
-    return comb(rows + columns, rows)
 
 
 @njit(cache=True)
@@ -134,18 +128,18 @@ def vertices(limits: Numbers) -> tuple[Numbers, Labels]:
 
     Each vertex is scaled to sum 1. `limits`: [K, N] between 1 and 2.
     """
-    room = 4096
+    capacity = 4096
     while True:
-        found = np.empty((room, limits.shape[1]))
-        labels = np.empty(room, np.uint64)
+        found = np.empty((capacity, limits.shape[1]))
+        labels = np.empty(capacity, np.uint64)
         total = int(_vertices(limits, found, labels))
-        if total <= room:
+        if total <= capacity:
             break
-        room = total
+        capacity = total
     # Points with the same label are the same vertex.
-    kept, first = np.unique(labels[:total], return_index=True)
+    unique, first = np.unique(labels[:total], return_index=True)
     points = found[first]
-    return points / points.sum(1, keepdims=True), kept
+    return points / points.sum(1, keepdims=True), unique
 
 
 def pairs(a: Numbers, b: Numbers) -> tuple[Numbers, Numbers]:

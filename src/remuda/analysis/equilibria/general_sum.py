@@ -10,35 +10,29 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
+from scipy.sparse import csgraph
+from scipy.spatial.distance import cdist
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.equilibria.extreme_equilibria import EQUAL, STRATEGIES, number_of_bases, pairs
-from remuda.analysis.equilibria.lemke_howson import complementary
+from remuda.analysis.equilibria.extreme_equilibria import EQUAL, STRATEGIES, pairs
+from remuda.analysis.equilibria.lemke_howson import bimatrix_path, complementary
 from remuda.analysis.equilibria.maximum_entropy import TIGHT
-from remuda.analysis.equilibria.regret import as_two_roles, regret, to_distribution, values
+from remuda.analysis.equilibria.regret import (
+    Solution,
+    as_two_roles,
+    regret,
+    to_distribution,
+    values,
+)
 from remuda.errors import UsageError
 from remuda.types import Integers, Numbers
 
 EXACT = 1e-9  # the regret, relative to the range of a role's payoffs, that ends a search
 ENOUGH = 1e-7  # the largest relative regret of an equilibrium
-BASES = 1_000_000  # most pairs of supports enumerated: games of up to 11 by 11
+BASES = 1_000_000  # most pairs of supports of equal size enumerated: games of up to 11 by 11
 PERTURBATION = 1e-6  # relative change of the payoffs if no path in the game itself succeeds
 PERTURBED = 50  # perturbed games tried in a round
 LENGTHS = (1_000, 10_000, 1_000_000)  # maximum pivots of a path, by round; most paths are short
-
-
-@dataclass(frozen=True)
-class BimatrixEquilibrium(Summary):
-    """The result of the search for an equilibrium of two roles."""
-
-    mixtures: tuple[Numbers, ...]  # of the row [n] and of the column [m]; empty: not found
-    values: Numbers  # [2] payoffs
-    regret: Numbers  # [2] computed from the payoffs
-    note: str  # how the equilibrium was found, or why none was found
-
-    @property
-    def found(self) -> bool:
-        return bool(self.mixtures)
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class AllEquilibria(Summary):
 
 def can_enumerate(rows: int, columns: int, bases: int = BASES) -> bool:
     """Return whether all equilibria of a game can be enumerated."""
-    return rows + columns <= STRATEGIES and number_of_bases(rows, columns) <= bases
+    return rows + columns <= STRATEGIES and math.comb(rows + columns, rows) <= bases
 
 
 def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
@@ -100,24 +94,21 @@ def all_equilibria(a: npt.ArrayLike, b: npt.ArrayLike) -> AllEquilibria:
 
 def _components(rows: Numbers, columns: Numbers) -> Integers:
     """Return [E] component numbers: equilibria that share one role's mixture are connected."""
-    found = np.arange(len(rows))
-    for place in range(len(rows)):
-        same = np.abs(rows - rows[place]).max(1) <= EQUAL
-        same |= np.abs(columns - columns[place]).max(1) <= EQUAL
-        joined = np.isin(found, found[same])
-        found[joined] = found[joined].min()
-    numbers: Integers = np.unique(found, return_inverse=True)[1].astype(np.int64).reshape(-1)
-    return numbers
+    near = cdist(rows, rows, "chebyshev") <= EQUAL
+    near |= cdist(columns, columns, "chebyshev") <= EQUAL
+    found: Integers = csgraph.connected_components(near, directed=False)[1].astype(np.int64)
+    return found
 
 
 def solve(
     a: npt.ArrayLike, b: npt.ArrayLike, seconds: float = 10.0, symmetric: bool = False
-) -> BimatrixEquilibrium:
+) -> Solution | None:
     """Search for an equilibrium of a game of two roles within a time limit.
 
     The Lemke-Howson algorithm starts from every strategy in turn. If that fails, it solves slightly
     perturbed payoffs, and the supports of their equilibria are tried in the original game. The
     regret of a solution is at most 1e-7 of the range of a role's payoffs, usually about 1e-14.
+    None: no equilibrium was found.
 
     `a`, `b`: [n, m] payoffs of row and column; `symmetric`: both roles must use the same mixture,
     and `b` must be `a.T`.
@@ -125,13 +116,6 @@ def solve(
     game = as_two_roles(a, b)
     if not seconds > 0.0 or not math.isfinite(seconds):
         raise UsageError(f"seconds is {seconds}; it must be above 0")
-    if symmetric:
-        if game.shape[1] != game.shape[2] or np.abs(game[0] - game[1].T).max() > EQUAL * (
-            1.0 + np.abs(game).max()
-        ):
-            raise UsageError("payoffs: b must be the transpose of a in a symmetric game")
-        both = (game[0] + game[1].T) / 2.0
-        game = np.stack([both, both.T])
     complementary(np.ones((1, 1)), 0, 1, 0.0)  # compile it before the time limit starts
     ranges = _ranges(game)
     deadline = time.monotonic() + seconds
@@ -143,10 +127,8 @@ def solve(
         if least <= EXACT or time.monotonic() > deadline:
             break
     if best is None or least > ENOUGH:
-        late = time.monotonic() > deadline
-        why = f"no answer within {seconds:g} s" if late else "no answer: too much rounding error"
-        return BimatrixEquilibrium((), np.zeros(0), np.zeros(0), why)
-    return BimatrixEquilibrium(best, values(game, best), regret(game, best), how)
+        return None
+    return Solution(best, values(game, best), regret(game, best), how)
 
 
 def _candidates(
@@ -156,9 +138,11 @@ def _candidates(
     row_payoffs, column_payoffs = _positive(game)
     labels = len(row_payoffs) if symmetric else sum(row_payoffs.shape)
     rng = np.random.default_rng(0)
-    for most in LENGTHS:
+    for max_pivots in LENGTHS:
         for label in range(labels):
-            found = _path(row_payoffs, column_payoffs, symmetric, label, most, deadline)
+            found = bimatrix_path(
+                row_payoffs, column_payoffs, symmetric, label, max_pivots, deadline
+            )
             if found is not None:
                 yield found, f"the Lemke-Howson algorithm, label {label}"
             if time.monotonic() > deadline:
@@ -166,50 +150,24 @@ def _candidates(
         for attempt in range(PERTURBED):
             noise = rng.uniform(0.0, PERTURBATION, (2, *row_payoffs.shape))
             noise[1] = noise[0].T if symmetric else noise[1]
-            near = _path(
+            near = bimatrix_path(
                 row_payoffs + noise[0],
                 column_payoffs + noise[1],
                 symmetric,
                 attempt % labels,
-                most,
+                max_pivots,
                 deadline,
             )
             if near is not None:
                 yield near, "the Lemke-Howson algorithm on slightly perturbed payoffs"
-                yield from _mended(row_payoffs, column_payoffs, symmetric, near)
+                row, column = near
+                mended = _on_supports(column_payoffs.T, column, row)
+                other = mended if symmetric else _on_supports(row_payoffs, row, column)
+                if mended is not None and other is not None:
+                    how = "a linear program on the supports of a perturbed game"
+                    yield (mended, other), how
             if time.monotonic() > deadline:
                 return
-
-
-def _mended(
-    one: Numbers, other: Numbers, symmetric: bool, near: tuple[Numbers, Numbers]
-) -> Iterator[tuple[tuple[Numbers, Numbers], str]]:
-    """Yield an equilibrium with the supports of a perturbed game's equilibrium, if there is one."""
-    row, column = near
-    for_row = _on_supports(other.T, column, row)
-    for_column = for_row if symmetric else _on_supports(one, row, column)
-    if for_row is not None and for_column is not None:
-        yield (for_row, for_column), "a linear program on the supports of a perturbed game"
-
-
-def _path(
-    one: Numbers, other: Numbers, symmetric: bool, label: int, most: int, deadline: float
-) -> tuple[Numbers, Numbers] | None:
-    """Return the equilibrium at the end of a Lemke-Howson path."""
-    rows, columns = one.shape
-    if symmetric:
-        found = complementary(one, label, most, deadline)
-        if found is None or not found.sum() > 0.0:
-            return None
-        mixture = to_distribution(found)
-        return mixture, mixture
-    matrix = np.zeros((rows + columns, rows + columns))
-    matrix[:rows, rows:] = one
-    matrix[rows:, :rows] = other.T
-    found = complementary(matrix, label, most, deadline)
-    if found is None or not (found[:rows].sum() > 0.0 and found[rows:].sum() > 0.0):
-        return None
-    return to_distribution(found[:rows]), to_distribution(found[rows:])
 
 
 def _on_supports(game: Numbers, replies: Numbers, mixture: Numbers) -> Numbers | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from remuda.analysis.equilibria.regret import to_distribution
 from remuda.system.kernels import njit
 from remuda.types import Integers, Numbers
 
@@ -82,11 +83,11 @@ def _follow(
     return MORE, entering
 
 
-def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Numbers | None:
+def complementary(matrix: Numbers, label: int, max_pivots: int, deadline: float) -> Numbers | None:
     """Find z [n] >= 0, not all 0, with C z <= 1, where each entry is zero or its row is tight.
 
     - `matrix`: [n, n] C, nonnegative, with a positive entry in every column.
-    - `label`: the entry at which the path starts; `most`: maximum number of pivots.
+    - `label`: the entry at which the path starts; `max_pivots`: maximum number of pivots.
     - `deadline`: by `time.monotonic`, checked only after the first batch of pivots.
 
     Returns: z; None: not found.
@@ -96,9 +97,9 @@ def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Nu
     basis = np.arange(size, 2 * size, dtype=np.int64)
     pivots = max(1, int(WORK / tableau.size))
     status, entering = MORE, label
-    for done in range(0, most, pivots):
+    for done in range(0, max_pivots, pivots):
         if status == MORE and (done == 0 or time.monotonic() <= deadline):
-            now = min(pivots, most - done)
+            now = min(pivots, max_pivots - done)
             status, entering = _follow(tableau, basis, entering, label, now)
     if status != DONE:
         return None
@@ -111,3 +112,29 @@ def complementary(matrix: Numbers, label: int, most: int, deadline: float) -> Nu
     found = np.zeros(2 * size)
     found[basis] = solved
     return np.maximum(found[:size], 0.0)
+
+
+def bimatrix_path(
+    row_payoffs: Numbers,
+    column_payoffs: Numbers,
+    symmetric: bool,
+    label: int,
+    max_pivots: int,
+    deadline: float,
+) -> tuple[Numbers, Numbers] | None:
+    """Return the mixtures of both roles at the end of a path; None: not found.
+
+    - `row_payoffs`, `column_payoffs`: [n, m], above 0.
+    - `symmetric`: the column's payoffs are the row's transposed, and both use the same mixture.
+    - `label`, `max_pivots`, `deadline`: those of `complementary`.
+    """
+    rows, columns = row_payoffs.shape
+    matrix = row_payoffs
+    if not symmetric:
+        matrix = np.zeros((rows + columns, rows + columns))
+        matrix[:rows, rows:] = row_payoffs
+        matrix[rows:, :rows] = column_payoffs.T
+    found = complementary(matrix, label, max_pivots, deadline)
+    if found is None or not (found[:rows].sum() > 0.0 and found[-columns:].sum() > 0.0):
+        return None
+    return to_distribution(found[:rows]), to_distribution(found[-columns:])

@@ -105,14 +105,14 @@ def _reach(
     limits = sparse.block_array([[-eye, eye, None], [-inner, None, eyes]], format="csr")
     fixed = sparse.hstack([inner[zero], sparse.csr_array((int(zero.sum()), count + rows))])
     counting = np.concatenate([of_p, of_rows]).astype(np.float64)
-    for method, room in TRIES:
+    for method, largest in TRIES:
         found = linprog(
             np.concatenate([np.zeros(count), -counting]),
             limits,
             np.zeros(count + rows),
             fixed.tocsr() if zero.any() else None,
             np.zeros(fixed.shape[0]) if zero.any() else None,
-            [(0.0, room)] * count + [(0.0, each) for each in counting],
+            [(0.0, largest)] * count + [(0.0, each) for each in counting],
             method=method,
             options=TIGHT,
         )
@@ -141,9 +141,9 @@ def maximize(gains: Numbers, face: Face | None = None) -> tuple[Numbers, int] | 
     wanted = np.zeros(len(equal))
     wanted[0] = 1.0
     left, strengths, right = np.linalg.svd(equal, full_matrices=False)
-    kept = strengths > RANK * strengths[0]
-    equal, wanted = right[kept], (left.T @ wanted)[kept] / strengths[kept]
-    dimension = count - int(kept.sum())
+    nonzero = strengths > RANK * strengths[0]
+    equal, wanted = right[nonzero], (left.T @ wanted)[nonzero] / strengths[nonzero]
+    dimension = count - int(nonzero.sum())
     found = np.zeros(len(face.support))
     if dimension == 0:
         found[face.support] = equal.T @ wanted

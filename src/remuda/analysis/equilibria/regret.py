@@ -1,16 +1,29 @@
-"""Regrets of mixtures, which verify every equilibrium."""
+"""Equilibria, and the regrets of mixtures, which verify every equilibrium."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from remuda.analysis.as_json import Summary
 from remuda.errors import UsageError
 from remuda.types import Numbers
 
 UNLIKELY = -1e-12  # a negative probability above this is a rounding error
+
+
+@dataclass(frozen=True)
+class Solution(Summary):
+    """An equilibrium of one game."""
+
+    mixtures: tuple[Numbers, ...]  # by role, [n_r]
+    values: Numbers  # [R] the roles' payoffs
+    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
+    note: str  # how the equilibrium was found or selected, and other remarks
+    joint: Numbers | None = None  # [n_1, ..., n_R]; None: the roles play independently
 
 
 def as_payoffs(payoffs: npt.ArrayLike) -> Numbers:
@@ -69,13 +82,12 @@ def regret(payoffs: npt.ArrayLike, mixtures: Sequence[npt.ArrayLike]) -> Numbers
         raise UsageError(
             f"mixtures have the shapes {shapes}; the numbers of strategies are {game.shape[1:]}"
         )
+    gains = []
     for role, mixture in enumerate(found):
         if not (mixture.min() >= UNLIKELY and abs(mixture.sum() - 1.0) <= 1e-9):
             raise UsageError(f"mixtures: that of role {role} is not a distribution: {mixture}")
-    gains = []
-    for role, mixture in enumerate(found):
-        earned = against(game, found, role)
-        gains.append(float(earned.max() - earned @ mixture))
+        payoffs_of_role = against(game, found, role)
+        gains.append(float(payoffs_of_role.max() - payoffs_of_role @ mixture))
     return np.maximum(np.array(gains, np.float64), 0.0)
 
 
@@ -99,8 +111,8 @@ def correlated_regret(payoffs: npt.ArrayLike, joint: npt.ArrayLike, coarse: bool
         recommended = np.moveaxis(found, role, 0).reshape(size, -1)
         earns = np.moveaxis(game[role], role, 0).reshape(size, -1)
         table = recommended @ earns.T
-        kept = np.diag(table)
-        gain = table.sum(0).max() - kept.sum() if coarse else (table.max(1) - kept).sum()
+        obeyed = np.diag(table)
+        gain = table.sum(0).max() - obeyed.sum() if coarse else (table.max(1) - obeyed).sum()
         gains.append(float(gain))
     return np.maximum(np.array(gains, np.float64), 0.0)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from remuda.analysis.as_json import as_json
 from remuda.analysis.equilibria import correlated, general_sum, zero_sum
-from remuda.analysis.equilibria.regret import correlated_regret, regret, values
+from remuda.analysis.equilibria.regret import Solution, correlated_regret, regret, values
 from remuda.analysis.payoffs.payoffs import Payoffs
 from remuda.errors import UsageError
-from remuda.types import Bools, Numbers
+from remuda.types import Numbers
 
 SAMPLES = 1000  # draws of the payoffs
 USED = 1e-6  # strategies with a smaller probability are not in the support
@@ -24,17 +24,6 @@ LISTED = 5_000  # most pairs of supports for which all equilibria are enumerated
 CHUNK = 2_000_000  # payoffs drawn per batch
 ZERO_SUM = "zero-sum"  # the kind of a zero-sum game of two roles
 INTERVAL = (0.025, 0.975)  # the quantiles of a 95% interval
-
-
-@dataclass(frozen=True)
-class Solution:
-    """An equilibrium of one game."""
-
-    mixtures: tuple[Numbers, ...]  # by role, [n_r]
-    joint: Numbers | None  # [n_1, ..., n_R]; None: the roles play independently
-    values: Numbers  # [R] the roles' payoffs
-    regret: Numbers  # [R] the gain of each role's best deviation; computed from the payoffs
-    note: str  # how the equilibrium was selected, and other remarks
 
 
 @dataclass(frozen=True)
@@ -114,12 +103,15 @@ def nash(
             "strategies"
         )
     found: list[Solution] = []
-    regrets, earned = [], []
+    regrets, values_of_answer = [], []
     last, latest = payoffs.means, answer
     for draw in _draws(payoffs, samples, rng):
-        regrets.append(_regret(draw, answer))
+        if answer.joint is None:
+            regrets.append(regret(draw, answer.mixtures))
+        else:
+            regrets.append(correlated_regret(draw, answer.joint, False))
         if kind == ZERO_SUM:
-            earned.append(values(draw, answer.mixtures))
+            values_of_answer.append(values(draw, answer.mixtures))
         if not np.array_equal(draw, last):
             solved = solver(draw, seconds / 10.0)
             if solved is None:
@@ -129,11 +121,11 @@ def nash(
     gathered = _gathered(payoffs, kind, answer, found, np.array(regrets))
     if kind != ZERO_SUM:
         return gathered
-    intervals = _value_intervals(answer.values, np.array(earned))
+    intervals = _value_intervals(answer.values, np.array(values_of_answer))
     return replace(gathered, values=np.vstack([gathered.values[:1], intervals]))
 
 
-def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
+def _value_intervals(at_means: Numbers, drawn: Numbers) -> Numbers:
     """Return 95% intervals of the value of a zero-sum game: [2, R].
 
     Quantiles over draws are not valid intervals. The equilibrium of a draw exploits noise, which
@@ -142,11 +134,11 @@ def _value_intervals(at_means: Numbers, earned: Numbers) -> Numbers:
     mixtures (Mills 1956, "Marginal values of matrix games and linear programs", theorem 1). So the
     value is as uncertain as these payoffs.
 
-    `at_means`: [R] payoffs of the mean game's equilibrium; `earned`: [S, R] payoffs of the same
+    `at_means`: [R] payoffs of the mean game's equilibrium; `drawn`: [S, R] payoffs of the same
     mixtures in each draw.
     """
     # Draws deviate symmetrically: use both sides to estimate the half-width.
-    half = np.quantile(np.abs(earned - at_means), INTERVAL[1] - INTERVAL[0], axis=0)
+    half = np.quantile(np.abs(drawn - at_means), INTERVAL[1] - INTERVAL[0], axis=0)
     return np.stack([at_means - half, at_means + half])
 
 
@@ -158,8 +150,8 @@ def _gathered(
     for role, names in enumerate(payoffs.strategies):
         mixed = np.array([each.mixtures[role] for each in found]).reshape(-1, len(names))
         masses.append(_summed(mixed))
-        in_support.append(_mean(mixed > USED))
-    earned = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
+        in_support.append((mixed > USED).mean(0) if len(mixed) else np.full(len(names), np.nan))
+    payoffs_of_draws = np.array([each.values for each in found]).reshape(-1, payoffs.num_roles)
     return UncertainEquilibrium(
         kind,
         payoffs.strategies,
@@ -167,7 +159,7 @@ def _gathered(
         answer,
         tuple(masses),
         tuple(in_support),
-        _summed(earned),
+        _summed(payoffs_of_draws),
         _summed(regrets),
         len(regrets),
         len(regrets) - len(found),
@@ -194,9 +186,7 @@ def _zero_sum(game: Numbers, symmetric: bool) -> Solution:
     found = zero_sum.solve_max_entropy(matrix)
     mixtures = (found.mixtures[0],) * 2 if symmetric else found.mixtures
     note = "the only equilibrium" if found.unique else "one of several, with the largest entropy"
-    return Solution(
-        mixtures, None, values(game, mixtures), regret(game, mixtures), found.note or note
-    )
+    return Solution(mixtures, values(game, mixtures), regret(game, mixtures), found.note or note)
 
 
 def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | None:
@@ -206,10 +196,9 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | N
         b = a.T
     if not general_sum.can_enumerate(a.shape[0], a.shape[1], LISTED):
         found = general_sum.solve(a, b, seconds, symmetric)
-        if not found.found:
+        if found is None:
             return None
-        note = f"there may be others; found by {found.note}"
-        return Solution(found.mixtures, None, found.values, found.regret, note)
+        return replace(found, note=f"there may be others; found by {found.note}")
     listed = general_sum.all_equilibria(a, b)
     if not len(listed):
         return None
@@ -223,7 +212,6 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | N
     unique = len(listed) == 1 and not listed.infinite
     return Solution(
         mixtures,
-        None,
         listed.values[best],
         listed.regrets[best],
         listed.note
@@ -233,14 +221,7 @@ def _general_sum(game: Numbers, symmetric: bool, seconds: float) -> Solution | N
 
 def _correlated(game: Numbers, _: float) -> Solution:
     found = correlated.solve(game)
-    note = found.note or "the correlated equilibrium of the largest entropy"
-    return Solution(found.marginals, found.joint, found.values, found.regret, note)
-
-
-def _regret(game: Numbers, answer: Solution) -> Numbers:
-    if answer.joint is None:
-        return regret(game, answer.mixtures)
-    return correlated_regret(game, answer.joint, False)
+    return replace(found, note=found.note or "the correlated equilibrium of the largest entropy")
 
 
 def _draws(payoffs: Payoffs, samples: int, rng: np.random.Generator) -> Iterator[Numbers]:
@@ -254,10 +235,4 @@ def _summed(drawn: Numbers) -> Numbers:
     """Return the mean and interval, [3, n], of draws [S, n]; NaN without draws."""
     if not len(drawn):
         return np.full((3, drawn.shape[1]), np.nan)
-    found: Numbers = np.vstack([drawn.mean(0, keepdims=True), np.quantile(drawn, INTERVAL, 0)])
-    return found
-
-
-def _mean(drawn: Bools) -> Numbers:
-    found: Numbers = drawn.mean(0) if len(drawn) else np.full(drawn.shape[1], np.nan)
-    return found
+    return np.vstack([drawn.mean(0, keepdims=True), np.quantile(drawn, INTERVAL, 0)])

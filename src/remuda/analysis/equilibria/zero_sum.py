@@ -8,13 +8,13 @@ splits its mass (Balduzzi et al. 2018, "Re-evaluating evaluation", section 4).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from remuda.analysis.as_json import Summary
-from remuda.analysis.equilibria.lemke_howson import complementary
+from remuda.analysis.equilibria.lemke_howson import bimatrix_path
 from remuda.analysis.equilibria.maximum_entropy import Face, find_face, maximize, solve_program
 from remuda.analysis.equilibria.regret import as_two_roles, regret, to_distribution
 from remuda.errors import UsageError
@@ -48,9 +48,8 @@ def solve(matrix: npt.ArrayLike) -> ZeroSum:
 
     `matrix`: [n, m] the row's payoffs.
     """
-    game = _as_game(matrix)
-    scaled, low, span = _scaled(game)
-    return _answer(game, _vertex(scaled), low, span, (), "")
+    game, scaled, middle, span = _scaled(matrix)
+    return _answer(game, _vertex(scaled), middle, span)
 
 
 def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
@@ -61,40 +60,31 @@ def solve_max_entropy(matrix: npt.ArrayLike) -> ZeroSum:
 
     `matrix`: [n, m] the row's payoffs.
     """
-    game = _as_game(matrix)
-    scaled, low, span = _scaled(game)
-    symmetric = _is_symmetric(game)
+    game, scaled, middle, span = _scaled(matrix)
+    symmetric = np.array_equal(game, -game.T)
     vertex = _by_pivots(scaled, symmetric) or _vertex(scaled)
-    first = _answer(game, vertex, low, span, (), "")
+    first = _answer(game, vertex, middle, span)
     found = _most_entropy(scaled, vertex, symmetric)
     if found is not None:
         mixtures, dimensions = found
-        best = _answer(game, mixtures, low, span, dimensions, "")
+        best = _answer(game, mixtures, middle, span, dimensions)
         if best.unique and first.regret.max() < best.regret.max():
-            return _answer(game, vertex, low, span, dimensions, "")
+            return replace(first, dimensions=dimensions)
         if best.regret.max() <= max(ENOUGH * span, first.regret.max()):
             return best
     note = "the equilibrium of the largest entropy was not found; this is another one"
-    return _answer(game, vertex, low, span, (), note)
+    return replace(first, note=note)
 
 
-def _as_game(matrix: npt.ArrayLike) -> Numbers:
-    found = np.asarray(matrix, np.float64)
-    game: Numbers = as_two_roles(found, -found)[0]
-    return game
-
-
-def _scaled(game: Numbers) -> tuple[Numbers, float, float]:
-    """Return the payoffs rescaled to [-1, 1], with the middle and half of their range."""
+def _scaled(matrix: npt.ArrayLike) -> tuple[Numbers, Numbers, float, float]:
+    """Check payoffs; return them, rescaled to [-1, 1], and the middle and half of their range."""
+    payoffs = np.asarray(matrix, np.float64)
+    game: Numbers = as_two_roles(payoffs, -payoffs)[0]
     middle = float(game.max() + game.min()) / 2.0
     span = float(game.max() - game.min()) / 2.0
     if not np.isfinite(middle) or not np.isfinite(span):
         raise UsageError("payoffs: they are too large to compute with; scale them down")
-    return (game - middle) / (span or 1.0), middle, span or 1.0
-
-
-def _is_symmetric(game: Numbers) -> bool:
-    return game.shape[0] == game.shape[1] and bool((game == -game.T).all())
+    return game, (game - middle) / (span or 1.0), middle, span or 1.0
 
 
 def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
@@ -115,16 +105,12 @@ def _vertex(game: Numbers) -> tuple[Numbers, Numbers]:
 
 def _by_pivots(game: Numbers, symmetric: bool) -> tuple[Numbers, Numbers] | None:
     """Solve a small game by pivots, much faster than by a linear program; None: not found."""
-    rows, columns = game.shape
-    if rows + columns > SMALL:
+    if sum(game.shape) > SMALL:
         return None
-    row_first = np.zeros((rows + columns, rows + columns))
-    row_first[:rows, rows:] = game + 2.0
-    row_first[rows:, :rows] = 2.0 - game.T
-    found = complementary(game + 2.0 if symmetric else row_first, 0, LENGTH, math.inf)
-    if found is None or not (found[:rows].sum() > 0.0 and found[-columns:].sum() > 0.0):
+    found = bimatrix_path(game + 2.0, 2.0 - game, symmetric, 0, LENGTH, math.inf)
+    if found is None:
         return None
-    row, column = to_distribution(found[:rows]), to_distribution(found[-columns:])
+    row, column = found
     gap = float((game @ column).max() - (row @ game).min())
     return (row, column) if gap <= EXACT else None
 
@@ -164,13 +150,12 @@ def _answer(
     mixtures: tuple[Numbers, Numbers],
     middle: float,
     span: float,
-    dimensions: tuple[int, ...],
-    note: str,
+    dimensions: tuple[int, ...] = (),
 ) -> ZeroSum:
     row, column = mixtures
     gained = regret(np.stack([game, -game]), mixtures)
     scaled = (game - middle) / span
-    value = float(row @ scaled @ column) * span + middle
-    if not note and gained.max() > ENOUGH * span:
+    value, note = float(row @ scaled @ column) * span + middle, ""
+    if gained.max() > ENOUGH * span:
         note = f"its regret is {gained.max():.1e}: the payoffs differ too little for float64"
     return ZeroSum(value, mixtures, gained, dimensions, note)

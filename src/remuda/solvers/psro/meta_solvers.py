@@ -96,7 +96,7 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     if is_zero_sum(payoffs, tolerance):
         return zero_sum.solve(_of_row(payoffs)).mixtures
     found = general_sum.solve(payoffs[0], payoffs[1])
-    if not found.mixtures:
+    if found is None:
         raise UsageError("no Nash equilibrium of the meta-game was found; use projected-replicator")
     return found.mixtures
 
