@@ -27,7 +27,9 @@ from recording import Results, options_of
 from rich.console import Console
 from rich.table import Table
 
-from remuda.analysis.trees.kuhn import Strategy, average, strategies, summary
+from remuda.analysis.trees.exact_play import walked_game
+from remuda.analysis.trees.exploitability import Exploitability, measure
+from remuda.analysis.trees.trees import mixture
 from remuda.config import load_config, overlay, read_config
 from remuda.envs.registry import make_env
 from remuda.evaluation.evaluate import evaluate
@@ -108,8 +110,8 @@ def run(tree: dict[str, Any], directory: Path, seed: int = 0) -> tuple[Result, W
     return train(load_config(tree), watch), watch
 
 
-def pool_of(directory: Path) -> list[tuple[Strategy, Strategy]]:
-    """Return the behaviour of the frozen copies in the last checkpoint, oldest first."""
+def exploitability_of(directory: Path) -> tuple[Exploitability, Exploitability]:
+    """Measure the average of the frozen copies in the last checkpoint, and the newest alone."""
     files = RunDirectory.open(directory)
     config = files.read_config()
     spec = policy_specs(config, make_env(config.game, 1).agents)[0]
@@ -117,7 +119,13 @@ def pool_of(directory: Path) -> list[tuple[Strategy, Strategy]]:
     weights, identity = saved["copies"][spec.name]["weights"], saved["identity"]
     held = [i for i in range(1, len(identity)) if identity[i, POLICY] >= 0]
     held.sort(key=lambda place: int(identity[place, VERSION]))
-    return [strategies(spec, weights[place - 1]) for place in held]
+    walked = walked_game(config.game, make_env(config.game, 1))
+    assert walked is not None
+    pools = [
+        [walked.play(player, spec, weights[place - 1]) for place in held] for player in range(2)
+    ]
+    average = [mixture(walked.tree, player, pool) for player, pool in enumerate(pools)]
+    return measure(walked.tree, average), measure(walked.tree, [pool[-1] for pool in pools])
 
 
 def kuhn(results: Results, seeds: int, tree: dict[str, Any], bar: float) -> None:
@@ -127,21 +135,19 @@ def kuhn(results: Results, seeds: int, tree: dict[str, Any], bar: float) -> None
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as home:
             result, _ = run(tree, Path(home) / "run", seed)
-            pool = pool_of(Path(home) / "run")
-        found = summary(*average([f for f, _ in pool], [s for _, s in pool]))
-        last = summary(*pool[-1])
+            found, last = exploitability_of(Path(home) / "run")
         results.row(
             {
                 "seed": seed,
-                "exploitability": found["exploitability"],
-                "value": found["value"],
-                "exploitability of the last alone": last["exploitability"],
+                "exploitability": found.exploitability,
+                "value": found.returns[0],
+                "exploitability of the last alone": last.exploitability,
                 "matches": result.record.matches,
                 "seconds": round(time.monotonic() - begun),
             }
         )
-        print(f"seed {seed}: {found['exploitability']:.4f} {found['value']:.4f}", flush=True)
-        worst = max(worst, found["exploitability"])
+        print(f"seed {seed}: {found.exploitability:.4f} {found.returns[0]:.4f}", flush=True)
+        worst = max(worst, found.exploitability)
     results.bar("exploitability, the most of all seeds", worst, most=bar)
 
 

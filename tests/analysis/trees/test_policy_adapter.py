@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from refusals import refuses
+from remuda.analysis.trees.exact_play import walked_game
 from remuda.analysis.trees.exploitability import measure
 from remuda.analysis.trees.played_trees import KUHN, LEDUC, PLAYED, TIC_TAC_TOE, played_rules
 from remuda.analysis.trees.policy_adapter import probabilities
@@ -30,6 +31,11 @@ def weights_of(spec, seed=0):
     weights = first_weights(spec, torch.Generator().manual_seed(seed))
     drawn = np.random.default_rng(seed).normal(size=weights.shape)
     return (weights + 0.3 * drawn).astype(np.float32)
+
+
+def played(game, spec, weights):
+    walked = walked_game(game, make_env(game, 1))
+    return [walked.play(player, spec, weights) for player in range(2)]
 
 
 def test_kuhn_poker_shows_them_what_is_observed_there():
@@ -133,8 +139,8 @@ def test_they_are_as_likely_as_actors_draw_them(game):
     """What the actor's selector draws, it says the log-probability of."""
     if game == TIC_TAC_TOE:
         pytest.importorskip("pettingzoo")
-    played = PLAYED[game]
-    observations, allowed = played.observations(flatten(played.rules()), 1)
+    known = PLAYED[game]
+    observations, allowed = known.observations(flatten(known.rules()), 1)
     spec = spec_of(game)
     weights = weights_of(spec)
     found = probabilities(spec, weights, observations, allowed)
@@ -161,7 +167,7 @@ def test_they_are_as_likely_as_actors_draw_them(game):
 def test_q_learners_take_the_best_that_is_allowed():
     spec = spec_of("kuhn_poker", "dqn", n_frames=1)
     tree, weights = flatten(KuhnPoker()), weights_of(spec)
-    policies = PLAYED[KUHN].policies(tree, spec, weights)
+    policies = played(KUHN, spec, weights)
     assert set(np.unique(policies[0])) <= {0.0, 1.0}
     found = measure(tree, policies)
     assert (found.gains >= 0.0).all()
@@ -171,7 +177,7 @@ def test_q_learners_take_the_best_that_is_allowed():
 def test_a_policy_in_tic_tac_toe():
     pytest.importorskip("pettingzoo")
     tree, spec = flatten(TicTacToe()), spec_of(TIC_TAC_TOE)
-    policies = PLAYED[TIC_TAC_TOE].policies(tree, spec, weights_of(spec))
+    policies = played(TIC_TAC_TOE, spec, weights_of(spec))
     for player in range(2):
         tree.check_policy(player, policies[player])
     found = measure(tree, policies)
@@ -189,16 +195,14 @@ def test_a_policy_in_tic_tac_toe():
 def test_policies_that_remember_are_refused(policy):
     spec = spec_of("kuhn_poker", **policy)
     with refuses(UsageError):
-        PLAYED[KUHN].policies(flatten(KuhnPoker()), spec, np.zeros(1, np.float32))
+        played(KUHN, spec, np.zeros(1, np.float32))
 
 
 def test_policies_of_other_games_are_refused():
     tree, spec = flatten(KuhnPoker()), spec_of("connect_four")
     with refuses(UsageError):
-        PLAYED[KUHN].policies(tree, spec, np.zeros(1, np.float32))
+        played(KUHN, spec, np.zeros(1, np.float32))
     own = spec_of("kuhn_poker")
     observations, allowed = PLAYED[KUHN].observations(tree, 0)
     with refuses(UsageError):
         probabilities(own, weights_of(own), observations[:, 1:], allowed)
-    with refuses(UsageError):
-        probabilities(own, np.zeros(3, np.float32), observations, allowed)

@@ -52,11 +52,11 @@ class WalkedGame:
 
 def walked_of(env: EnvSpec) -> WalkedGame | None:
     """Return the tree of an environment's game; None: it cannot be traversed, or has wrappers."""
-    made = env.make(1)
+    vector_env = env.make(1)
     try:
-        return walked_game(env.game, made)
+        return walked_game(env.game, vector_env)
     finally:
-        made.close()
+        vector_env.close()
 
 
 def walked_game(game: str, env: VectorEnv) -> WalkedGame | None:

@@ -65,12 +65,10 @@ class OpenSpielGame:
         return CHANCE if state.is_chance_node() else int(state.current_player())
 
     def actions(self, state: Any) -> Sequence[int]:
-        actions: list[int] = state.legal_actions()
-        return actions
+        return list(state.legal_actions())
 
     def outcomes(self, state: Any) -> Sequence[tuple[int, float]]:
-        outcomes: list[tuple[int, float]] = state.chance_outcomes()
-        return outcomes
+        return list(state.chance_outcomes())
 
     def child(self, state: Any, action: int) -> Any:
         return state.child(action)
@@ -82,5 +80,4 @@ class OpenSpielGame:
         return tuple(state.history())
 
     def returns(self, state: Any) -> Sequence[float]:
-        returns: list[float] = state.returns()
-        return returns
+        return list(state.returns())

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from remuda.analysis.trees.policy_adapter import probabilities
 from remuda.analysis.trees.tree_games import KuhnPoker, LeducPoker, TicTacToe
 from remuda.analysis.trees.trees import InformationSet, Tree, TreeGame
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.games import kuhn_poker, leduc_poker
 from remuda.envs.vector_env import VectorEnv
-from remuda.types import Array, Bools, Floats, Numbers
-
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
+from remuda.types import Array, Bools
 
 KUHN, LEDUC = "kuhn_poker", "leduc_poker"
 TIC_TAC_TOE = "pettingzoo:classic/tictactoe-v3"
@@ -53,13 +49,6 @@ class PlayedRules:
         allowed = np.zeros((len(sets), self.first + tree.num_actions), np.bool_)
         allowed[:, self.first :] = legal
         return np.stack([self.observe(known) for known in sets]), allowed
-
-    def policies(self, tree: Tree, spec: PolicySpec, weights: Floats) -> tuple[Numbers, ...]:
-        """Return a policy's probabilities of the tree's actions by seat: [I_p, A] each."""
-        return tuple(
-            probabilities(spec, weights, *self.observations(tree, player))[:, self.first :]
-            for player in range(tree.num_players)
-        )
 
 
 def observe_kuhn(known: InformationSet) -> Array:
@@ -110,15 +99,10 @@ def played_rules(game: str, env: VectorEnv) -> PlayedRules | None:
     Wrapped environments and subclasses are not traversed, because their observations, rewards or
     rules may differ.
     """
-    if is_wrapped(env):
+    wrapping: Wrapping = getattr(env, "wrapping", NOTHING)
+    if wrapping.wrappers:
         return None
     for name, found in PLAYED.items():
         if game == name or type(env) is found.env:
             return found
     return None
-
-
-def is_wrapped(env: VectorEnv) -> bool:
-    """Return whether `env.wrappers` wrap the environment copies."""
-    wrapping: Wrapping = getattr(env, "wrapping", NOTHING)
-    return bool(wrapping.wrappers)

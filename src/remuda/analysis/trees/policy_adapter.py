@@ -19,70 +19,40 @@ if TYPE_CHECKING:
 def probabilities(
     spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
 ) -> Numbers:
-    """Return the probability of each action: [S, A].
+    """Return the probability of each action, or of each combination of choices: [S, prod(sizes)].
 
-    For a stochastic policy, they are the softmax of the network's outputs over the legal actions. A
-    Q-learner chooses the legal action with the highest value; ties go to the first.
+    A choice is one dimension of a multi-discrete action; the last choice changes fastest. A
+    stochastic policy samples from the softmax of the network's outputs over what is legal. A
+    Q-learner takes the legal action with the highest value; ties go to the first.
 
     - `weights`: [P] parameters of the policy's network.
     - `observations`: [S, *shape] as the environment writes them; [S, n_frames, *shape] for a policy
       with frame stacking, the newest last.
-    - `allowed`: [S, A] bool, at least one legal action in each row.
-    """
-    import torch
-
-    from remuda.policies.actions import DiscreteActions
-
-    what = f"the policy {spec.name}"
-    if not isinstance(spec.actions, DiscreteActions) or spec.actions.sizes != allowed.shape[1:]:
-        raise UsageError(f"{what} has {spec.actions}; the game has actions of {allowed.shape[1:]}")
-    if len(allowed) != len(observations):
-        raise UsageError(f"{what}: {len(allowed)} masks for {len(observations)} observations")
-    outputs = _outputs(spec, weights, observations)
-    masked = torch.from_numpy(outputs).masked_fill(~torch.from_numpy(allowed), -torch.inf)
-    if spec.config.entry.samples:
-        sampled: Numbers = masked.softmax(1).numpy()
-        return sampled
-    best = masked.argmax(1).numpy()
-    taken = np.zeros(allowed.shape)
-    taken[np.arange(len(allowed)), best] = 1.0
-    return taken
-
-
-def joint_probabilities(
-    spec: PolicySpec, weights: Floats, observations: Array, allowed: Bools
-) -> Numbers:
-    """Return the probability of each combination of choices: [S, prod(sizes)].
-
-    A choice is one dimension of a multi-discrete action. The last choice changes fastest. With a
-    single choice, the result is that of `probabilities`.
-
-    `weights`: [P] parameters of the policy's network.
+    - `allowed`: [S, sum(sizes)] bool, at least one legal option of each choice in each row.
     """
     from remuda.policies.actions import DiscreteActions
     from remuda.policies.joint_actions import MOST_COMBINATIONS, JointActions
 
-    actions = spec.actions
-    if not isinstance(actions, DiscreteActions | JointActions) or len(actions.sizes) == 1:
-        return probabilities(spec, weights, observations, allowed)
+    actions, what = spec.actions, f"the policy {spec.name}"
+    if (
+        not isinstance(actions, DiscreteActions | JointActions)
+        or actions.mask_size != allowed.shape[1]
+    ):
+        raise UsageError(f"{what} has {actions}; the game has actions of {allowed.shape[1:]}")
     count = math.prod(actions.sizes)
-    if count > MOST_COMBINATIONS:
+    if len(actions.sizes) > 1 and count > MOST_COMBINATIONS:
         raise UsageError(
-            f"the policy {spec.name} has {count:,} combinations of choices; policies are "
-            f"compared over at most {MOST_COMBINATIONS:,}"
+            f"{what} has {count:,} combinations of choices; policies are compared over at most "
+            f"{MOST_COMBINATIONS:,}"
         )
-    ends = np.cumsum(actions.sizes)[:-1]
-    outputs = _outputs(spec, weights, observations)
+    outputs, ends = _outputs(spec, weights, observations), np.cumsum(actions.sizes)[:-1]
     if isinstance(actions, JointActions):
-        values = np.where(_joint(np.split(allowed, ends, 1)), outputs, -np.inf)
-        if spec.config.entry.samples:
-            sampled: Numbers = softmax(values, axis=1)
-            return sampled
-        taken = np.zeros((len(outputs), count))
-        taken[np.arange(len(outputs)), values.argmax(1)] = 1.0
-        return taken
-    masked = np.where(allowed, outputs, -np.inf)
-    return _joint([softmax(choice, axis=1) for choice in np.split(masked, ends, 1)])
+        choices = [np.where(_joint(np.split(allowed, ends, 1)), outputs, -np.inf)]
+    else:
+        choices = np.split(np.where(allowed, outputs, -np.inf), ends, 1)
+    if spec.config.entry.samples:
+        return _joint([softmax(choice, axis=1) for choice in choices])
+    return _joint([np.eye(choice.shape[1])[choice.argmax(1)] for choice in choices])
 
 
 def _joint(parts: Sequence[Array]) -> Array:
@@ -132,10 +102,6 @@ def _outputs(spec: PolicySpec, weights: Floats, observations: Array) -> Numbers:
         )
     network = spec.network()
     stack = ParameterStack(network.shapes, 1)
-    if weights.shape != tuple(stack.flat[0].shape):
-        raise UsageError(
-            f"{what} has a network of {stack.flat.shape[1]} weights; these are {weights.shape}"
-        )
     with torch.inference_mode():
         stack.flat[0].copy_(torch.from_numpy(np.array(weights, np.float32)))
         inputs = torch.from_numpy(np.asarray(observations, np.float32).reshape(1, count, -1))

@@ -112,8 +112,7 @@ class _Sequences:
         found = np.where(self.numbers >= 0, np.maximum(plan[self.numbers], 0.0), 0.0)
         sums = found.sum(1, keepdims=True)
         some = sums > 1e-12
-        policy: Numbers = np.where(some, found / np.where(some, sums, 1.0), otherwise)
-        return policy
+        return np.where(some, found / np.where(some, sums, 1.0), otherwise)
 
 
 def _sequences(tree: Tree, player: int) -> _Sequences:

@@ -152,9 +152,9 @@ def induct_backward(
 
 
 @njit(cache=True)
-def _best(worth: Numbers, legal: Bools) -> int:
+def _best(values: Numbers, legal: Bools) -> int:
     best = -1
-    for action in range(worth.size):
-        if legal[action] and (best < 0 or worth[action] > worth[best]):
+    for action in range(values.size):
+        if legal[action] and (best < 0 or values[action] > values[best]):
             best = action
     return best

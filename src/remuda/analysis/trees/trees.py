@@ -138,8 +138,7 @@ class Tree:
     def members(self) -> Integers:
         """[I]: one node of each information set."""
         known, places = np.unique(self.sets, return_index=True)
-        members: Integers = places[known >= 0].astype(np.int64)
-        return members
+        return places[known >= 0].astype(np.int64)
 
     @cached_property
     def is_perfect_information(self) -> bool:
@@ -154,8 +153,7 @@ class Tree:
 
     def legal_of(self, player: int) -> Bools:
         """Return [I_p, A]: True for one player's legal actions."""
-        part: Bools = self.legal[self.offsets[player] : self.offsets[player + 1]]
-        return part
+        return self.legal[self.offsets[player] : self.offsets[player + 1]]
 
     def own(self, player: int) -> Bools:
         """Return [N]: True at nodes where one player acts."""
@@ -164,10 +162,9 @@ class Tree:
 
     def sequences(self, player: int) -> Integers:
         """Return [N]: a player's last action before each node, set * A + action; -1: none yet."""
-        found: Integers = kernels.own_sequences(
+        return kernels.own_sequences(
             self.first, self.children, self.actions, self.sets, self.own(player), self.num_actions
         )
-        return found
 
     def check_player(self, player: int) -> None:
         """Raise a `UsageError` unless the player exists."""
@@ -217,8 +214,7 @@ class Tree:
 
     def reach(self, probabilities: Numbers) -> Numbers:
         """Return [N]: the probability of reaching each node, from edge probabilities [E]."""
-        found: Numbers = kernels.reach(self.first, self.children, probabilities)
-        return found
+        return kernels.reach(self.first, self.children, probabilities)
 
 
 def uniform(tree: Tree) -> tuple[Numbers, ...]:
@@ -264,5 +260,4 @@ def mixture(
         total += share * reached[:, None] * checked
     sums = total.sum(1, keepdims=True)
     played = np.divide(total, sums, out=np.zeros_like(total), where=sums > 0.0)
-    found: Numbers = np.where(sums > 0.0, played, uniform(tree)[player])
-    return found
+    return np.where(sums > 0.0, played, uniform(tree)[player])
