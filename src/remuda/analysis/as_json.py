@@ -1,21 +1,26 @@
-"""Numbers as JSON values and as short text."""
+"""Values as JSON, and numbers as short text."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 
-def as_json(values: npt.ArrayLike) -> Any:
-    """Convert an array to nested lists, or one number to a float; None replaces NaN and inf."""
-    array = np.asarray(values, np.float64)
-    if array.ndim:
-        return [as_json(each) for each in array]
-    return float(array) if np.isfinite(array) else None
+def as_json(value: Any) -> Any:
+    """Convert a value and its contents to JSON values; None replaces NaN and inf."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: as_json(each) for name, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [as_json(each) for each in value]
+    return value.as_summary() if hasattr(value, "as_summary") else value
 
 
 def figures(value: float, digits: int = 3) -> str:
@@ -31,17 +36,4 @@ class Summary:
     def as_summary(self) -> dict[str, Any]:
         """Return the fields as JSON values; None replaces NaN and inf."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return {name: tree_as_json(getattr(self, name)) for name in names}
-
-
-def tree_as_json(value: Any) -> Any:
-    """Convert a value and its contents to JSON values; None replaces NaN and inf."""
-    if isinstance(value, np.ndarray) and value.dtype.kind != "f":
-        return value.tolist()
-    if isinstance(value, np.ndarray | float):
-        return as_json(value)
-    if isinstance(value, Mapping):
-        return {name: tree_as_json(each) for name, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [tree_as_json(each) for each in value]
-    return value.as_summary() if hasattr(value, "as_summary") else value
+        return {name: as_json(getattr(self, name)) for name in names}

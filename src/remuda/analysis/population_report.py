@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remuda.analysis.as_json import as_json, figures, tree_as_json
+from remuda.analysis.as_json import as_json, figures
 from remuda.analysis.equilibria.uncertain_equilibrium import UncertainEquilibrium, nash
 from remuda.analysis.payoffs.bias import Estimate
 from remuda.analysis.payoffs.payoffs import KNOWN, Payoffs
@@ -53,11 +53,11 @@ class Analysis:
                 ],
             },
             "ranking": self.ranking.as_summary(),
-            "equilibrium": tree_as_json(self.equilibrium),
+            "equilibrium": as_json(self.equilibrium),
             "structure": self.structure.as_summary(),
             "cycles": self.cycles.as_summary(),
-            "diversity": tree_as_json(self.diversity),
-            "exploitability": tree_as_json(self.exploitability),
+            "diversity": as_json(self.diversity),
+            "exploitability": as_json(self.exploitability),
             "in_words": self.in_words(),
         }
 
@@ -73,18 +73,18 @@ class Analysis:
 
     def _ranking_in_words(self) -> str:
         best = int(np.argmin(self.ranking.ranks))
-        name, sure = self.ranking.names[best], float(self.ranking.first[best])
+        name, probability = self.ranking.names[best], float(self.ranking.first[best])
         score = self.ranking.scores[best]
-        if sure >= self.ranking.level:
-            words = f"{name} has the highest mean payoff, {figures(score)} per match"
-            return f"{words} ({sure:.0%} sure)."
+        if probability >= self.ranking.level:
+            text = f"{name} has the highest mean payoff, {figures(score)} per match"
+            return f"{text} ({probability:.0%} sure)."
         others = [
             self.ranking.names[place]
             for place in np.argsort(-self.ranking.first, kind="stable")
             if place != best and self.ranking.first[place] >= 1.0 - self.ranking.level
         ]
         rivals = f"; the best may also be {' or '.join(others[:3])}" if others else ""
-        return f"{name} has the highest mean payoff in {sure:.0%} of payoff draws{rivals}."
+        return f"{name} has the highest mean payoff in {probability:.0%} of payoff draws{rivals}."
 
     def _equilibrium_in_words(self) -> str:
         if self.equilibrium is None:
@@ -118,17 +118,17 @@ class Analysis:
         least = found.of(found.least)
         low, high = least.interval
         best = found.best_responses[found.names.index(found.least)]
-        words = (
+        text = (
             f"Against {found.least}, the least exploitable, {best} gains {figures(least.corrected)}"
         )
         if best == found.least or least.corrected <= 0.0:
-            words = f"Against {found.least} no policy gains significantly"
+            text = f"Against {found.least} no policy gains significantly"
         mixture = ""
         if self.equilibrium is not None:
             most = max(float(self.equilibrium.regrets[2].max()), 0.0)
             mixture = f", against the equilibrium at most {figures(most, 2)}"
         return (
-            f"{words} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is a lower "
+            f"{text} ({figures(low, 2)} to {figures(high, 2)}){mixture}; this is a lower "
             "bound, within the population: a trained best response (`remuda exploit RUN`) "
             "may gain more."
         )
@@ -140,14 +140,14 @@ class Analysis:
             return "Policies differ no more than equal policies would by chance."
         if high - low > UNKNOWN:
             return "The shares of skill and cycles are unknown: play more matches."
-        words = (
+        text = (
             f"{share:.0%} of the differences is skill, the rest is cycles ({low:.0%} to {high:.0%})"
         )
         strongest = self.cycles.strongest
         if strongest is None:
-            return f"{words}; no cycle is significant."
+            return f"{text}; no cycle is significant."
         return (
-            f"{words}; significant cycle: {' beats '.join((*strongest.names, strongest.names[0]))}."
+            f"{text}; significant cycle: {' beats '.join((*strongest.names, strongest.names[0]))}."
         )
 
     def _diversity_in_words(self) -> str:
@@ -189,16 +189,16 @@ def analyse(payoffs: Payoffs, rng: np.random.Generator, samples: int = SAMPLES) 
         )
     whole = payoffs.pooled_roles().completed()
     with_own(whole).check_whole()
-    open_ended = bool(whole.missing.any())
-    apart = whole.matrix[~np.eye(len(whole.names), dtype=np.bool_)]
+    is_incomplete = bool(whole.missing.any())
+    others = whole.matrix[~np.eye(len(whole.names), dtype=np.bool_)]
     return Analysis(
         whole,
         rank_intervals(whole, mean_payoff, rng, samples),
-        None if open_ended else _equilibrium(whole, rng, samples),
+        None if is_incomplete else _equilibrium(whole, rng, samples),
         split_intervals(whole, rng, samples),
         cycles(whole),
         None
-        if open_ended
-        else response_diversity(whole, rng, scale=float(apart.std()) or 1.0, draws=samples),
-        None if open_ended else within_population(whole, rng, samples),
+        if is_incomplete
+        else response_diversity(whole, rng, scale=float(others.std()) or 1.0, draws=samples),
+        None if is_incomplete else within_population(whole, rng, samples),
     )

@@ -103,9 +103,11 @@ class LedgerReader:
             raise RunDirectoryError(
                 f"{self.path} is damaged: it refers to versions that do not exist"
             )
-        if np.isinf(matches["returns"]).any():  # NaN: the seat took no part
+        infinite = np.isinf(matches["returns"]).any(1)  # NaN: the seat took no part
+        if infinite.any():
+            number = int(matches["number"][infinite.argmax()])
             raise RunDirectoryError(
-                f"{self.path} is damaged: a return of match {_first_damaged(matches)} is infinite"
+                f"{self.path} is damaged: a return of match {number} is infinite"
             )
         return matches
 
@@ -120,11 +122,6 @@ class LedgerReader:
                     return
                 yield first, records
                 first += len(records)
-
-
-def _first_damaged(matches: Array) -> int:
-    damaged = np.isinf(matches["returns"]).any(1)
-    return int(matches["number"][int(damaged.argmax())])
 
 
 def read_payoffs(
@@ -157,12 +154,12 @@ def read_payoffs(
     keys = _members(reader)
     if not len(keys):
         raise UsageError(f"{path} has no finished match")
-    kept = _chosen(reader, keys, keep, most)
-    if not len(kept):
+    selected = _chosen(reader, keys, keep, most)
+    if not len(selected):
         raise UsageError(f"{path}: no policy is left to analyse")
     place_of = np.full(len(keys), -1, np.int64)
-    place_of[kept] = np.arange(len(kept))
-    sums, number = np.zeros((ROWS, len(kept), len(kept))), 0
+    place_of[selected] = np.arange(len(selected))
+    sums, number = np.zeros((ROWS, len(selected), len(selected))), 0
     for matches in reader.pieces(present=True):
         found = np.searchsorted(keys, keys_of(matches)).clip(max=len(keys) - 1)
         left_out = (matches["version"] == FORMER) | (of_seat < 0)
@@ -170,7 +167,7 @@ def read_payoffs(
         returns = matches["returns"].astype(np.float64)
         add_up(places, returns, of_seat, symmetric, wins, sums)
         number += _number_of_matches(np.where(np.isnan(returns), -1, places), of_seat)
-    names = [str(reader.ref(keys[place])) for place in kept]
+    names = [str(reader.ref(keys[place])) for place in selected]
     return from_sums(names, sums, symmetric, number)
 
 
@@ -191,8 +188,8 @@ def _number_of_matches(places: Integers, sides: Integers) -> int:
 
 def keys_of(matches: Array) -> Integers:
     """Return the key of each member: [M, seats]; a live policy's key is below its copies' keys."""
-    keys: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
-    return keys
+    found: Integers = matches["policy"].astype(np.int64) * KEY + matches["version"] + 1
+    return found
 
 
 def parents_of(births: Array, keys: Integers) -> list[tuple[int, int]]:
@@ -223,8 +220,7 @@ def _members(reader: LedgerReader) -> Integers:
         is_frozen = version > LIVE
         if is_frozen.any():
             frozen = np.union1d(frozen, keys_of(matches)[is_frozen])
-    found: Integers = np.union1d(np.flatnonzero(live) * KEY, frozen)
-    return found
+    return np.union1d(np.flatnonzero(live) * KEY, frozen)
 
 
 def _chosen(

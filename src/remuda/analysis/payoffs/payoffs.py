@@ -95,14 +95,14 @@ class Payoffs:
     def matrix(self) -> Numbers:
         """The payoffs of the first of two roles: [n_1, n_2]."""
         self._check_two()
-        matrix: Numbers = self.means[0]
-        return matrix
+        found: Numbers = self.means[0]
+        return found
 
     @property
     def missing(self) -> Bools:
         """Cells without a match: [n_1, ..., n_R]."""
-        missing: Bools = self.counts == 0
-        return missing
+        found: Bools = self.counts == 0
+        return found
 
     @property
     def met(self) -> npt.NDArray[Any]:
@@ -152,8 +152,8 @@ class Payoffs:
         played = (self.counts > 0) & (self.counts < KNOWN)
         means = self.means[:, played]
         away = means - means.mean(1, keepdims=True)
-        between: Numbers = away @ away.T / max(played.sum() - 1, 1)
-        return between
+        found: Numbers = away @ away.T / max(played.sum() - 1, 1)
+        return found
 
     @property
     def moderated(self) -> Numbers:
@@ -162,8 +162,7 @@ class Payoffs:
         known = np.where(weights > 0, self.covariances, 0.0)
         prior = np.where(self.counts < KNOWN, PRIOR, 0.0)
         pooled = self.pooled.reshape(self.num_roles, self.num_roles, *([1] * self.counts.ndim))
-        found: Numbers = (known * weights + pooled * prior) / (weights + prior)
-        return found
+        return (known * weights + pooled * prior) / (weights + prior)
 
     @property
     def own_freedom(self) -> Numbers:
@@ -232,12 +231,12 @@ class Payoffs:
         found: Numbers = self.means + drawn
         return found
 
-    def part(self, kept: Sequence[int]) -> Payoffs:
+    def part(self, members: Sequence[int]) -> Payoffs:
         """Return the game restricted to some strategies of all roles."""
         if any(names != self.names for names in self.strategies):
             raise UsageError("payoffs: the roles have different strategies; select by role")
-        names = tuple(self.names[place] for place in kept)
-        index: tuple[Any, ...] = np.ix_(*[list(kept)] * self.num_roles)
+        names = tuple(self.names[place] for place in members)
+        index: tuple[Any, ...] = np.ix_(*[list(members)] * self.num_roles)
         return replace(
             self,
             strategies=(names,) * self.num_roles,
@@ -320,6 +319,13 @@ class Payoffs:
         squares = added(self.counts * (1.0 if self.units is None else self.units))
         meetings = counts if self.meetings is None else added(self.meetings)
         return counts, squares / np.where(counts > 0, counts, 1), meetings
+
+    def check_symmetric(self, what: str) -> None:
+        """Raise a `UsageError` unless the game is symmetric; `what` names the computation."""
+        if not self.symmetric:
+            raise UsageError(
+                f"{what}: this needs a symmetric game; pool the seats (`pooled_roles`)"
+            )
 
     def check_whole(self) -> None:
         """Raise a `UsageError` that names the cells without a match, if there are any."""

@@ -11,8 +11,7 @@ from remuda.types import Numbers
 
 def known(values: Numbers) -> Numbers:
     """Return the values that are not NaN, from [N]."""
-    found: Numbers = values[~np.isnan(values)]
-    return found
+    return values[~np.isnan(values)]
 
 
 def mean_of(values: Numbers) -> float:
@@ -40,8 +39,8 @@ def balanced(returns: Numbers) -> Numbers:
     counts = present.sum(0)
     if (counts == len(returns)).all():
         return returns
-    kept, counts = returns[:, counts > 0], counts[counts > 0]
-    means = np.nanmean(kept, axis=0)
-    scaled = means + (kept - means) * (len(returns) / counts)
-    found: Numbers = np.where(np.isnan(kept), means, scaled)
+    columns, counts = returns[:, counts > 0], counts[counts > 0]
+    means = np.nanmean(columns, axis=0)
+    scaled = means + (columns - means) * (len(returns) / counts)
+    found: Numbers = np.where(np.isnan(columns), means, scaled)
     return found

@@ -109,8 +109,8 @@ def shrink(estimates: Numbers, drawn: Numbers, rng: np.random.Generator) -> Numb
     if count < 3 or not variances.any():
         return drawn
     rotated, rotated_draws, ones = estimates @ vectors, drawn @ vectors, np.ones(count) @ vectors
-    spreads, chances = _spreads(rotated, variances, ones, float(estimates.std()))
-    spread = rng.choice(spreads, (samples, 1), p=chances)
+    spreads, probabilities = _spreads(rotated, variances, ones, float(estimates.std()))
+    spread = rng.choice(spreads, (samples, 1), p=probabilities)
     # A posterior draw is a prior draw, corrected by the error of its noisy observation (Matheron's
     # rule; Hoffman and Ribak 1991, "Constrained realizations of Gaussian fields").
     weights = 1.0 / (spread**2 + variances)
@@ -123,21 +123,21 @@ def shrink(estimates: Numbers, drawn: Numbers, rng: np.random.Generator) -> Numb
 
 
 def _spreads(
-    seen: Numbers, variances: Numbers, ones: Numbers, apart: float
+    estimates: Numbers, variances: Numbers, ones: Numbers, deviation: float
 ) -> tuple[Numbers, Numbers]:
     """Return values of tau with their probabilities (Rubin 1981, equation 4).
 
-    `seen`: [n] the estimates in the eigenbasis of their noise; `variances`: [n]; `ones`: [n] the
-    vector of ones in that basis.
+    `estimates`: [n] in the eigenbasis of their noise; `variances`: [n]; `ones`: [n] the vector of
+    ones in that basis; `deviation`: standard deviation of the estimates.
     """
-    unit = apart + float(np.sqrt(variances.mean()))
+    unit = deviation + float(np.sqrt(variances.mean()))
     spreads = np.geomspace(NARROWEST, WIDEST, SPREADS) * unit
     weights = 1.0 / (spreads[:, None] ** 2 + variances)
     total = (weights * ones**2).sum(1)
-    away = seen - ((weights * ones * seen).sum(1) / total)[:, None] * ones
-    log = 0.5 * (np.log(weights).sum(1) - (weights * away**2).sum(1))
+    residuals = estimates - ((weights * ones * estimates).sum(1) / total)[:, None] * ones
+    log = 0.5 * (np.log(weights).sum(1) - (weights * residuals**2).sum(1))
     log -= 0.5 * np.log(total)
     # The grid is uniform in log tau, so a uniform density of tau gets the weight tau.
     log += np.log(spreads)
-    chances = np.exp(log - log.max())
-    return spreads, chances / chances.sum()
+    probabilities = np.exp(log - log.max())
+    return spreads, probabilities / probabilities.sum()

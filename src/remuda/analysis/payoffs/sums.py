@@ -29,19 +29,19 @@ def _add_match(sums: Numbers, one: int, other: int, weight: float, share: float)
 
 
 @njit(inline="always")
-def _opponents(returns: Numbers, sides: Integers, there: Bools, size: Integers) -> int:
+def _opponents(returns: Numbers, sides: Integers, present: Bools, size: Integers) -> int:
     """Find the seats that took part in a match, and return the number of opposing sides.
 
-    `returns`, `sides`: [seats]. The function fills `there` (which seats took part and are on a
+    `returns`, `sides`: [seats]. The function fills `present` (which seats took part and are on a
     side) and `size` (how many such seats are on each seat's side).
     """
     for i in range(sides.size):
-        there[i] = sides[i] >= 0 and not math.isnan(returns[i])
+        present[i] = sides[i] >= 0 and not math.isnan(returns[i])
     opponents = -1
     for i in range(sides.size):
-        size[i], begins = 0, there[i]
+        size[i], begins = 0, present[i]
         for j in range(sides.size):
-            if there[j] and sides[i] == sides[j]:
+            if present[j] and sides[i] == sides[j]:
                 size[i] += 1
                 begins &= j >= i
         opponents += begins

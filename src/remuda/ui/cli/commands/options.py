@@ -33,9 +33,9 @@ class PrintOptions(Section):
     def show(self, as_summary: Callable[[], Any], print_tables: Callable[[], None]) -> None:
         """Print the result as JSON or as tables."""
         if self.format == "json":
-            from remuda.analysis.as_json import tree_as_json
+            from remuda.analysis.as_json import as_json
 
-            print(json.dumps(tree_as_json(as_summary()), allow_nan=False, default=str))
+            print(json.dumps(as_json(as_summary()), allow_nan=False, default=str))
         else:
             print_tables()
 
