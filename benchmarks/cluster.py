@@ -49,7 +49,7 @@ DEALT: dict[str, Any] = {
     "population": {
         "policies": 4,
         "matchmaker": "round_robin",
-        "births": {"places": 1, "every": 300, "confidence": 0.55},
+        "births": {"slots": 1, "every": 300, "confidence": 0.55},
         "snapshots": {"every": 5, "keep": 3, "share": 0.3},
     },
     "run": {"turns": 60_000},

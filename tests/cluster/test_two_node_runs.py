@@ -37,7 +37,7 @@ POPULATION = {
     "matchmaker": "self_play",
     "policies": 2,
     "snapshots": {"every": 1, "keep": 2},
-    "births": {"places": 1, "every": 6, "games": 1, "confidence": 0.0},
+    "births": {"slots": 1, "every": 6, "games": 1, "confidence": 0.0},
 }
 DEALT = {
     "env": {"num_envs": 4, "options": {"num_agents": 3, "max_turns": 30}},

@@ -69,7 +69,7 @@ def test_values_of_evolution_are_looked_at_before_the_first_birth(key, value, sa
     ("key", "most"),
     [
         ("population.policies", 10_000),
-        ("population.births.places", 10_000),
+        ("population.births.slots", 10_000),
         ("population.league.main", 10_000),
         ("population.league.main_exploiters", 10_000),
         ("population.league.league_exploiters", 10_000),

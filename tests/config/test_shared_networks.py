@@ -80,7 +80,7 @@ def test_the_same_command_is_known_by_what_it_comes_to(tmp_path, policy, shared)
 
 OTHER = {"discount": 0.5}
 POPULATION = {"policies": ["a", "b", "c"], "matchmaker": "random"}
-BIRTHS = {"births": {"every": 1000, "places": 1}}
+BIRTHS = {"births": {"every": 1000, "slots": 1}}
 EVOLUTION = {"evolution": {"every": 1000, "networks": "alike"}}
 
 

@@ -346,7 +346,7 @@ def test_what_learners_cannot_take_is_refused_and_nothing_is_changed(tmp_path, v
 @pytest.mark.parametrize(
     "population",
     [
-        {"matchmaker": "random", "policies": 2, "births": {"places": 1, "every": 100}},
+        {"matchmaker": "random", "policies": 2, "births": {"slots": 1, "every": 100}},
         {"matchmaker": "random", "policies": 2, "evolution": {"every": 100}},
         {"matchmaker": "league"},
     ],

@@ -294,7 +294,7 @@ def test_places_that_nobody_has_show_nothing(tmp_path):
         population={
             "policies": 2,
             "matchmaker": "random",
-            "births": {"places": 1, "every": 10**9},
+            "births": {"slots": 1, "every": 10**9},
         },
         callbacks=[looking],
     )

@@ -16,7 +16,7 @@ SETTINGS = {
         {
             "env": {"num_envs": 4, "options": {"max_turns": 30}},
             "population": POPULATION
-            | {"births": {"places": 1, "every": 6, "games": 1, "confidence": 0.0}},
+            | {"births": {"slots": 1, "every": 6, "games": 1, "confidence": 0.0}},
             "policy": {"experience": {"group": "all"}},
         },
     ),

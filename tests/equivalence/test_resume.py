@@ -65,7 +65,7 @@ def test_a_league_resumes_exactly(schedule, matchmaker, algorithm, tmp_path):
             "matchmaker": matchmaker,
             "policies": 2,
             "snapshots": {"every": 4, "keep": 3, "drop": "crowded"},
-            "births": {"places": 1, "every": 6, "games": 1, "confidence": 0.0},
+            "births": {"slots": 1, "every": 6, "games": 1, "confidence": 0.0},
         },
     }
     whole = run(tmp_path / "whole", **tree)

@@ -77,7 +77,7 @@ POPULATION = {
     "matchmaker": "self_play",
     "policies": 2,
     "snapshots": {"every": 1, "keep": 2},
-    "births": {"places": 1, "every": 6, "games": 1, "confidence": 0.0},
+    "births": {"slots": 1, "every": 6, "games": 1, "confidence": 0.0},
 }
 SHARED = {
     "dqn": {"experience": {"group": "all"}},

@@ -33,7 +33,7 @@ RUNS = {
     "league": ["leduc_poker", "--policy.algorithm", "dqn", *REPLAY, *LEAGUE],
     "births": [
         *("connect_four", "--policy.algorithm", "ppo", *LEAGUE, "--population.births.every", "40"),
-        *("--population.births.places", "1"),
+        *("--population.births.slots", "1"),
         *("--population.births.games", "5", "--population.births.confidence", "0.5"),
     ],
     "brigade": [

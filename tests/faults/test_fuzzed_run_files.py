@@ -20,7 +20,7 @@ WORDS = (
     *("--policy.network.hidden", "8", "--run.turns", "200", "--run.live", "false"),
     *("--population.matchmaker", "random", "--population.policies", "3"),
     *("--population.snapshots.every", "3", "--population.snapshots.keep", "2"),
-    *("--population.births.every", "40", "--population.births.places", "1"),
+    *("--population.births.every", "40", "--population.births.slots", "1"),
     *("--population.births.games", "5", "--population.births.confidence", "0.5"),
     *("--run.evaluate_episodes", "2", "--checkpoint.evaluate_episodes", "2"),
     *("--checkpoint.every", "3600"),

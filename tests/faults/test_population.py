@@ -219,7 +219,7 @@ class DiesAtTheFirstBirth(LearnerRole):
 def test_births_go_on_whoever_dies(tmp_path, monkeypatch):
     marker = tmp_path / "died"
     monkeypatch.setenv("FIRST_BIRTH", str(marker))
-    births = {"places": 1, "every": 60, "games": 5, "confidence": 0.0}
+    births = {"slots": 1, "every": 60, "games": 5, "confidence": 0.0}
     ring, runtime = start(
         tmp_path,
         DiesAtTheFirstBirth,

@@ -22,7 +22,7 @@ TREE = {
     "population": {
         "matchmaker": "random",
         "policies": 3,
-        "births": {"places": 2},
+        "births": {"slots": 2},
         "snapshots": {"every": 1000, "keep": 2},
         "director": "support:Script",
     },

@@ -32,7 +32,7 @@ def test_where_seats_are_not_dealt_every_agent_has_a_policy_of_its_name():
 
 
 def test_empty_places_come_after_the_policies_that_there_are():
-    births = {"places": 2}
+    births = {"slots": 2}
     roster = roster_of(
         matchmaker="random", policies=3, births=births, seats={"born_1": AGENTS[1:3]}
     )
@@ -62,7 +62,7 @@ def test_teams_say_who_may_sit_where():
 
 
 def test_among_some_policies_the_seats_stay_what_they_are():
-    births = {"places": 1}
+    births = {"slots": 1}
     roster = roster_of(matchmaker="random", policies=3, births=births, seats={"born_0": AGENTS[:1]})
     some = roster.among(["policy_2", "born_0"])
     assert some.policies == some.first == ("policy_2", "born_0")

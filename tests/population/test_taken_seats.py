@@ -243,7 +243,7 @@ def test_it_takes_its_seat_in_evaluations_too(tmp_path):
 
 @pytest.mark.slow
 def test_births_and_evolution_leave_it_alone(tmp_path):
-    population = {"births": {"places": 1, "every": 20, "games": 5, "confidence": 0.0}}
+    population = {"births": {"slots": 1, "every": 20, "games": 5, "confidence": 0.0}}
     result = trained(tmp_path / "births", population=population, run={"turns": 600})
     assert "born_0" in result.record.members
     assert result.record.members["prey"].games > 40

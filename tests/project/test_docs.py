@@ -100,7 +100,7 @@ def test_the_example_of_a_director_lets_policies_be_born(tmp_path, monkeypatch):
         "population": {
             "matchmaker": "random",
             "policies": 3,
-            "births": {"places": 1},
+            "births": {"slots": 1},
             "director": "curious:Curious",
         },
         "run": {"turns": 8_000, "evaluate_episodes": 0, "directory": tmp_path / "run"},

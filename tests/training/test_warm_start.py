@@ -157,7 +157,7 @@ POPULATION = {
     "population": {
         "matchmaker": "random",
         "policies": 2,
-        "births": {"places": 2},
+        "births": {"slots": 2},
         "director": "support:Script",
         "snapshots": {"every": 3, "keep": 2},
     },
@@ -318,7 +318,7 @@ def find_beginning(source, directory):
 def two_checkpoints(tmp_path_factory):
     """A run of a population that freezes every version, with a checkpoint in the middle."""
     directory = tmp_path_factory.mktemp("two") / "run"
-    tree = {"director": "", "births": {"places": 0}, "snapshots": {"every": 1, "keep": 2}}
+    tree = {"director": "", "births": {"slots": 0}, "snapshots": {"every": 1, "keep": 2}}
     tree = overlay(POPULATION, {"population": tree, "checkpoint": {"every": 3600}})
     for turns in (200, 400):
         run = {"turns": turns, "directory": directory}

@@ -26,7 +26,7 @@ DEALT = Only(
     needs="a population: population.policies, or a population.matchmaker other than fixed",
 )
 BIRTHS = Only(needs="population.births.every")
-PLACES = Only(needs="population.births.every or population.director")
+SLOTS = Only(needs="population.births.every or population.director")
 SNAPSHOTS = Only(
     when=lambda config: config.population.keeps_copies,
     needs="population.snapshots.every, population.snapshots.win_rate or population.matchmaker "
@@ -102,10 +102,10 @@ class SnapshotsConfig(Section):
 class BirthsConfig(Section):
     """Policies that are born and retire during the run."""
 
-    places: Annotated[NonNegativeInt, FEW, PLACES] = 0
+    slots: Annotated[NonNegativeInt, FEW, SLOTS] = 0
     """Slots for policies born later, `born_0`, `born_1` and so on. Each has a learner, idle while
     the slot is empty, and memory for experience. A retired policy also leaves its slot empty."""
-    every: Annotated[Count | None, Only(needs="population.births.places")] = None
+    every: Annotated[Count | None, Only(needs="population.births.slots")] = None
     """Matches between two births: a copy of the highest-rated policy starts in an empty slot, and
     the lowest-rated policy retires once the newborn plays. Only policies that may take every seat
     are considered. None: only your own director orders births."""
@@ -286,7 +286,7 @@ class PopulationConfig(Section):
     @property
     def has_births(self) -> bool:
         """Return whether policies may be born during the run."""
-        births = self.births.places > 0 or self.births.every is not None or self.evolution.on
+        births = self.births.slots > 0 or self.births.every is not None or self.evolution.on
         return births or bool(self.director) or self.matchmaker == "league"
 
     @property
@@ -314,7 +314,7 @@ class PopulationConfig(Section):
             or self.policies is not None
             or self.has_frozen
             or bool(self.teams)
-            or self.births.places > 0
+            or self.births.slots > 0
             or bool(self.director)
             or self.evolution.on
         )

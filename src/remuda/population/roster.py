@@ -90,7 +90,7 @@ def policy_names(config: Config, agents: Sequence[AgentSpec]) -> tuple[str, ...]
 
 def unborn(config: Config) -> tuple[str, ...]:
     """Return the names of the initially empty slots, which do not depend on the environment."""
-    return tuple(f"born_{i}" for i in range(config.population.births.places))
+    return tuple(f"born_{i}" for i in range(config.population.births.slots))
 
 
 def copies_of(population: PopulationConfig) -> int:

@@ -143,7 +143,7 @@ def check_population(config: Config, roster: Roster) -> None:
     """Refuse an impossible population before a run starts; this proposes a trial match."""
     population, births = config.population, config.population.births
     if population.matchmaker in ("fixed", "teams"):
-        for key in ("scripted", "members_from", "births.places"):
+        for key in ("scripted", "members_from", "births.slots"):
             if attrgetter(key)(population):
                 raise ConfigError(
                     f"population.{key} is for matchmakers that deal seats to any policy, but "
@@ -151,9 +151,9 @@ def check_population(config: Config, roster: Roster) -> None:
                     f"population.matchmaker, such as random, or leave population.{key} out"
                 )
     _check_scripted(config, roster)
-    if births.every is not None and not births.places:
+    if births.every is not None and not births.slots:
         raise ConfigError(
-            "population.births.every needs population.births.places, at least 1: the weakest "
+            "population.births.every needs population.births.slots, at least 1: the weakest "
             "policy retires once the newborn plays in another slot"
         )
     if population.matchmaker == "league":
@@ -167,7 +167,7 @@ def check_population(config: Config, roster: Roster) -> None:
     make_director(population)
     free = [name for name in roster.policies if roster.is_free(name)]
     if births.every is not None and (
-        set(roster.unborn) - set(free) or len(free) < births.places + 2
+        set(roster.unborn) - set(free) or len(free) < births.slots + 2
     ):
         raise ConfigError(
             "population.births.every replaces policies that may take every seat, and needs two "
@@ -232,7 +232,7 @@ def _check_scripted(config: Config, roster: Roster) -> None:
 def _check_league(population: PopulationConfig) -> None:
     for key, is_set, instead in (
         ("policies", population.policies is not None, "main and the numbers of exploiters"),
-        ("births.places", population.births.places > 0, "reset: policies restart in their slots"),
+        ("births.slots", population.births.slots > 0, "reset: policies restart in their slots"),
         ("births.every", population.births.every is not None, "reset"),
         ("evolution.every", population.evolution.on, "reset"),
         ("snapshots.every", population.snapshots.every is not None, "after and timeout"),

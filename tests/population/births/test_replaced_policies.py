@@ -34,7 +34,7 @@ def test_policies_may_retire_where_none_can_be_born(tmp_path):
         overlay(
             TREE,
             {
-                "population": {"births": {"places": 0}, "snapshots": {"every": None}},
+                "population": {"births": {"slots": 0}, "snapshots": {"every": None}},
                 "run": {"turns": 400, "evaluate_episodes": 4, "directory": tmp_path / "run"},
                 "checkpoint": {"evaluate_episodes": 2},
             },
@@ -170,7 +170,7 @@ def judged(*ratings, empty=("born_0",), games=10):
 
 
 def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
-    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    director = Replacement(BirthsConfig(slots=1, every=100, games=10))
     population = judged(20.0, 30.0, 25.0)
     population.matches = 99
     assert director.step(population, None, {}) == []
@@ -179,10 +179,10 @@ def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
     population.matches, population.empty, population.expected = 300, (), ("born_0",)
     assert director.step(population, None, {}) == []  # the child does not play yet
     population.empty, population.expected = ("born_0",), ()
-    successor = Replacement(BirthsConfig(places=1, every=100, games=10))
+    successor = Replacement(BirthsConfig(slots=1, every=100, games=10))
     successor.restore(director.state())
     # An actor that died before it ordered the child leaves its place empty.
-    forgetful = Replacement(BirthsConfig(places=1, every=100, games=10))
+    forgetful = Replacement(BirthsConfig(slots=1, every=100, games=10))
     forgetful.restore(director.state())
     assert forgetful.step(population, None, {}) == []
     population.matches = 400
@@ -193,7 +193,7 @@ def test_the_best_has_a_child_and_the_weakest_makes_room_once_it_plays():
 
 
 def test_only_who_may_take_every_seat_is_replaced():
-    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    director = Replacement(BirthsConfig(slots=1, every=100, games=10))
     population = judged(20.0, 30.0, 25.0, 28.0)
     for name, seat in (("p0", 0), ("p1", 1)):
         population[PolicyRef(name)].seats = frozenset({seat})
@@ -205,18 +205,18 @@ def test_only_who_may_take_every_seat_is_replaced():
 
 
 def test_no_policy_is_replaced_before_it_has_played_nor_among_equals():
-    director = Replacement(BirthsConfig(places=1, every=100, games=11))
+    director = Replacement(BirthsConfig(slots=1, every=100, games=11))
     population = judged(20.0, 30.0)
     population.matches = 100
     assert director.step(population, None, {}) == []
-    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    director = Replacement(BirthsConfig(slots=1, every=100, games=10))
     population = judged(25.0, 25.0)
     population.matches = 100
     assert director.step(population, None, {}) == []
 
 
 def test_where_every_place_is_taken_the_weakest_makes_room_first():
-    director = Replacement(BirthsConfig(places=1, every=100, games=10))
+    director = Replacement(BirthsConfig(slots=1, every=100, games=10))
     population = judged(20.0, 30.0, 25.0, empty=())
     population.matches = 100
     assert director.step(population, None, {}) == [Retire(PolicyRef("p0"))]

@@ -13,8 +13,8 @@ from remuda.population.ledger.records import PolicyRef
 from remuda.population.members.table_parts import NO_POLICY, POLICY
 from remuda.system.scoreboard import Learn
 
-ON = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
-BIRTHS = {"births": {"places": 1, "every": None}}
+ON = {"births": {"slots": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
+BIRTHS = {"births": {"slots": 1, "every": None}}
 TEAMS = {"red": {"policies": ["a"], "agents": ["agent_0"]}, "blue": {"policies": ["b"]}}
 TEAMS["blue"]["agents"] = ["agent_1"]
 SHARES = {"self_play": 0.4, "prioritized": 0.4, "verification": 0.2}

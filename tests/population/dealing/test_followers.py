@@ -342,7 +342,7 @@ TWO = {
     "env": {"num_envs": 7},
 }
 MATCHMAKERS = {
-    "fixed": {"policies": 2, "snapshots": {"every": None}, "births": {"places": 0}},
+    "fixed": {"policies": 2, "snapshots": {"every": None}, "births": {"slots": 0}},
     "random": {},
     "round_robin": {},
     "fitness": {},
@@ -352,7 +352,7 @@ MATCHMAKERS = {
     "scripted": {"matchmaker": "random", "scripted": {"bot": "random"}},
     "teams": {
         "policies": None,
-        "births": {"places": 0},
+        "births": {"slots": 0},
         "teams": {
             "red": {"policies": ["r0", "r1"], "agents": ["agent_0"]},
             "blue": {"policies": ["b0", "b1"], "agents": ["agent_1"]},
@@ -437,7 +437,7 @@ def test_nothing_that_the_one_before_lived_through_comes_to_a_newborn(algorithm)
 
 
 def test_every_step_of_both_actors_is_trained_on_or_waits_or_is_being_written_or_lost():
-    world = real_world(population={"director": "", "births": {"places": 0}})
+    world = real_world(population={"director": "", "births": {"slots": 0}})
     for _ in range(20):
         world.matches(40)
         for name, experience in world.assembly.experience.items():
@@ -457,7 +457,7 @@ def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew(own):
     population = {
         "matchmaker": "league",
         "policies": None,
-        "births": {"places": 0},
+        "births": {"slots": 0},
         "snapshots": {"every": None, "keep": 3},
         "director": "",
         "league": {"main_exploiters": ["eve"], **begins_anew, **own},
@@ -482,7 +482,7 @@ def test_a_league_plays_on_in_both_actors_while_exploiters_begin_anew(own):
 
 def test_policies_evolve_by_what_all_actors_play():
     evolution = {"every": 60, "games": 10, "confidence": 0.0}
-    population = {"policies": 4, "births": {"places": 0}, "director": "", "evolution": evolution}
+    population = {"policies": 4, "births": {"slots": 0}, "director": "", "evolution": evolution}
     world = real_world(population=population)
     births = world.table.births
     while births.all[:, 0].sum() < 4:

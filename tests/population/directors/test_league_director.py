@@ -232,7 +232,7 @@ def test_a_director_that_lost_all_fills_what_is_empty():
 LEAGUE_WORLD = {
     "matchmaker": "league",
     "policies": None,
-    "births": {"places": 0},
+    "births": {"slots": 0},
     "snapshots": {"every": None, "keep": 3},
     "director": "",
     "league": {"main_exploiters": ["eve"], "after": 2, "timeout": 4, "reset": 0.5},

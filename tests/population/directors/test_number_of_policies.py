@@ -27,7 +27,7 @@ class Stage:
         self.births = LearnerBirths(self.table, names)
         self.versions = dict.fromkeys(names, 1)
         self.random, self.first, self.copies = np.random.default_rng(seed), first, copies
-        self.config = BirthsConfig(places=places, every=every, games=1, confidence=0.3)
+        self.config = BirthsConfig(slots=places, every=every, games=1, confidence=0.3)
         self.director = Replacement(self.config)
         self.begin(self.director)
 
@@ -147,7 +147,7 @@ def test_connect_four_with_births_every_thirty_matches_keeps_its_twelve():
         env={"num_envs": 256},
         population={
             "policies": 12,
-            "births": {"places": 1, "every": 30, "games": 1, "confidence": 0.0},
+            "births": {"slots": 1, "every": 30, "games": 1, "confidence": 0.0},
             "director": "",
             "snapshots": {"every": None},
         },

@@ -248,13 +248,13 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
             "makes no match without policy_0",
         ),
         (
-            {"evolution": {"every": 9}, "births": {"places": 1}},
-            "population.births.places is for matchmakers that deal seats to any policy, but fixed",
+            {"evolution": {"every": 9}, "births": {"slots": 1}},
+            "population.births.slots is for matchmakers that deal seats to any policy, but fixed",
         ),
         (
             {
                 "evolution": {"every": 9},
-                "births": {"places": 1, "every": 4},
+                "births": {"slots": 1, "every": 4},
                 "matchmaker": "random",
                 "policies": 4,
             },

@@ -128,7 +128,7 @@ def births(skill, confidence, seed, games=12_000, every=30):
     random, policies = np.random.default_rng(seed), len(skill)
     population = Population([Member(PolicyRef(f"p{i}")) for i in range(policies)])
     population.empty = ("born_0",)
-    config = BirthsConfig(places=1, every=every, games=20, confidence=confidence)
+    config = BirthsConfig(slots=1, every=every, games=20, confidence=confidence)
     wanted = 0
     director = Replacement(config)
     for begin in range(0, games, every):

@@ -199,7 +199,7 @@ POPULATIONS = {
         for matchmaker in ("random", "round_robin", "prioritized")
     },
     "random among fewer than seats": {"matchmaker": "random", "policies": 3},
-    "births": {"matchmaker": "random", "policies": 5, "births": {"places": 2}},
+    "births": {"matchmaker": "random", "policies": 5, "births": {"slots": 2}},
 }
 
 

@@ -95,7 +95,7 @@ def test_who_may_take_all_seats_by_name_may_take_all():
     ("population", "key"),
     [
         ({"seats": {"agent_0": BOTH[1:]}}, "seats"),
-        ({"births": {"places": 2}, "matchmaker": "random"}, "births.places"),
+        ({"births": {"slots": 2}, "matchmaker": "random"}, "births.slots"),
         ({"births": {"every": 30}}, "births.every"),
         ({"matchmaker": "self_play", "newest": 0.8}, "newest"),
         (
@@ -115,8 +115,8 @@ def test_what_nothing_in_a_population_reads_is_told(population, key):
     "population",
     [
         {"seats": {"agent_0": BOTH[:1]}, "matchmaker": "random"},
-        {"births": {"places": 2, "every": 30}, "matchmaker": "random"},
-        {"births": {"places": 2}, "director": "mine:Mine", "matchmaker": "random"},
+        {"births": {"slots": 2, "every": 30}, "matchmaker": "random"},
+        {"births": {"slots": 2}, "director": "mine:Mine", "matchmaker": "random"},
         {"matchmaker": "self_play", "newest": 0.8, "snapshots": {"every": 5}},
         {"snapshots": {"win_rate": 0.7}, "matchmaker": "random"},
     ],

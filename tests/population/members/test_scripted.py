@@ -400,7 +400,7 @@ def test_a_director_may_retire_them_and_neither_copy_nor_freeze_them(tmp_path):
     with_room = {**population, "snapshots": {"every": 10**6}}
     with refuses(RemudaError):
         trained(tmp_path / "frozen", population=with_room)
-    population["births"] = {"places": 1}
+    population["births"] = {"slots": 1}
     for parents in ([BOT], [PolicyRef("policy_0"), {}, 0.0, BOT, 0.5]):
         Script.commands = [Birth("born_0", *parents)]
         with refuses(RemudaError):

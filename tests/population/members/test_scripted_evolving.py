@@ -29,7 +29,7 @@ EVOLUTION = {
     "crossover_layers": 0.5,
     "crossover_numbers": 0.5,
 }
-BY_HAND = {"births": {"places": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
+BY_HAND = {"births": {"slots": 0}, "evolution": {"every": 10**9}, "snapshots": {"every": None}}
 KINDS = {
     "random": {"matchmaker": "random", "policies": 2},
     "kept to seats": {

@@ -215,7 +215,7 @@ class Replacement:
 
     def _surplus(self, population: Population) -> int:
         absent = len(population.empty) + len(population.expected) + len(population.leaving)
-        return self._config.places - absent
+        return self._config.slots - absent
 
     def _is_sure(self, best: Member, weakest: Member, judged: int) -> bool:
         if best.rating == weakest.rating:
