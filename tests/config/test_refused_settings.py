@@ -120,7 +120,7 @@ def test_a_number_that_is_too_large_is_told_with_what_is_possible():
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5, in the "),
+        ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5; the "),
         ({"discount": {"low": 0.9, "high": INF}}, "discount: the bounds are 0.9 to inf; both"),
         ({"discount": {"low": 0.9, "high": 5}}, "discount: a bound is not allowed: discount is 5"),
         ({"disco": {"low": 0.9, "high": 5}}, "disco cannot evolve; policies of iqn can evolve "),

@@ -6,7 +6,7 @@ import pytest
 from refusals import refuses
 from remuda.analysis.frame import Frame
 from remuda.config import Config, fields_of, load_config
-from remuda.config.faults import COMMON_NAMES
+from remuda.config.faults import common_names
 from remuda.errors import ConfigError
 from remuda.ui.cli.arguments import parse_flags
 
@@ -75,7 +75,7 @@ def test_of_one_policy_too():
 def test_every_common_name_leads_to_a_key_and_is_none():
     keys = fields_of(Config)
     leaves = {key.rpartition(".")[2] for key in keys}
-    for name, key in COMMON_NAMES.items():
+    for name, key in common_names().items():
         assert keys.get(key, ...) is None, name  # a leaf
         assert name not in (leaves if "." not in name else keys)
 

@@ -256,7 +256,7 @@ class MatchSeats(StreamSeats):
         policy_group, _ = self._group_of(policy)
         rng = make_rng(self._seed, "crossover", policy, generation)
         layout = WeightLayout.of(policy_group.stack.network)
-        return cross_layers(weights, second, layout, rng, share=share).weights
+        return cross_layers(weights, second, layout, rng, share=share)
 
     def fits(self, policy: str, other: str) -> bool:
         """Return whether `policy` could start with `other`'s weights, converted if needed."""
@@ -272,7 +272,7 @@ class MatchSeats(StreamSeats):
             return None
         fresh = self._random(target, policy, generation)
         layouts = [WeightLayout.of(each.stack.network) for each in (source, target)]
-        return grow(weights, layouts[0], fresh, layouts[1]).weights
+        return grow(weights, layouts[0], fresh, layouts[1])
 
     def _random(self, policy_group: PolicyGroup, policy: str, generation: int) -> Floats:
         spec = next(spec for spec in policy_group.specs if spec.name == policy)

@@ -20,6 +20,7 @@ from remuda.config.sections import Section, by_leaf, overlay
 from remuda.errors import ConfigError
 
 NOTHING: Mapping[str, Any] = {}
+MISSING = object()
 
 
 def with_own_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +67,8 @@ def _filled(explicit: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
         return own
     own_defaults, shared_defaults = _defaults(own_entry, merged), _defaults(shared_entry, explicit)
     # After saving, explicit values that equal the default of `policy` count as not set.
-    lost = _shared(beyond(shared_defaults, own_defaults), explicit)
+    lost = beyond(shared_defaults, own_defaults)
+    lost = beyond(lost, beyond(lost, explicit))
     return reduce(overlay, (lost, own), beyond(own_defaults, shared_defaults, explicit))
 
 
@@ -97,19 +99,6 @@ def _defaults(
     return found
 
 
-def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the leaves that are equal in both trees."""
-    found: dict[str, Any] = {}
-    for key in one.keys() & other.keys():
-        value, other_value = one[key], other[key]
-        if isinstance(value, Mapping) and isinstance(other_value, Mapping):
-            below = _shared(value, other_value)
-            found |= {key: below} if below else {}
-        elif _plain_value(value) == _plain_value(other_value):
-            found[key] = other_value
-    return found
-
-
 def _plain_value(value: Any) -> Any:
     return [_plain_value(part) for part in value] if isinstance(value, tuple | list) else value
 
@@ -120,7 +109,7 @@ def beyond(
     """Return the leaves of `here` that differ from `there` and are not in `explicit`."""
     found: dict[str, Any] = {}
     for key, value in here.items():
-        other, own = there.get(key), explicit.get(key)
+        other, own = there.get(key, MISSING), explicit.get(key)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
             below = beyond(value, other, own if isinstance(own, Mapping) else {})
             found |= {key: below} if below else {}

@@ -4,61 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
 from typing import get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from remuda.config.plain import read_yaml
+
 LONGEST_SHOWN = 160  # characters of a value in a message
-NAMES_ELSEWHERE = {
-    "policy.learning_rate": "lr step_size",
-    "policy.discount": "gamma discount_factor",
-    "policy.batch_size": "batch bs",
-    "policy.n_frames": "frame_stack stack",
-    "policy.n_steps": "nstep",
-    "policy.max_grad_norm": "grad_clip clip_grad",
-    "policy.adam_epsilon": "adam_eps",
-    "policy.algorithm": "algo agent",
-    "policy.network.hidden": "hidden_sizes hidden_size layers units net_arch",
-    "policy.network.recurrent": "lstm gru rnn",
-    "policy.network.convolutions": "conv cnn",
-    "policy.exploration.start": "epsilon_start",
-    "policy.exploration.end": "epsilon eps epsilon_end",
-    "policy.exploration.decay_steps": "epsilon_decay",
-    "policy.experience.capacity": "buffer buffer_size replay_size memory_size",
-    "policy.experience.replay_ratio": "utd train_freq train_interval train_every",
-    "policy.experience.learning_starts": "warmup",
-    "policy.experience.prioritised": "per alpha",
-    "policy.dqn.target_every": "target_update target_update_interval",
-    "policy.iqn.quantiles": "n_quantiles",
-    "policy.ppo.rollout_length": "rollout horizon",
-    "policy.ppo.epochs": "n_epochs num_epochs",
-    "policy.ppo.minibatches": "num_minibatches",
-    "policy.ppo.gae_lambda": "lam gae",
-    "policy.ppo.clip": "clip_range clip_coef clip_eps",
-    "policy.ppo.entropy_cost": "ent_coef entropy_coef entropy",
-    "policy.ppo.value_cost": "vf_coef value_coef",
-    "policy.ppo.target_kl": "kl",
-    "env.num_envs": "n_envs envs num_games n_games parallel_games",
-    "env.workers": "num_workers n_workers",
-    "game": "env_name env_id",
-    "run.turns": "total_timesteps timesteps total_steps num_steps steps max_steps",
-    "run.seconds": "max_seconds time_limit",
-    "run.directory": "logdir log_dir out output",
-    "run.evaluate_episodes": "eval_episodes n_eval_episodes",
-    "run.log_every": "log_interval",
-    "checkpoint.every": "save_every save_freq checkpoint_interval checkpoint_every",
-    "policy.publish.every": "update_interval publish_interval publish_every",
-    "policy.publish.mode": "publish_mode",
-    "policy.device": "device_per_agent",
-    "supervision.actor_silence": "actor_timeout",
-    "supervision.learner_silence": "learner_timeout",
-    "supervision.silence_limit": "heartbeat_timeout",
-    "supervision.restarts": "max_restarts",
-    "population.policies": "population.size population_size pop_size num_policies",
-    "population.snapshots.every": "snapshot_interval",
-}
-"""Names of settings in the literature and in other libraries, by Remuda's key."""
-COMMON_NAMES = {name: key for key, names in NAMES_ELSEWHERE.items() for name in names.split()}
+
+
+@cache
+def common_names() -> dict[str, str]:
+    """Return Remuda's keys by the names that the literature and other libraries use."""
+    path = Path(__file__).with_name("common_names.yaml")
+    keys = read_yaml(path.read_text(encoding="utf-8"))
+    return {name: key for key, names in keys.items() for name in names.split()}
 
 
 def fields_of(model: type[BaseModel], prefix: str = "") -> dict[str, type[BaseModel] | None]:
@@ -93,7 +55,7 @@ def unknown_key(key: str, model: type[BaseModel], prefix: str = "") -> str:
 
 def _by_common_name(name: str, keys: Collection[str]) -> list[str]:
     """Return Remuda's key for a name that other libraries use, if that key is in `keys`."""
-    key = COMMON_NAMES.get(name.lower())
+    key = common_names().get(name.lower())
     while key:
         if key in keys:
             return [key]

@@ -44,7 +44,7 @@ def test_a_copy_is_born_with_its_parents_weights_and_hyperparameters():
     world.command(Birth("born_0", parent, {"learning_rate": 0.25}), Freeze("policy_1"), learn=False)
     world.matches(10, learn=False)
     assert "born_0" not in world.names() | world.seated()  # its learner has not begun
-    assert world.table.births.is_expected(3)
+    assert 3 in world.table.births.expected
     assert np.array_equal(world.table.births.newborn_weights("born_0"), weights)
     learner, k = world.learner("born_0")
     before = learner.algorithm.updates[k]

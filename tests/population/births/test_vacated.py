@@ -68,7 +68,7 @@ def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
     spare = world.table.places.stand_in_of(name)
     stands_in = spare in [m.place for m in world.league.population.past_of(name)]
     assert stands_in == (kind not in ("round robin", "self-play", "mixed"))
-    while not world.table.births.is_expected(place):  # evolution lets one be born there
+    while place not in world.table.births.expected:  # evolution lets one be born there
         world.play(1, learn=False)
         assert (live_seats(world) > 0).all()
     assert name not in world.seated()

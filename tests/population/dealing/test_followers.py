@@ -12,9 +12,8 @@ from population.follower_worlds import A, B, World, refs_of
 from refusals import refuses
 from remuda.coordinator.ledger_writer import LedgerWriter
 from remuda.errors import ConfigError
-from remuda.population.dealing.follower import FollowedLedger
 from remuda.population.directors.director import Birth, Freeze, Retire, Vacate
-from remuda.population.ledger.ledger import MATCH, MET, WON, count
+from remuda.population.ledger.ledger import MATCH, MET, WON, Ledger, count
 from remuda.population.ledger.ratings import rate_all
 from remuda.population.ledger.records import GAMES, PolicyRef
 from remuda.population.matchmaking.by_turn import Fixed, Random, RoundRobin
@@ -180,7 +179,7 @@ def test_a_newborn_is_dealt_by_who_acts_with_its_weights_and_a_copy_stands_in_un
     for _ in range(10):  # neither acts with its weights yet
         world.turn(0)
         world.turn(1)
-        assert world.table.births.is_expected(0)
+        assert 0 in world.table.births.expected
     world.versions = take
     while A not in world.lead.population:
         world.turn(0)
@@ -306,7 +305,7 @@ def test_win_rates_that_are_read_while_they_are_counted_stay_shares():
     """A meeting may be counted and its win not yet, or the other way round."""
     table = Table(dict.fromkeys("ab", 1), 2, 0)
     population = table.population()
-    ledger = FollowedLedger(population, table.pairs, table.recent)
+    ledger = Ledger(population, table.pairs, table.recent)
     for met, won in ((0.0, 1.0), (1.0, 2.0), (1.0, 3.0)):
         table.recent[MET, 0, 1], table.recent[WON, 0, 1] = met, won
         assert ledger.win_rate(A, B) == 1.0

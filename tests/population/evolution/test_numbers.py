@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from refusals import refuses
 from remuda.config import PolicyConfig
-from remuda.errors import ConfigError, UsageError
+from remuda.errors import ConfigError
 from remuda.population.evolution.numbers import Evolvable, check_numbers, from_units, to_units
 
 RATE = Evolvable("learning_rate", 1e-5, 1e-1, log=True)

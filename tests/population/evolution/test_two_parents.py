@@ -1,12 +1,14 @@
 """Policies that are born of two parents: which, and what is told of them."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
 from evolution_stages import FOUR, MATCHMAKERS, NUMBERS, RATE, Stage
 from remuda.config import EvolutionConfig, load_config
 from remuda.config.unused_settings import unused_settings
-from remuda.population.evolution.director import Evolution
+from remuda.population.evolution.director import Evolution, Plan
 from remuda.population.evolution.explore import Explorer
 from remuda.population.evolution.setup import numbers_of, selection
 from remuda.population.ledger.ledger import BORN_WITH, SECOND_PARENT, Ledger, value_of
@@ -33,8 +35,8 @@ def test_a_second_parent_outlives_the_actor_that_chose_it():
     stage = Stage(FOUR, "random", [0.0, 2.0, 4.0, 6.0], **config)
     while not stage.evolution.state()["planned"]:
         stage.turn()
-    parent, _, second, *_ = stage.evolution.state()["planned"]["a"]
-    assert (parent, second) == ("d", "c")
+    plan = stage.evolution.state()["planned"]["a"]
+    assert (plan["parent"], plan["second"]) == ("d", "c")
     again = stage.director()
     again.restore(stage.evolution.state())
     assert again.state() == stage.evolution.state()
@@ -75,8 +77,8 @@ def test_a_second_parent_is_none_of_those_that_leave():
         stage.turn(learns=False)
         planned = stage.evolution.state()["planned"]
         seen = len(planned) + len(stage.born())
-        for _, _, second, *_ in planned.values():
-            assert second is None or second not in planned
+        for plan in planned.values():
+            assert plan["second"] is None or plan["second"] not in planned
         if stage.births.pending() is not None:
             break
 
@@ -101,7 +103,7 @@ def test_who_was_born_meanwhile_in_the_place_of_a_parent_is_not_taken_for_it(gon
         {
             "last": 0,
             "before": {},
-            "planned": {"a": ["d", fitness, "c", 0, 0]},
+            "planned": {"a": asdict(Plan("d", fitness, "c", 0, 0))},
             "explorers": [explorer.state()],
         }
     )

@@ -25,16 +25,6 @@ GLANCE = 0.001
 NONE_YET = -1  # this follower has not reported a revision yet
 
 
-class FollowedLedger(Ledger):
-    """A ledger of the lead's sums; while the lead updates them, wins may exceed meetings."""
-
-    def win_rate(self, one: PolicyRef, other: PolicyRef, prior: float = 1.0) -> float:
-        return min(max(super().win_rate(one, other, prior), 0.0), 1.0)
-
-    def win_rates_at(self, place: int, others: Integers, prior: float = 1.0) -> Numbers:
-        return np.clip(super().win_rates_at(place, others, prior), 0.0, 1.0)
-
-
 class FollowingLeague(Dealer):
     """The dealer of a follower's environment copies, from the members in the lead's table.
 
@@ -58,14 +48,14 @@ class FollowingLeague(Dealer):
         super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics, actor)
         self.shard = table.shards[actor - 1]
         self.population = Population(numbers=table.member_numbers.whole())
-        self.ledger = FollowedLedger(self.population, table.pairs, table.recent, memory)
+        self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
         self._revision = NONE_YET
         identity = table.occupants.identity
         self._identity: Integers = np.full_like(identity, NO_POLICY)
         self._there: Bools = np.zeros(len(identity), np.bool_)
         while self._look(None) is None:
             time.sleep(GLANCE)
-        matchmaker.begin_at(self._proposed())
+        matchmaker.begin_at(self.shard.word(PROPOSED))
 
     def deal(self, over: Bools) -> None:
         self.population.numbers[...] = self.table.member_numbers.whole()
@@ -138,9 +128,3 @@ class FollowingLeague(Dealer):
         """Report that all turns are played; a follower waits for no other actor."""
         self.shard.set_word(FINISHED, 1)
         return True
-
-    def _note_proposed(self, count: int) -> None:
-        self.shard.set_word(PROPOSED, count)
-
-    def _proposed(self) -> int:
-        return self.shard.word(PROPOSED)

@@ -28,6 +28,7 @@ from remuda.population.ledger.ratings import (
 from remuda.population.ledger.records import FRESH, RATING, Numbers, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.matchmaking.seating import Seating, check_seating
+from remuda.population.members.follower_views import PROPOSED as OWN_PROPOSED
 from remuda.population.members.table import Table
 from remuda.population.members.table_parts import (
     MATCHES,
@@ -76,6 +77,8 @@ class Dealer(ABC):
         self._matches: Integers = np.zeros(num_envs, np.int64)
         self._episode_metrics: Integers = np.array(episode_metrics, np.int64)
         self._rng, self._once, self._actor = rng, once, actor
+        self._counters = table.shards[actor - 1] if actor else table
+        self._proposed = OWN_PROPOSED if actor else PROPOSED  # a word of `_counters`
 
     @property
     def is_shared(self) -> bool:
@@ -96,7 +99,7 @@ class Dealer(ABC):
                 [match.learns is None or agent in match.learns for agent in agents]
                 for match in matches
             ]
-        self._note_proposed(matches[-1].id + 1)
+        self._counters.set_word(self._proposed, matches[-1].id + 1)
 
     def _places_of(self, seats: Seating) -> list[int]:
         """Return the slot of the member on each seat, after checking the seating."""
@@ -153,12 +156,6 @@ class Dealer(ABC):
     def settled(self) -> bool:
         """Return whether this actor may end after its last turn, without waiting for others."""
 
-    @abstractmethod
-    def _note_proposed(self, count: int) -> None: ...
-
-    @abstractmethod
-    def _proposed(self) -> int: ...
-
     def state(self) -> State:
         """Return the matches in progress, and all state outside the table."""
         return {
@@ -173,7 +170,7 @@ class Dealer(ABC):
         self.matchmaker.restore(branch(state, "matchmaker"))
         restore_rng(self._rng, state["random"])
         if not matches:
-            self.matchmaker.begin_at(self._proposed())
+            self.matchmaker.begin_at(self._counters.word(self._proposed))
             return
         identity = self.table.occupants.identity
         places, held = Range(0, len(identity) - 1), identity[:, POLICY] != NO_POLICY
@@ -289,12 +286,6 @@ class League(Dealer):
         if self._director is not None:
             self._director.restore(branch(state, "director"))
         self.lifecycle.postponed = [str(name) for name in state["postponed"]]
-
-    def _note_proposed(self, count: int) -> None:
-        self.table.set_word(PROPOSED, count)
-
-    def _proposed(self) -> int:
-        return self.table.word(PROPOSED)
 
     def level_ratings(self) -> None:
         """Shift all ratings so that the mean rating of live policies is 25.

@@ -5,13 +5,16 @@ Each policy is in a slot of the population. A birth starts a new policy in an em
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from remuda.config import BirthsConfig, SnapshotsConfig
+from remuda.config.sections import Share
 from remuda.errors import CommandError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.ratings import probability_of_order
@@ -46,11 +49,11 @@ class Birth:
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
     """Hyperparameters (see `remuda.config.hyperparameters`) that differ from its parent's, or from
     its specification."""
-    mutation: float = 0.0
+    mutation: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 0.0
     """Noise on its parent's weights, in standard deviations of each tensor's weights."""
     second: PolicyRef | None = None  # a second parent for crossover
-    crossover: float = 0.0  # probability that a layer comes from the second parent
-    fitness: tuple[float, float] | None = None
+    crossover: Share = 0.0  # probability that a layer comes from the second parent
+    fitness: Sequence[float] | None = None
     """Fitness of the slot's previous policy and of the parent; for the ledger."""
     inherits_training: bool = False
     """Inherit the training state of a live parent: optimizer moments, target network and schedules.
@@ -283,31 +286,10 @@ DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
 
 KINDS = "Freeze, Retire, Birth and Vacate of remuda.population.directors.director"
 
-Check = tuple[str, Callable[[Any], bool]]
 
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-NAME: Check = ("the name of a policy", lambda value: isinstance(value, str))
-REF: Check = ("a PolicyRef", lambda value: isinstance(value, PolicyRef))
-REF_OR_NONE: Check = ("a PolicyRef or None", lambda v: v is None or isinstance(v, PolicyRef))
-SHARE: Check = ("a number from 0 to 1", lambda value: _is_number(value) and 0.0 <= value <= 1.0)
-FIELDS: Mapping[type, Mapping[str, Check]] = {
-    Freeze: {"policy": NAME},
-    Retire: {"ref": REF},
-    Vacate: {"policy": NAME},
-    Birth: {
-        "policy": NAME,
-        "parent": REF_OR_NONE,
-        "second": REF_OR_NONE,
-        "hyperparameters": ("named numbers", lambda value: isinstance(value, Mapping)),
-        "mutation": ("a number, 0 or more", lambda value: _is_number(value) and value >= 0.0),
-        "crossover": SHARE,
-        "inherits_training": ("True or False", lambda value: isinstance(value, bool)),
-    },
-}
+@cache
+def _fields_of(command: type) -> TypeAdapter[Any]:
+    return TypeAdapter(command)
 
 
 class OwnDirector:
@@ -329,16 +311,19 @@ class OwnDirector:
         return list(self._with_room(found, population, versions))
 
     def _check(self, command: Any) -> None:
-        fields = FIELDS.get(type(command))
-        if fields is None:
+        if not isinstance(command, Command):
             raise self._refused(
                 f"step returned a list with {_shown(command)}; it must return a list of {KINDS}"
             )
-        for name, (allowed, is_allowed) in fields.items():
-            value = getattr(command, name)
-            if not is_allowed(value):
-                kind = type(command).__name__
-                raise self._refused(f"{kind}.{name} is {_shown(value)}; it must be {allowed}")
+        try:
+            _fields_of(type(command)).validate_python(vars(command))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            name, message = fault["loc"][0], fault["msg"]
+            raise self._refused(
+                f"{type(command).__name__}.{name} is {_shown(getattr(command, str(name)))}: "
+                f"{message[0].lower()}{message[1:]}"
+            ) from None
 
     def _with_room(
         self, commands: Sequence[Command], population: Population, versions: Mapping[str, int]

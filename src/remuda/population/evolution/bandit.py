@@ -42,11 +42,11 @@ class Kernel:
     ) -> Numbers:
         """Return the covariances [N, M] of the function at points [N, D] and at others [M, D]."""
         square = ((points[:, None] - others) ** 2).sum(-1)
-        apart = np.abs(times[:, None] - other_times)
+        distances = np.abs(times[:, None] - other_times)
         found: Numbers = (
             self.variance
             * np.exp(-0.5 * square / self.length**2)
-            * np.power(1.0 - self.epsilon, 0.5 * apart)
+            * np.power(1.0 - self.epsilon, 0.5 * distances)
         )
         return found
 
@@ -100,56 +100,50 @@ _PRIOR = np.log([1.0, 0.4, -0.5 * np.log(1.0 - 0.05), 0.1])
 the unit cube, values have variance 1, and time counts decisions."""
 _SPREAD = np.array([0.7, 0.7, 1.5, 1.5])
 """Prior standard deviations of these logarithms: a kernel with few observations stays uncertain."""
-GRADIENT_STEPS = 60  # of the kernel search
 
 
 def fit_kernel(points: Numbers, times: Numbers, values: Numbers) -> Kernel:
     """Return the kernel of maximum posterior probability, with a log-normal prior.
 
-    The optimiser is resilient propagation, which uses only the signs of the gradient (Igel and
-    Hüsken 2000, "Improving the Rprop learning algorithm", iRprop-; for Gaussian processes Blum and
-    Riedmiller 2013, "Optimization of Gaussian process hyperparameters using Rprop").
-
     `points`: [N, D] in the unit cube; `times`: [N]; `values`: [N] with mean 0 and variance 1.
     """
+    from scipy.optimize import minimize  # imported here: only `explore pb2` needs it
+
     if len(points) < 2:
         return Kernel()
     square = ((points[:, None] - points) ** 2).sum(-1)
-    apart = np.abs(times[:, None] - times)
-    best = at = _PRIOR.copy()
-    least, before = np.inf, np.zeros(4)
-    steps = np.full(4, 0.2)
-    for _ in range(GRADIENT_STEPS):
-        loss, gradient = loss_and_gradient(at, square, apart, values)
-        if loss < least:
-            least, best = loss, at
-        turned = gradient * before < 0.0
-        steps = np.clip(np.where(turned, 0.5, 1.2) * steps, 1e-5, 1.0)
-        before = np.where(turned, 0.0, gradient)
-        at = np.clip(at - steps * np.sign(before), _PRIOR - 3 * _SPREAD, _PRIOR + 3 * _SPREAD)
-    variance, length, rate, noise = np.exp(best).tolist()
+    distances = np.abs(times[:, None] - times)
+    found = minimize(
+        loss_and_gradient,
+        _PRIOR,
+        (square, distances, values),
+        method="L-BFGS-B",
+        jac=True,
+        bounds=np.stack((_PRIOR - 3 * _SPREAD, _PRIOR + 3 * _SPREAD), 1),
+    )
+    variance, length, rate, noise = np.exp(found.x).tolist()
     return Kernel(variance, length, float(-np.expm1(-2.0 * rate)), noise)
 
 
 def loss_and_gradient(
-    logarithms: Numbers, square: Numbers, apart: Numbers, values: Numbers
+    logarithms: Numbers, square: Numbers, distances: Numbers, values: Numbers
 ) -> tuple[float, Numbers]:
     """Return a kernel's negative log posterior, up to a constant, and its gradient.
 
     Rasmussen and Williams 2006, "Gaussian processes for machine learning", equations 2.30 and 5.9,
     plus the prior of the four logarithms.
 
-    `logarithms`: [4]; `square`: [N, N] squared distances in space; `apart`: [N, N] distances in
+    `logarithms`: [4]; `square`: [N, N] squared distances in space; `distances`: [N, N] distances in
     time; `values`: [N].
     """
     variance, length, rate, noise = np.exp(logarithms)
-    signal = variance * np.exp(-0.5 * square / length**2 - rate * apart)
+    signal = variance * np.exp(-0.5 * square / length**2 - rate * distances)
     factor = cholesky(signal + noise * np.eye(len(values)))
     inverse = solve_lower(factor, np.eye(len(values)))
     precision = np.einsum("ki,kj->ij", inverse, inverse)
     weights = (precision * values).sum(1)
     inner = precision - np.outer(weights, weights)
-    slopes = (signal, signal * square / length**2, -rate * apart * signal)
+    slopes = (signal, signal * square / length**2, -rate * distances * signal)
     away = (logarithms - _PRIOR) / _SPREAD
     loss = 0.5 * (values * weights).sum() + np.log(np.diag(factor)).sum() + 0.5 * (away**2).sum()
     gradient = [0.5 * (inner * slope).sum() for slope in slopes] + [0.5 * noise * np.trace(inner)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from numpy.random import Generator
 
@@ -17,7 +17,7 @@ from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.system.checkpoint.fitting import branch, real_number, where_is, whole, whole_number
 from remuda.types import State
 
-Select = Callable[[Mapping[str, FitnessEstimates], Generator], list[tuple[str, str]]]
+Select = Callable[[Mapping[str, FitnessEstimates], Generator], Sequence[tuple[str, str]]]
 """A function from fitness estimates to takeovers: pairs (policy, parent)."""
 
 QUORUM = 0.75
@@ -29,9 +29,8 @@ for a comparison. It is below 1, so that newborn policies do not delay the compa
 class Plan:
     """A planned replacement of a policy by a copy of another."""
 
-    policy: str
     parent: str
-    fitness: tuple[float, float] | None
+    fitness: Sequence[float] | None
     """The fitness of the policy and of the parent; None if they were not compared."""
     second: str | None = None  # a second parent
     born: int | None = None  # the parent's birth, to detect its replacement; None if unknown
@@ -111,7 +110,7 @@ class Evolution:
                 crosses = self._explorers[kind].crosses or config.crossover_layers
                 second = self._second(others, alike, rng) if crosses else None
                 births = [population[PolicyRef(p)].born if p else None for p in (parent, second)]
-                self._planned[policy] = Plan(policy, parent, fitness, second, *births)
+                self._planned[policy] = Plan(parent, fitness, second, *births)
                 commands.append(Vacate(policy))
         for name, estimates in compared.items():
             member = population[PolicyRef(name)]
@@ -124,10 +123,10 @@ class Evolution:
         return commands
 
     def _second(
-        self, others: Sequence[str], judged: Mapping[str, FitnessEstimates], random: Generator
+        self, others: Sequence[str], judged: Mapping[str, FitnessEstimates], rng: Generator
     ) -> str | None:
         """Return a second parent for a newborn: the better of two random policies that stay."""
-        drawn = random.permutation(len(others))[:2].tolist()
+        drawn = rng.permutation(len(others))[:2].tolist()
         return max((others[i] for i in drawn), key=lambda name: judged[name].value, default=None)
 
     def _judge(self, population: Population, ledger: Ledger) -> dict[str, FitnessEstimates]:
@@ -152,7 +151,7 @@ class Evolution:
             parent = self._best(name, population)
             if parent is None:
                 return Birth(name)
-            plan = Plan(name, parent, None)
+            plan = Plan(parent, None)
         parent_member = population[PolicyRef(plan.parent)]
         others = [member.hyperparameters for member in self._like(name, population)]
         second: PolicyRef | None = None
@@ -197,16 +196,7 @@ class Evolution:
         return {
             "last": self._last,
             "before": {name: list(judged) for name, judged in self._before.items()},
-            "planned": {
-                plan.policy: [
-                    plan.parent,
-                    list(plan.fitness or ()),
-                    plan.second,
-                    plan.born,
-                    plan.second_born,
-                ]
-                for plan in self._planned.values()
-            },
+            "planned": {policy: asdict(plan) for policy, plan in self._planned.items()},
             "explorers": [explorer.state() for explorer in self._explorers.values()],
         }
 
@@ -218,12 +208,7 @@ class Evolution:
             where = where_is(before, name)
             sums = [real_number(number, where) for number in numbers]
             self._before[name] = whole_number(born, where), real_number(value, where), sums
-        self._planned = {
-            policy: Plan(
-                policy, parent, (fitness[0], fitness[1]) if fitness else None, second, *born
-            )
-            for policy, (parent, fitness, second, *born) in state["planned"].items()
-        }
+        self._planned = {policy: Plan(**plan) for policy, plan in state["planned"].items()}
         for explorer, saved in zip(self._explorers.values(), state["explorers"], strict=True):
             explorer.restore(saved)
 

@@ -14,7 +14,7 @@ from numpy.random import Generator
 
 from remuda.config import EvolutionConfig
 from remuda.population.evolution.bandit import MOST, Trial, suggest
-from remuda.population.evolution.numbers import Evolvable, value_of
+from remuda.population.evolution.numbers import Evolvable
 from remuda.population.evolution.weights import cross_hyperparameters
 from remuda.system.checkpoint.fitting import real_number, where_is
 from remuda.types import State
@@ -34,7 +34,7 @@ def perturb(
     found = dict(values)
     for number in numbers:
         factor = factors[int(rng.integers(len(factors)))]
-        before = number.fitted(value_of(values, number))
+        before = number.fitted(values[number.name])
         if factor == 1.0:
             moved = before
         elif number.log:

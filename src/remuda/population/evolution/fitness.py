@@ -176,29 +176,29 @@ def _estimate(
     return FitnessEstimate(value, error, max(matches - 1.0, 1.0))
 
 
-def fitness_of(worths: Mapping[str, FitnessEstimates]) -> Fitness:
-    count = len(next(iter(worths.values())).objectives) if worths else 1
-    columns = np.array([worth.objectives for worth in worths.values()], np.float64)
-    columns = np.moveaxis(columns.reshape(len(worths), count, 4), 2, 0)
+def fitness_of(estimates: Mapping[str, FitnessEstimates]) -> Fitness:
+    count = len(next(iter(estimates.values())).objectives) if estimates else 1
+    columns = np.array([each.objectives for each in estimates.values()], np.float64)
+    columns = np.moveaxis(columns.reshape(len(estimates), count, 4), 2, 0)
     means, errors, freedom, by_games = columns
-    together = _together(worths)[:, :, None] * by_games[None, :, :]
-    return Fitness(tuple(worths), means, errors, freedom, together)
+    together = _together(estimates)[:, :, None] * by_games[None, :, :]
+    return Fitness(tuple(estimates), means, errors, freedom, together)
 
 
-def _together(worths: Mapping[str, FitnessEstimates]) -> Numbers:
+def _together(estimates: Mapping[str, FitnessEstimates]) -> Numbers:
     """Return upper bounds of the correlation of two policies' means: [P, P].
 
     If n returns of one policy and m of the other include l pairs from common matches, the bound is
     l / sqrt(n m). Several seats of a policy in a match count once.
     """
-    known = [worth.meetings for worth in worths.values() if worth.meetings is not None]
-    if len(known) < len(worths) or not worths:
-        return np.zeros((len(worths), len(worths)))
+    known = [each.meetings for each in estimates.values() if each.meetings is not None]
+    if len(known) < len(estimates) or not estimates:
+        return np.zeros((len(estimates), len(estimates)))
     places = [each.place for each in known]
     met = np.array([each.met[places] for each in known])
     # Meetings since both policies exist, scaled to the games that both estimates are based on.
     played = np.array([each.games for each in known])
-    games = np.array([worth.games for worth in worths.values()], np.float64)
+    games = np.array([each.games for each in estimates.values()], np.float64)
     seats = np.array([each.seats for each in known])
     pairs = met / np.minimum.outer(played, played) * np.minimum.outer(games, games)
     found: Numbers = np.minimum(pairs / np.sqrt(np.outer(games * seats, games * seats)), 1.0)

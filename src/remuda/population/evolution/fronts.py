@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from remuda.errors import UsageError
-from remuda.system.kernels import njit
 from remuda.types import Bools, Integers, Numbers
 
 Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each
@@ -22,14 +21,12 @@ Maximise = bool | Sequence[bool]  # one flag for all objectives, or one for each
 def fronts(points: npt.ArrayLike, maximise: Maximise = False) -> Integers:
     """Return the number of each point's front, [P]: 0 for undominated points.
 
-    Points of front 1 are dominated only by points of front 0, and so on. This is the efficient
-    non-dominated sort with sequential search (ENS-SS; Zhang et al. 2015, "An efficient approach to
-    nondominated sorting for evolutionary multiobjective optimization").
+    Points of front 1 are dominated only by points of front 0, and so on (non-dominated sort, Deb et
+    al. 2002).
 
     `points`: [P, D].
     """
-    ranks: Integers = sort_into_fronts(minimised(points, maximise))
-    return ranks
+    return sort_into_fronts(minimised(points, maximise))
 
 
 def crowding_distance(points: npt.ArrayLike, maximise: Maximise = False) -> Numbers:
@@ -100,41 +97,15 @@ def signs(maximise: Maximise, objectives: int) -> Numbers:
     return np.where(np.broadcast_to(flags, (objectives,)), -1.0, 1.0)
 
 
-@njit(cache=True)
-def _insert(points: Numbers, order: Integers) -> Integers:
-    """Return the ranks [P] of points; in `order` no point is dominated by a later point."""
-    count, objectives = points.shape
-    ranks = np.full(count, -1, np.int64)
-    # Each front is a linked list, newest first: the newest most often dominate later points.
-    newest = np.full(count, -1, np.int64)
-    before = np.full(count, -1, np.int64)
-    for index in range(count):
-        point = order[index]
-        rank = 0
-        while True:
-            other = newest[rank]
-            dominated = False
-            while other >= 0 and not dominated:
-                nowhere_worse = True
-                somewhere_better = False
-                for d in range(objectives):
-                    if points[other, d] > points[point, d]:
-                        nowhere_worse = False
-                        break
-                    if points[other, d] < points[point, d]:
-                        somewhere_better = True
-                dominated = nowhere_worse and somewhere_better
-                other = before[other]
-            if not dominated:
-                break
-            rank += 1
-        ranks[point] = rank
-        before[point] = newest[rank]
-        newest[rank] = point
-    return ranks
-
-
 def sort_into_fronts(points: Numbers) -> Integers:
-    order = np.lexsort(points.T[::-1]).astype(np.int64)
-    found: Integers = _insert(np.ascontiguousarray(points), order)
-    return found
+    """Return the number of each point's front, for minimised points without NaN."""
+    nowhere_worse = (points[:, None] <= points).all(-1)
+    dominates = nowhere_worse & ~nowhere_worse.T  # [P, P]
+    dominators = dominates.sum(0)  # of each point, among points without a front so far
+    ranks = np.full(len(points), -1, np.int64)
+    rank = 0
+    while (front := (ranks < 0) & (dominators == 0)).any():
+        ranks[front] = rank
+        dominators -= dominates[front].sum(0)
+        rank += 1
+    return ranks

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,16 +54,7 @@ def network_family(spec: PolicySpec) -> tuple[object, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Grown:
-    """The weights of one network, made from those of another."""
-
-    weights: Floats  # [P] of the new network
-    taken: int  # number of copied weights
-    exact: bool  # whether both networks compute the same outputs, assuming ReLU activations
-
-
-def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Grown:
+def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout) -> Floats:
     """Initialise a network from the weights [P_parent] of another of the same `network_family`.
 
     All other weights are taken from `fresh` [P]. Wider layers, including gated recurrent layers,
@@ -72,34 +63,23 @@ def grow(weights: Array, parent: WeightLayout, fresh: Array, child: WeightLayout
     layers that read the last hidden layer are initialised at random.
     """
     found = warm_start(weights, parent, fresh, child)
-    tensors, parent_shapes = child.tensors(found.weights), parent.shapes
-    drawn, taken = child.tensors(child.checked(fresh, "fresh weights")), found.taken
-    exact = not found.fresh or set(found.fresh) <= {
-        name for name in found.fresh if HIDDEN.match(_weight_of(name))
-    }
-    for name, shape in parent_shapes.items():
-        whole = name in tensors and len(tensors[name].shape) == len(shape)
-        exact &= whole and all(a >= b for a, b in zip(tensors[name].shape, shape, strict=True))
-    for name in found.overlapping:
-        if name.rpartition(".")[2] in IN:
-            _silence(tensors[name], parent_shapes[name], child.blocks(name))
-    for tower, (few, many) in _depths(parent, child).items():
-        if few < many:
+    tensors, parent_shapes = child.tensors(found), parent.shapes
+    drawn = child.tensors(child.checked(fresh, "fresh weights"))
+    for name, tensor in tensors.items():
+        shape = parent_shapes.get(name, ())
+        resized = len(shape) == tensor.ndim and shape != tensor.shape
+        if resized and name.rpartition(".")[2] in IN:
+            _silence(tensor, shape, child.blocks(name))
+    for tower, (before, after) in _depths(parent, child).items():
+        if before < after:
             # If an IQN parent has no hidden layer, a new one reads the product with the embedding.
-            width = parent_shapes[f"{tower}{few - 1}.weight" if few else "quantile.weight"][1]
-            exact &= few > 0 or f"{GATES[0]}.weight" not in parent_shapes
-            for i in range(few, many):
-                kept = _pass_on(tensors, f"{tower}{i}", width)
-                exact, width = exact and kept == width, kept
-        elif few > many:
+            width = parent_shapes[f"{tower}{before - 1}.weight" if before else "quantile.weight"][1]
+            for i in range(before, after):
+                width = _pass_on(tensors, f"{tower}{i}", width)
+        elif before > after:
             for name in _read_by(tower, child):
-                taken -= int(np.prod(np.minimum(tensors[name].shape, parent_shapes[name])))
                 tensors[name][...] = drawn[name]
-    return Grown(found.weights, taken, exact)
-
-
-def _weight_of(name: str) -> str:
-    return f"{name.rpartition('.')[0]}.weight"
+    return found
 
 
 def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:

@@ -32,14 +32,9 @@ class Evolvable:
         what = f"{self.name}: the bounds are"
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise ConfigError(f"{what} {self.low} to {self.high}; both ends must be finite numbers")
-        if self.low > self.high:
+        if self.low >= self.high:
             raise ConfigError(
-                f"{what} {self.low:g} to {self.high:g}, in the wrong order; swap them"
-            )
-        if self.low == self.high:
-            raise ConfigError(
-                f"{self.name}: both bounds are {self.low:g}, so it cannot evolve; set different "
-                "bounds, or leave it out"
+                f"{what} {self.low:g} to {self.high:g}; the first must be lower than the second"
             )
         if self.log and self.low <= 0.0:
             raise ConfigError(
@@ -49,8 +44,6 @@ class Evolvable:
 
     def fitted(self, value: float, reflect: bool = False) -> float:
         """Return the value clipped to the bounds; with `reflect`, reflected at them instead."""
-        if not math.isfinite(value):
-            raise UsageError(f"{self.name} is {value}; only a finite number can evolve")
         if reflect and not self.low <= value <= self.high:
             value = self._reflected(value)
         return float(min(max(value, self.low), self.high))
@@ -91,15 +84,12 @@ class Evolvable:
 def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
     """Refuse hyperparameters that a policy's learner cannot change during training."""
     known = values_of(config)
-    names = [number.name for number in numbers]
     for number in numbers:
         if number.name not in known:
             raise ConfigError(
                 f"{number.name} cannot evolve; policies of {config.algorithm} can evolve "
                 f"{', '.join(known)}"
             )
-        if names.count(number.name) > 1:
-            raise ConfigError(f"{number.name} is listed twice among the numbers that evolve")
         for bound in (number.low, number.high):
             try:
                 checked_values(config, {number.name: bound}, "")
@@ -107,19 +97,9 @@ def check_numbers(numbers: Sequence[Evolvable], config: PolicyConfig) -> None:
                 raise ConfigError(f"{number.name}: a bound is not allowed: {error}") from None
 
 
-def value_of(values: Mapping[str, float], number: Evolvable) -> float:
-    if number.name not in values:
-        raise UsageError(
-            f"{number.name} is set to evolve, but the policy has no value of it; it has "
-            f"{', '.join(values) or 'none'}"
-        )
-    return float(values[number.name])
-
-
 def to_units(numbers: Sequence[Evolvable], values: Sequence[Mapping[str, float]]) -> Numbers:
     """Return the hyperparameters of N policies as points in the unit cube: [N, D]."""
-    columns = [number.to_unit([value_of(each, number) for each in values]) for number in numbers]
-    return np.stack(columns, 1) if columns else np.zeros((len(values), 0))
+    return np.stack([n.to_unit([each[n.name] for each in values]) for n in numbers], 1)
 
 
 def from_units(numbers: Sequence[Evolvable], units: Numbers) -> list[dict[str, float]]:

@@ -27,7 +27,6 @@ class TakeOver(NamedTuple):
 
     policy: str  # the policy to replace
     parent: str  # the policy to copy, which is not replaced itself
-    confidence: float  # 1 - the corrected p-value of the test that the parent is better
 
 
 def truncation(
@@ -45,7 +44,8 @@ def truncation(
     found = []
     for policy in worst:
         parent = int(rng.choice(best))
-        found += _take_over(fitness, parent, policy, compared, confidence)
+        if _is_better(fitness, parent, policy, compared, confidence):
+            found.append(TakeOver(fitness.names[policy], fitness.names[parent]))
     return found
 
 
@@ -62,7 +62,8 @@ def binary_tournament(
     found = []
     for first, second in pairs:
         parent, policy = (first, second) if score[first] > score[second] else (second, first)
-        found += _take_over(fitness, parent, policy, 2 * len(pairs), confidence)
+        if _is_better(fitness, parent, policy, 2 * len(pairs), confidence):
+            found.append(TakeOver(fitness.names[policy], fitness.names[parent]))
     return found
 
 
@@ -72,23 +73,19 @@ def t_test(fitness: Fitness, rng: Generator, *, confidence: float = 0.95) -> lis
     Jaderberg et al. 2017, section 4.1.1. There are as many tests as policies. If the rival is
     replaced too, its own parent takes over from both.
     """
-    judged, score = np.flatnonzero(fitness.judged), fitness.means[:, 0]
+    judged = np.flatnonzero(fitness.judged)
     count = len(judged)
-    parents: dict[int, tuple[int, float]] = {}
+    parents: dict[int, int] = {}
     for i, policy in enumerate(judged.tolist()):
         rival = int(judged[(i + 1 + int(rng.integers(count - 1))) % count]) if count > 1 else -1
-        if rival >= 0 and score[rival] > score[policy]:
-            p_value = min(count * fitness.p_value(rival, policy), 1.0)
-            if p_value <= 1.0 - confidence:
-                parents[policy] = rival, p_value
+        if rival >= 0 and _is_better(fitness, rival, policy, count, confidence):
+            parents[policy] = rival
     found = []
-    for policy, (rival, p_value) in parents.items():
-        # Scores increase along a chain, so the loop ends.
-        parent, total = rival, p_value
-        while parent in parents:
-            parent, more = parents[parent]
-            total = min(total + more, 1.0 - confidence)
-        found.append(TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - total))
+    for policy, rival in parents.items():
+        parent = rival
+        while parent in parents:  # scores increase along a chain, so the loop ends
+            parent = parents[parent]
+        found.append(TakeOver(fitness.names[policy], fitness.names[parent]))
     return found
 
 
@@ -116,10 +113,10 @@ def non_dominated(
                 continue
             p_value = compared * min(fitness.p_value(parent, policy, d) for d in objectives)
             if min(p_value, 1.0) <= 1.0 - confidence:
-                parents.append((parent, min(p_value, 1.0)))
+                parents.append(parent)
         if parents:
-            parent, p_value = parents[int(rng.integers(len(parents)))]
-            found.append(TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - p_value))
+            parent = parents[int(rng.integers(len(parents)))]
+            found.append(TakeOver(fitness.names[policy], fitness.names[parent]))
     return found
 
 
@@ -141,12 +138,10 @@ def _extremes(order: Integers, fraction: float) -> tuple[list[int], list[int]]:
     return order[len(order) - count :].tolist(), order[:count].tolist()
 
 
-def _take_over(
-    fitness: Fitness, parent: int, policy: int, looked_at: int, confidence: float
-) -> list[TakeOver]:
-    """Return the takeover, if the parent is better with the required confidence."""
-    score = fitness.means[:, 0]
-    p_value = min(looked_at * fitness.p_value(parent, policy), 1.0)
-    if score[parent] <= score[policy] or p_value > 1.0 - confidence:
-        return []
-    return [TakeOver(fitness.names[policy], fitness.names[parent], 1.0 - p_value)]
+def _is_better(
+    fitness: Fitness, parent: int, policy: int, compared: int, confidence: float
+) -> bool:
+    """Return whether the parent is better with the required confidence among `compared` pairs."""
+    if fitness.means[parent, 0] <= fitness.means[policy, 0]:
+        return False
+    return min(compared * fitness.p_value(parent, policy), 1.0) <= 1.0 - confidence

@@ -74,9 +74,10 @@ def selection(config: EvolutionConfig) -> Select:
     if config.select in ("truncation", "non_dominated"):
         options["fraction"] = config.share
 
-    def select(worths: Mapping[str, FitnessEstimates], random: Generator) -> list[tuple[str, str]]:
-        found = SELECTIONS[config.select](fitness_of(worths), random, **options)
-        return [(each.policy, each.parent) for each in found]
+    def select(
+        estimates: Mapping[str, FitnessEstimates], rng: Generator
+    ) -> Sequence[tuple[str, str]]:
+        return SELECTIONS[config.select](fitness_of(estimates), rng, **options)
 
     return select
 

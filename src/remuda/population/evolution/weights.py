@@ -81,39 +81,20 @@ def cross_hyperparameters(
     }
 
 
-@dataclass(frozen=True)
-class Crossed:
-    """The weights of a child of two parents with the same layout."""
-
-    weights: Floats  # [P]
-    layers: tuple[str, ...]  # the layers from the second parent
-
-
 def cross_layers(
     one: Array, other: Array, layout: WeightLayout, rng: Generator, *, share: float = 0.5
-) -> Crossed:
+) -> Floats:
     """Take each layer from `one` [P], or with probability `share` from `other` [P]."""
     child = layout.checked(one, "weights of the first parent")
-    theirs = layout.checked(other, "weights of the second parent")
-    taken = tuple(layer for layer in layout.layers if rng.random() < share)
-    for layer in taken:
-        for name in layout.layers[layer]:
-            child[layout.slices[name]] = theirs[layout.slices[name]]
-    return Crossed(child, taken)
+    second = layout.checked(other, "weights of the second parent")
+    for names in layout.layers.values():
+        if rng.random() < share:
+            for name in names:
+                child[layout.slices[name]] = second[layout.slices[name]]
+    return child
 
 
-@dataclass(frozen=True)
-class WarmStart:
-    """Weights for a layout, taken from another layout where tensors fit."""
-
-    weights: Floats  # [P] of the new layout
-    copied: tuple[str, ...]  # tensors with equal shapes
-    overlapping: tuple[str, ...]  # tensors whose overlapping block was copied
-    fresh: tuple[str, ...]  # randomly initialised tensors
-    taken: int  # number of copied weights
-
-
-def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLayout) -> WarmStart:
+def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLayout) -> Floats:
     """Initialise a policy of another width from trained weights [P_old].
 
     Tensors of the same name and shape are copied. If only the number of axes is equal, the common
@@ -122,27 +103,19 @@ def warm_start(weights: Array, layout: WeightLayout, fresh: Array, new: WeightLa
     """
     old = layout.tensors(layout.checked(weights, "weights of the parent"))
     found = new.checked(fresh, "fresh weights")
-    kinds: dict[str, list[str]] = {"copied": [], "overlapping": [], "fresh": []}
-    taken = 0
     for name, tensor in new.tensors(found).items():
-        theirs = old.get(name)
-        if theirs is None or theirs.ndim != tensor.ndim:
-            kinds["fresh"].append(name)
+        source = old.get(name)
+        if source is None or source.ndim != tensor.ndim:
+            continue
+        if source.shape == tensor.shape:
+            tensor[...] = source
             continue
         parts = new.blocks(name)
-        block = tuple(map(min, tensor.shape, theirs.shape))
-        if theirs.shape == tensor.shape:
-            tensor[...] = theirs
-        else:
-            kept, source = (each.reshape(*each.shape[:-1], parts, -1) for each in (tensor, theirs))
-            inner = (*map(slice, block[:-1]), slice(None), slice(block[-1] // parts))
-            kept[inner] = source[inner]
-        size = int(np.prod(block))
-        kinds["copied" if theirs.shape == tensor.shape else "overlapping"].append(name)
-        taken += size
-    return WarmStart(
-        found, tuple(kinds["copied"]), tuple(kinds["overlapping"]), tuple(kinds["fresh"]), taken
-    )
+        block = tuple(map(min, tensor.shape, source.shape))
+        target, source = (each.reshape(*each.shape[:-1], parts, -1) for each in (tensor, source))
+        inner = (*map(slice, block[:-1]), slice(None), slice(block[-1] // parts))
+        target[inner] = source[inner]
+    return found
 
 
 def add_noise_by_layer(

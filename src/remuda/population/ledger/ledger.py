@@ -128,7 +128,8 @@ class Ledger:
 
     Win rates may forget: after `memory` more matches of a live policy, a result counts half. So a
     pair that has not met for long is as uncertain as a pair that never met. Meetings, scores and
-    payoffs count all matches equally.
+    payoffs count all matches equally. Win rates are clipped to 0 and 1, because a follower may read
+    a win before its meeting is counted.
     """
 
     def __init__(
@@ -158,7 +159,8 @@ class Ledger:
         met = self._between(MET, one, other, self.recent)
         if met + prior == 0.0:
             return 0.5
-        return (self._between(WON, one, other, self.recent) + 0.5 * prior) / (met + prior)
+        rate = (self._between(WON, one, other, self.recent) + 0.5 * prior) / (met + prior)
+        return min(max(rate, 0.0), 1.0)
 
     def win_rates(self, one: PolicyRef, others: Sequence[PolicyRef], prior: float = 1.0) -> Numbers:
         """Return win rates of a member against several: [len(others)]."""
@@ -181,8 +183,7 @@ class Ledger:
             won = met - lost
         else:
             met, won = self.recent[MET, place, others], self.recent[WON, place, others]
-        rates: Numbers = (won + 0.5 * prior) / (met + prior)
-        return rates
+        return np.clip((won + 0.5 * prior) / (met + prior), 0.0, 1.0)
 
     def payoff(self, one: PolicyRef, other: PolicyRef) -> float:
         """Return the mean return of `one` over their meetings; NaN if they never met."""

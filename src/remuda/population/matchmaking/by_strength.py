@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.random import Generator
@@ -11,7 +11,7 @@ from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import RATING, Member, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
-from remuda.population.matchmaking.seating import Seating, Seatings, seat_all
+from remuda.population.matchmaking.seating import Seating, seat_all
 from remuda.types import Array, Bools, Integers
 
 GROUPS = 20  # groups of equals to try before policies are seated regardless of rating
@@ -44,23 +44,13 @@ class SimilarRatings(Matchmaker):
         live = learns[order]
         first = np.flatnonzero(live if live.any() else ~live)
         player = int(first[rng.integers(len(first))])
-        for _ in range(self._tries(population)):
+        for _ in range(GROUPS):
             group = self._draw_group(ratings[order], live, player, rng)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
             if seating:
                 return seating
         # The seats are restricted, and no group of equals may take them: draw any allowed policies.
         return draw_uniformly(self, population, rng)
-
-    def _tries(self, population: Population) -> int:
-        if len(population.members) <= self.num_seats:
-            return 1  # there is only one group
-        seats = range(self.num_seats)
-        seatings = population.view(
-            "seatings of all members",
-            lambda: Seatings([population.for_seat(seat) for seat in seats]),
-        )
-        return GROUPS if seatings.possible else 0
 
     def _draw_group(self, ratings: Array, live: Bools, one: int, rng: Generator) -> list[int]:
         """Choose the players: [seats], indices into the members sorted by rating."""
@@ -131,95 +121,40 @@ class Prioritized(Matchmaker):
         learning = population.learning
         if not learning:
             raise ConfigError("no policy in the population learns, so no opponents are chosen")
-        turn, place = divmod(self.proposed, self.num_seats)
+        turn, seat = divmod(self.proposed, self.num_seats)
         learner = learning[turn % len(learning)]
-        if not learner.may_sit(place):
-            place = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
-        return self.seat_for(learner, place, population, ledger, rng)
+        if not learner.may_sit(seat):
+            seat = next(seat for seat in range(self.num_seats) if learner.may_sit(seat))
+        return self.seat_for(learner, seat, population, ledger, rng)
 
     def seat_for(
-        self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
+        self,
+        learner: Member,
+        learner_seat: int,
+        population: Population,
+        ledger: Ledger,
+        rng: Generator,
     ) -> Seating:
-        is_past = self._other_past_seats(place, population, rng)
-        places = population.places
+        is_past = self._other_past_seats(learner_seat, population, rng)
+        places, members = population.places, population.members
         weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
-        left = np.ones(len(places), np.bool_)  # members without a seat so far
-        left[np.searchsorted(places, learner.place)] = False
-        drawn = self._draw_at_once(place, is_past, population, weights, left, rng)
-        if not drawn:
-            drawn = self._draw_in_turn(place, is_past, population, weights, left, rng)
-        members = population.members
-        drawn = [*drawn[:place], -1, *drawn[place:]]
-        return tuple(
-            learner.ref if seat == place else members[drawn[seat]].ref
-            for seat in range(self.num_seats)
-        )
-
-    def _draw_at_once(
-        self,
-        place: int,
-        is_past: Sequence[bool],
-        population: Population,
-        weights: Array,
-        left: Bools,
-        rng: Generator,
-    ) -> list[int]:
-        """Draw all opponents' rows among the members at once; return [] if that is not possible.
-
-        It is possible if every member may take every seat. Sorting exponential numbers divided by
-        the weights gives the same distribution as drawing one opponent after another (Efraimidis
-        and Spirakis 2006, "Weighted random sampling with a reservoir").
-        """
-        members = population.members
-        if not population.view("all free", lambda: all(m.seats is None for m in members)):
-            return []
-        others = [past for seat, past in enumerate(is_past) if seat != place]
-        drawn: dict[bool, list[int]] = {}
-        for past in (False, True):
-            count = others.count(past)
-            if not count:
-                continue
-            rows = self._rows(population, place, "past" if past else "live")
-            rows = rows[left[rows]]
-            rates = weights[rows]
-            if len(rows) < count or not (rates > 0.0).all():
-                return []
-            keys = rng.standard_exponential(len(rows)) / rates
-            first = np.argpartition(keys, count - 1)[:count]
-            drawn[past] = rows[first[np.argsort(keys[first])]].tolist()[::-1]
-        return [drawn[past].pop() for past in others]
-
-    def _draw_in_turn(
-        self,
-        place: int,
-        is_past: Sequence[bool],
-        population: Population,
-        weights: Array,
-        left: Bools,
-        rng: Generator,
-    ) -> list[int]:
-        """Draw the opponents one seat after another; return their rows among the members."""
-        drawn = []
+        free = np.ones(len(places), np.bool_)  # members without a seat so far
+        free[np.searchsorted(places, learner.place)] = False
+        seated = []
         for seat in range(self.num_seats):
-            if seat == place:
+            if seat == learner_seat:
+                seated.append(learner.ref)
                 continue
             rows = self._rows(population, seat, "past" if is_past[seat] else "live")
-            if is_past[seat] and not len(rows):
-                rows = self._rows(population, seat, "live")
-            able = rows[left[rows]]
+            able = rows[free[rows]]
             if not len(able):  # too few of this kind; if all members are used, some sit twice
                 rows = self._rows(population, seat, "all")
-                able = rows[left[rows]]
+                able = rows[free[rows]]
                 able = able if len(able) else rows
-            sums = weights[able].cumsum()
-            if sums[-1] > 0.0:
-                i = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
-                i = min(i, len(able) - 1)
-            else:
-                i = int(rng.integers(len(able)))
-            drawn.append(int(able[i]))
-            left[able[i]] = False
-        return drawn
+            row = able[draw_by_weight(weights[able], rng)]
+            free[row] = False
+            seated.append(members[row].ref)
+        return tuple(seated)
 
     def _rows(self, population: Population, seat: int, name: str) -> Integers:
         def find() -> Integers:
@@ -229,8 +164,19 @@ class Prioritized(Matchmaker):
 
         return population.view(("rows", name, population.kind_of_seat(seat)), find)
 
-    def _other_past_seats(self, place: int, population: Population, rng: Generator) -> list[bool]:
+    def _other_past_seats(
+        self, learner_seat: int, population: Population, rng: Generator
+    ) -> list[bool]:
         if not population.frozen:
             return [False] * self.num_seats
         drawn = (rng.random(self.num_seats) < self.past_share).tolist()
-        return [is_past and seat != place for seat, is_past in enumerate(drawn)]
+        return [is_past and seat != learner_seat for seat, is_past in enumerate(drawn)]
+
+
+def draw_by_weight(weights: Array, rng: Generator) -> int:
+    """Draw an index by weight; uniformly if all weights are 0."""
+    sums = weights.cumsum()
+    if sums[-1] <= 0.0:
+        return int(rng.random() * len(weights))
+    drawn = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
+    return min(drawn, len(weights) - 1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 from numpy.random import Generator
 
@@ -14,7 +13,7 @@ from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
-from remuda.population.matchmaking.seating import Seating, draw_different
+from remuda.population.matchmaking.seating import Seating, draw_different, seat_all
 from remuda.system.checkpoint.fitting import MOST, Range, where_is, whole_number
 from remuda.types import State
 
@@ -64,89 +63,7 @@ class Random(Matchmaker):
 
 
 MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
-HELD = 500_000  # limit of cached counts; beyond it they are recomputed when needed
-
-
-class Rounds:
-    """An enumeration of the allowed seatings of a cycle.
-
-    Every combination of policies is seated in the order of their indices, once in every rotation of
-    the seats. The ways to complete a seating are counted from the last position back. So a seating
-    is found from its number without a search through forbidden seatings.
-    """
-
-    def __init__(self, seats: Sequence[frozenset[int] | None], num_seats: int) -> None:
-        self._seats, self._num_seats = seats, num_seats
-        self._free = all(own is None for own in seats)
-        self.kept_ways: dict[int, list[list[int]]] = {}
-        self._most = max(HELD // (num_seats * max(len(seats) - num_seats + 2, 1)), 1)
-        self._starts = [0]
-        """[num_seats + 1]: the number of the first seating of each rotation, and the total."""
-        for turned in range(num_seats):
-            count = -self._counts(turned)[0][0]
-            self._starts.append(self._starts[-1] + count)
-
-    @property
-    def count(self) -> int:
-        return self._starts[-1]
-
-    def seating(self, number: int) -> list[int]:
-        """Return the index of the policy on each seat."""
-        turned = bisect_right(self._starts, number) - 1
-        number -= self._starts[turned]
-        chosen: list[int] = []
-        spare = 0  # policies skipped so far
-        for ways in self._counts(turned):
-            first = ways[spare]
-            spare = bisect_right(ways, first + number, lo=spare) - 1
-            number -= ways[spare] - first
-            chosen.append(len(chosen) + spare)
-        return [*chosen[turned:], *chosen[:turned]]
-
-    def dealt(self) -> set[int]:
-        """Return the indices of the policies that are in any seating."""
-        found: set[int] = set()
-        for turned in range(self._num_seats):
-            reached = {0}  # possible numbers of policies skipped before this position
-            for place, ways in enumerate(self._counts(turned)):
-                taken = {
-                    spare
-                    for spare in range(min(reached, default=len(ways)), len(ways) - 1)
-                    if ways[spare] != ways[spare + 1]
-                }
-                found |= {place + spare for spare in taken}
-                reached = taken
-        return found
-
-    def _counts(self, turned: int) -> list[list[int]]:
-        """Return the negative number of ways to complete a seating, by position.
-
-        For each position: [len(seats) - num_seats + 2], ascending to 0. Entry i counts the ways to
-        seat policies from this position on, if the policy here has index `place + i` or more.
-        Counts are negative so that `bisect` can search them.
-        """
-        key = 0 if self._free else turned
-        found = self.kept_ways.get(key)
-        if found is not None:
-            return found
-        count, seats = len(self._seats), self._num_seats
-        band = max(count - seats + 1, 0)
-        after = [*[-1] * band, -1]
-        found = []
-        for place in reversed(range(seats)):
-            seat = (place - turned) % seats
-            own = self._seats[place : place + band]
-            ways = [
-                more if may is None or seat in may else 0
-                for may, more in zip(own, after, strict=False)
-            ]
-            after = [0, *accumulate(reversed(ways))][::-1]
-            found.append(after)
-        found.reverse()
-        if len(self.kept_ways) >= self._most:
-            self.kept_ways.clear()
-        self.kept_ways[key] = found
-        return found
+SKIPPED = 10  # combinations without an allowed order to skip before a seating is drawn
 
 
 class Order:
@@ -194,9 +111,11 @@ class RoundRobin(Matchmaker):
     """A round robin of live policies: every combination, in every rotation of the seats.
 
     A cycle has each combination once in each rotation, in random order. So the number of games of
-    two seatings never differs by more than one. Forbidden seatings are skipped. A birth or a
-    retirement starts a new cycle; freezing or dropping a copy does not. A seat drawn for a frozen
-    member goes to a random one, and the live policy loses its turn in this seat.
+    two seatings never differs by more than one. Instead of a rotation that `population.seats`
+    forbids, a random order is played. Combinations without an allowed order are skipped; after
+    `SKIPPED` in a row, a seating is drawn at random. A birth or a retirement starts a new cycle;
+    freezing or dropping a copy does not. A seat drawn for a frozen member goes to a random one, and
+    the live policy loses its turn in this seat.
     """
 
     seats_differ = True
@@ -206,46 +125,59 @@ class RoundRobin(Matchmaker):
     def __init__(self, num_seats: int) -> None:
         super().__init__(num_seats)
         self._members: list[PolicyRef] = []
-        self._rounds = Rounds((), num_seats)
         self._order = Order(0, 1, 0)
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
-        seating = self._next(population, rng)
+        seating = [*self._next(population, rng)]
         past = [s for s, is_past in enumerate(self.past_seats(population, rng)) if is_past]
-        if not past:
-            return seating
-        able = [population.past_for_seat(seat) for seat in range(self.num_seats)]
-        drawn = draw_different(population, ("stand in", *past), able, past, rng)
-        # If too few frozen members may take these seats, the live policy keeps its turn.
-        first = {ref: i for i, ref in reversed([*enumerate(drawn)])}
-        instead = {past[i]: ref for ref, i in first.items()}
-        return tuple(instead.get(seat, ref) for seat, ref in enumerate(seating))
+        able = [population.past_for_seat(seat) for seat in past]
+        for seat, member in zip(past, draw_different(able, rng) if past else (), strict=True):
+            # If too few frozen members may take these seats, the live policy keeps its turn.
+            if member.ref not in seating:
+                seating[seat] = member.ref
+        return tuple(seating)
 
     def _next(self, population: Population, rng: Generator) -> Seating:
         learning = population.learning
         members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
-        if members != self._members or not self._rounds.count:
+        if members != self._members:
             if len(members) < self.num_seats:
                 raise ConfigError(
                     f"a round robin of {self.num_seats} seats needs as many policies; "
                     f"there are {len(members)}"
                 )
-            if members != self._members:
-                self._order = Order(0, 1, 0)
-            self._members = members
-            self._rounds = Rounds([member.seats for member in learning], self.num_seats)
-        if not self._rounds.count:
-            raise ConfigError("no combination of different policies may take the seats together")
-        if self._order.left == 0 or self._order.count != self._rounds.count:
-            self._order = Order.draw(self._rounds.count, rng)
-        return tuple(members[i] for i in self._rounds.seating(self._order.next()))
+            self._members, self._order = members, Order(0, 1, 0)
+        count = math.comb(len(members), self.num_seats) * self.num_seats
+        for _ in range(SKIPPED):
+            if self._order.left == 0 or self._order.count != count:
+                self._order = Order.draw(count, rng)
+            group = [learning[i] for i in self._indices(self._order.next())]
+            if all(member.may_sit(seat) for seat, member in enumerate(group)):
+                return tuple(member.ref for member in group)
+            if seating := seat_all(group, self.num_seats, rng):
+                return seating
+        seats = range(self.num_seats)
+        able = [population.live_for_seat(seat) or population.for_seat(seat) for seat in seats]
+        return tuple(member.ref for member in draw_different(able, rng))
 
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        learning = population.learning
-        if len(learning) < self.num_seats or all(member.seats is None for member in learning):
-            return ()
-        dealt = Rounds([member.seats for member in learning], self.num_seats).dealt()
-        return tuple(member.ref.policy for i, member in enumerate(learning) if i not in dealt)
+    def _indices(self, number: int) -> list[int]:
+        """Return the index of the policy on each seat in a seating of the cycle.
+
+        Seatings are numbered by rotation, then by combination in lexicographic order.
+        """
+        last, seats = len(self._members) - 1, self.num_seats
+        turned, number = divmod(number, math.comb(last + 1, seats))
+        chosen: list[int] = []
+        for index in range(last + 1):
+            # Combinations in which this policy takes the next seat
+            count = math.comb(last - index, seats - len(chosen) - 1)
+            if number < count:
+                chosen.append(index)
+                if len(chosen) == seats:
+                    break
+            else:
+                number -= count
+        return [*chosen[turned:], *chosen[:turned]]
 
     def state(self) -> State:
         members = [[ref.policy, ref.version] for ref in self._members]
@@ -288,13 +220,13 @@ class SelfPlay(Matchmaker):
         able = population.free
         if not able:
             raise ConfigError("self-play needs a policy that learns and may take every seat")
-        turn, place = divmod(self.proposed, self.num_seats)
-        return self.seat_for(able[turn % len(able)], place, population, ledger, rng)
+        turn, seat = divmod(self.proposed, self.num_seats)
+        return self.seat_for(able[turn % len(able)], seat, population, ledger, rng)
 
     def seat_for(
         self,
         learner: Member,
-        place: int,
+        learner_seat: int,
         population: Population,
         ledger: Ledger,  # noqa: ARG002
         rng: Generator,
@@ -314,7 +246,7 @@ class SelfPlay(Matchmaker):
                 return ref
             return past[int(rng.random() * len(past))].ref
 
-        return tuple(ref if seat == place else other(seat) for seat in range(self.num_seats))
+        return tuple(ref if seat == learner_seat else other(seat) for seat in range(self.num_seats))
 
 
 class Teams(Matchmaker):
@@ -347,7 +279,7 @@ class Teams(Matchmaker):
         )
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
-        live, past, _ = self.able(population)
+        live, past = self.able(population)
         for seat, team in enumerate(self.team_of_seat):
             if not live[seat] and not past[seat]:
                 raise ConfigError(f"the team {team!r} has no policy left for seat {seat}")

@@ -21,14 +21,11 @@ from numpy.random import Generator
 from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Match, Member, PolicyRef, Population
-from remuda.population.matchmaking.seating import Group, Seating, draw_apart, groups_of
+from remuda.population.matchmaking.seating import Seating, draw_different
 from remuda.system.checkpoint.fitting import whole
 from remuda.types import State
 
-By = list[tuple[Member, ...]]
-Able = tuple[By, By, list[Group[tuple[Member, ...]]]]
-"""For each seat, the learning members and the frozen members that may take it; groups of seats for
-which both are equal."""
+BySeat = list[tuple[Member, ...]]
 PAST = 0.5
 DRAWN = 4096  # trial matches to estimate shares of seats
 
@@ -37,9 +34,14 @@ class ForLearner(Protocol):
     """A matchmaker that can choose opponents for a learner on a given seat; a part of `Mixed`."""
 
     def seat_for(
-        self, learner: Member, place: int, population: Population, ledger: Ledger, rng: Generator
+        self,
+        learner: Member,
+        learner_seat: int,
+        population: Population,
+        ledger: Ledger,
+        rng: Generator,
     ) -> Seating:
-        """Return the member on each seat, with the learner on seat `place`."""
+        """Return the member on each seat, with the learner on its seat."""
 
 
 class Matchmaker(ABC):
@@ -141,33 +143,18 @@ class Matchmaker(ABC):
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:
         """Draw the seats of frozen members in the next match.
 
-        At least one seat goes to a live policy, if a live policy may take any. In a group of seats
-        with the same possible members, live and frozen members each get at most as many seats as
-        there are of them, if both together suffice.
+        At least one seat goes to a live policy, if a live policy may take any.
         """
         seats = range(self.num_seats)
         if not population.frozen:
             return [False for _ in seats]
-        live, past, groups = self.able(population)
+        live, past = self.able(population)
         able = [seat for seat in seats if live[seat]]
         sure = able[int(rng.integers(len(able)))] if able else -1
         drawn = (rng.random(self.num_seats) < self.past_share).tolist()
-        found = [
+        return [
             seat != sure and bool(past[seat]) and (drawn[seat] or not live[seat]) for seat in seats
         ]
-        order = rng.permutation(self.num_seats).tolist()
-        for _, alike in groups:
-            some, group = alike[0], sorted(alike, key=order.index)
-            count = sum(found[seat] for seat in group)
-            spare = [seat for seat in group if found[seat] and live[seat]]
-            for seat in spare[: max(count - len(past[some]), 0)]:
-                found[seat] = False
-            count = sum(found[seat] for seat in group)
-            rest = [seat for seat in group if not found[seat] and seat != sure and past[seat]]
-            missing = len(group) - count - len(live[some])
-            for seat in rest[: max(min(missing, len(past[some]) - count), 0)]:
-                found[seat] = True
-        return found
 
     @abstractmethod
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
@@ -181,12 +168,13 @@ class Matchmaker(ABC):
         """
         return None
 
-    def able(self, population: Population) -> Able:
-        def find() -> Able:
+    def able(self, population: Population) -> tuple[BySeat, BySeat]:
+        """Return the learning and the frozen members that may take each seat."""
+
+        def find() -> tuple[BySeat, BySeat]:
             seats = range(self.num_seats)
             live = [self.live_for(population, seat) for seat in seats]
-            past = [self.past_for(population, seat) for seat in seats]
-            return live, past, groups_of([(live[seat], past[seat]) for seat in seats])
+            return live, [self.past_for(population, seat) for seat in seats]
 
         return population.view(("able", self.name, self.team_of_seat), find)
 
@@ -214,12 +202,14 @@ class Matchmaker(ABC):
 
 
 def draw_uniformly(matchmaker: Matchmaker, population: Population, rng: Generator) -> Seating:
-    """Draw from all members that may take the seats; frozen members get those of `past_seats`."""
-    past = matchmaker.past_seats(population, rng)
-    live, frozen, _ = matchmaker.able(population)
-    return draw_apart(
-        population, ("all", matchmaker.name, matchmaker.team_of_seat), past, live, frozen, rng
-    )
+    """Draw from all members that may take the seats; frozen members get those of `past_seats`.
+
+    If there are too few of one kind, members of the other kind take some of its seats.
+    """
+    kinds = zip(matchmaker.past_seats(population, rng), *matchmaker.able(population), strict=True)
+    pairs = [(frozen, live) if is_past else (live, frozen) for is_past, live, frozen in kinds]
+    able, substitutes = zip(*pairs, strict=True)
+    return tuple(member.ref for member in draw_different(able, rng, substitutes))
 
 
 def _without_noise(

@@ -60,16 +60,16 @@ class Mixed(Matchmaker):
         if not learning:
             raise ConfigError("no policy in the population learns, so there is no match to deal")
         learners, number = self._whose_turn(learning)
-        turn, place = divmod(number, self.num_seats)
+        turn, seat = divmod(number, self.num_seats)
         learner = learners[turn % len(learners)]
         if learner.seats is not None:
             own = sorted(learner.seats)
-            place = own[(turn // len(learners) * self.num_seats + place) % len(own)]
+            seat = own[(turn // len(learners) * self.num_seats + seat) % len(own)]
         sums = self._sums_of(learner)
         drawn = bisect_right(sums, rng.random() * sums[-1])
         part = self.parts[self._names[min(drawn, len(sums) - 1)]]
         self._learner = learner.ref.policy
-        return part.seat_for(learner, place, population, ledger, rng)
+        return part.seat_for(learner, seat, population, ledger, rng)
 
     def _whose_turn(self, learning: Sequence[Member]) -> tuple[Sequence[Member], int]:
         """Return the learners whose turn this match is, and the match's number among theirs."""

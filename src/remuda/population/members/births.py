@@ -64,10 +64,6 @@ class BirthOrders:
         orders = self.all
         return np.flatnonzero(orders[:, ADMITTED] != orders[:, ORDERED]).tolist()
 
-    def is_expected(self, place: int) -> bool:
-        orders = self.all[place]
-        return bool(orders[ADMITTED] != orders[ORDERED])
-
     def since(self, place: int) -> int | None:
         """Return the version under which the newborn was published, if it was."""
         orders = self.all[place]

@@ -13,7 +13,7 @@ import numpy as np
 
 from remuda.population.ledger.ledger import record_type
 from remuda.population.members.births import BirthOrders
-from remuda.population.members.table_parts import MATCHES, REVISION, Occupants, RecordBuffer
+from remuda.population.members.table_parts import MATCHES, REVISION, Occupants, RecordBuffer, Words
 from remuda.system.memory.atomic import fence_acquire, fence_release, load, store
 from remuda.system.memory.shared import Arena, Fields, SharedArrays
 from remuda.types import Array, Floats, Integers
@@ -47,7 +47,7 @@ def shard_fields(copies: int, seats: int, policies: int, metrics: int = 0) -> Fi
     }
 
 
-class Shard:
+class Shard(Words):
     """A follower's shared memory; only the follower writes it, but the lead writes `TAKEN`.
 
     Guarantees, even if a process dies at any instruction:
@@ -65,7 +65,7 @@ class Shard:
     def __init__(
         self, copies: int, seats: int, policies: int, metrics: int = 0, arena: Arena | None = None
     ) -> None:
-        self._shared = SharedArrays(shard_fields(copies, seats, policies, metrics), arena)
+        super().__init__(SharedArrays(shard_fields(copies, seats, policies, metrics), arena))
         self.size = room_for_results(seats, metrics)
         self.seated[...] = NO_MEMBER
 
@@ -86,12 +86,6 @@ class Shard:
     def cleared(self) -> Integers:
         """[policies], by slot: the newest clearing request that was carried out."""
         return self._shared["cleared"]
-
-    def word(self, word: int) -> int:
-        return load(self._shared["words"], word)
-
-    def set_word(self, word: int, value: int) -> None:
-        store(self._shared["words"], word, value)
 
     # Called by the follower.
 
@@ -130,7 +124,7 @@ Count = Callable[[Integers, "np.ndarray", Floats], None]
 """A function that adds up results: slots [M, seats], returns [M, seats], metrics [metrics, M]."""
 
 
-class Followers:
+class Followers(Words):
     """The lead's view of the followers: its requests to them, and their results.
 
     Membership changes by *revisions*: `REVISION` is odd while the lead changes something. A
@@ -153,8 +147,8 @@ class Followers:
         occupants: Occupants,
         births: BirthOrders,
     ) -> None:
-        self.shards = tuple(shards)
-        self._shared, self._records = shared, records
+        super().__init__(shared)
+        self.shards, self._records = tuple(shards), records
         self._occupants, self._births = occupants, births
         self._left_at: dict[int, int] = {}
         """The first revision without the member that leaves a slot, by slot."""
@@ -170,20 +164,20 @@ class Followers:
         """Announce a change of members; followers do not read until `end_change`."""
         if not self:
             return
-        revision = self._word(REVISION)
+        revision = self.word(REVISION)
         if revision % 2 == 0:
-            self._set_word(REVISION, revision + 1)
+            self.set_word(REVISION, revision + 1)
             fence_release()  # a reader of any changed word also sees the odd revision
 
     def end_change(self) -> None:
         """Announce that a change of members is complete, if there was one."""
-        revision = self._word(REVISION) if self else 0
+        revision = self.word(REVISION) if self else 0
         if revision % 2 == 1:
-            self._set_word(REVISION, revision + 1)
+            self.set_word(REVISION, revision + 1)
 
     def leave(self, place: int) -> None:
         if self:
-            self._left_at[place] = self._word(REVISION) + 1
+            self._left_at[place] = self.word(REVISION) + 1
 
     def look(self) -> None:
         """Poll the followers' seatings. Call `take` after this, and empty slots after that."""
@@ -239,7 +233,7 @@ class Followers:
             while (begin := shard.word(TAKEN)) < end:
                 size = min(end - begin, BATCH)
                 records, places, returns, metrics = shard.results(begin, size)
-                taking, matches = self._taking, self._word(MATCHES)
+                taking, matches = self._taking, self.word(MATCHES)
                 taking[1:5] = begin, size, self._records.written, matches
                 store(taking, 0, number + 1)
                 self._records.add(records)
@@ -259,14 +253,14 @@ class Followers:
         if not self:
             return
         self._finish_taking()
-        revision = self._word(REVISION)
+        revision = self.word(REVISION)
         revision += revision % 2
-        occupants, births = self._occupants, self._births
+        occupants, expected = self._occupants, self._births.expected
         for place in range(len(self.requests)):
-            if not occupants.is_there(place) and not births.is_expected(place):
+            if not occupants.is_there(place) and place not in expected:
                 self.empty(place)
         self._left_at = dict.fromkeys(occupants.leaving, revision + 2)
-        self._set_word(REVISION, revision + 2)
+        self.set_word(REVISION, revision + 2)
 
     def _finish_taking(self) -> None:
         """Complete the counts of an interrupted batch whose records are written."""
@@ -277,14 +271,8 @@ class Followers:
         begin, size, written, matches = taking[1:5].tolist()
         if self._records.written >= written + size:
             self.shards[number - 1].set_word(TAKEN, begin + size)
-            self._set_word(MATCHES, matches + size)
+            self.set_word(MATCHES, matches + size)
         store(taking, 0, 0)
-
-    def _word(self, word: int) -> int:
-        return load(self._shared["words"], word)
-
-    def _set_word(self, word: int, value: int) -> None:
-        store(self._shared["words"], word, value)
 
     @property
     def requests(self) -> Integers:

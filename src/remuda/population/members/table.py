@@ -55,6 +55,7 @@ from remuda.population.members.table_parts import (
     PlaceHyperparameters,
     Places,
     RecordBuffer,
+    Words,
     table_fields,
 )
 from remuda.publish.snapshot import Snapshot
@@ -71,7 +72,7 @@ from remuda.system.checkpoint.fitting import (
     where_is,
     whole_number,
 )
-from remuda.system.memory.atomic import fence_acquire, load, store
+from remuda.system.memory.atomic import fence_acquire, load
 from remuda.system.memory.shared import Arena, SharedArrays
 from remuda.types import Array, Floats, Integers, State
 
@@ -81,7 +82,7 @@ MemberRow = tuple[PolicyRef, PolicyRef | None, int, int, Row]
 TRIES = 1000
 
 
-class Table:
+class Table(Words):
     """The table of a population: its members by slot, in several parts.
 
     `places` assigns slots, and `occupants` are their members. `numbers` and `member_numbers` are
@@ -113,7 +114,7 @@ class Table:
         fields = table_fields(len(sizes), seats, copies, others, len(names), episode_metrics)
         shared = SharedArrays(fields, arena)
         weights = weight_arrays(sizes, copies, arena, training)
-        self._shared = shared
+        super().__init__(shared)
         self.frozen_weights = FrozenWeights(self.places, weights, imported, arena)
         self.births = BirthOrders(shared, weights, training)
         self.records = RecordBuffer(shared, seats)
@@ -166,12 +167,6 @@ class Table:
     def results_lost(self) -> int:
         """Results of followers that were lost because the lead did not take them in time."""
         return sum(shard.word(LOST) for shard in self.shards)
-
-    def word(self, word: int) -> int:
-        return load(self._shared["words"], word)
-
-    def set_word(self, word: int, value: int) -> None:
-        store(self._shared["words"], word, value)
 
     def prepare(self, place: int, newborn: Member, begins: Newborn) -> int:
         """Write a newborn's initial data into an empty slot; returns a digest of its weights."""

@@ -72,6 +72,19 @@ def table_fields(
     }
 
 
+class Words:
+    """Counters in shared memory, each read and written atomically."""
+
+    def __init__(self, shared: SharedArrays) -> None:
+        self._shared = shared
+
+    def word(self, word: int) -> int:
+        return load(self._shared["words"], word)
+
+    def set_word(self, word: int, value: int) -> None:
+        store(self._shared["words"], word, value)
+
+
 class Places:
     """The slots of a population: live policies, their frozen copies, scripted and imported members.
 
@@ -241,7 +254,7 @@ class Occupants:
         self._shared["leaving"][self.identity[:, POLICY] == NO_POLICY] = 0
 
 
-class MemberNumbers:
+class MemberNumbers(Words):
     """Games, ratings and sums by slot; the actor updates them, and other processes copy them.
 
     Guarantees, where a move adds the same number to all ratings:
@@ -249,9 +262,6 @@ class MemberNumbers:
     1. A copy from `whole` has all ratings from before a move, or all from after it.
     2. If the actor dies during a move, its successor completes it with the same ratings.
     """
-
-    def __init__(self, shared: SharedArrays) -> None:
-        self._shared = shared
 
     @property
     def all(self) -> Numbers:
@@ -266,36 +276,32 @@ class MemberNumbers:
         moved. If it dies while `MOVES` is odd, the successor overwrites the ratings again
         (`finish_move`). No process waits.
         """
-        moved, moves = self._shared["moved"], self._moves()
+        moved, moves = self._shared["moved"], self.word(MOVES)
         fence_release()  # `moved` changes only after `MOVES` is visibly even
         moved[...] = self.all[:, RATING] + by
-        self._set_moves(moves + 1)  # a release store: readers of the odd number see all of `moved`
+        self.set_word(
+            MOVES, moves + 1
+        )  # a release store: readers of the odd number see all of `moved`
         fence_release()
         self.finish_move()
 
     def finish_move(self) -> None:
-        moves = self._moves()
+        moves = self.word(MOVES)
         if moves % 2 == 1:
             self.all[:, RATING] = self._shared["moved"]
-            self._set_moves(moves + 1)
+            self.set_word(MOVES, moves + 1)
 
     def whole(self, places: Integers | None = None) -> Numbers:
         """Return a copy with all ratings moved or none; the sums may lack a part of a match."""
         wanted = slice(None) if places is None else places
         while True:
-            moves = self._moves()
+            moves = self.word(MOVES)
             found: Numbers = self.all[wanted].copy()
             if moves % 2 == 1:
                 found[:, RATING] = self._shared["moved"][wanted]
             fence_acquire()
-            if self._moves() == moves:
+            if self.word(MOVES) == moves:
                 return found
-
-    def _moves(self) -> int:
-        return load(self._shared["words"], MOVES)
-
-    def _set_moves(self, value: int) -> None:
-        store(self._shared["words"], MOVES, value)
 
 
 class PlaceHyperparameters:
@@ -351,14 +357,14 @@ def _by_seat(all_: Array, column: int, seated: Integers) -> Floats:
     return found
 
 
-class RecordBuffer:
+class RecordBuffer(Words):
     """A ring of records in shared memory, with one writer and one reader that never wait.
 
     Records that are overwritten before they are read are lost; gaps in the numbers show this.
     """
 
     def __init__(self, shared: SharedArrays, seats: int) -> None:
-        self._shared = shared
+        super().__init__(shared)
         self.size = newest_of(seats)
         self._at_once = self.size // 4  # maximum number of records written before they are counted
         self._empty = np.zeros(1, record_type(seats))
@@ -367,7 +373,7 @@ class RecordBuffer:
 
     @property
     def written(self) -> int:
-        return load(self._shared["words"], RECORDS)
+        return self.word(RECORDS)
 
     @property
     def nbytes(self) -> int:
@@ -384,7 +390,7 @@ class RecordBuffer:
             first = begin % self.size
             here = min(len(part), self.size - first)
             kept[first : first + here], kept[: len(part) - here] = part[:here], part[here:]
-            store(self._shared["words"], RECORDS, begin + len(part))
+            self.set_word(RECORDS, begin + len(part))
 
     def since(self, begin: int) -> tuple[Array, int]:
         """Return the records from number `begin` that are not lost, and the next number."""
