@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.config.plain import read_yaml
-from remuda.config.sections import overlay
+from remuda.config.sections import by_leaf, overlay
 from remuda.errors import ConfigError
 
 
@@ -35,7 +35,7 @@ def over_presets(names: Iterable[str], tree: Mapping[str, Any], source: str) -> 
     """Overlay a tree of settings on presets."""
     names = list(names)
     base = preset_tree(names)
-    if base and not _left_of(base, tree):
+    if base and by_leaf(base).keys() <= by_leaf(tree).keys():
         raise ConfigError(
             f"preset {' '.join(names)} changes nothing, since {source} sets all its keys; "
             "leave one of the two out"
@@ -52,17 +52,6 @@ def check_presets(names: str | Iterable[str], game: str) -> None:
                 f"preset {name} is for {own}, but the game is {game}; leave the preset out, or "
                 f"set game to {own}"
             )
-
-
-def _left_of(base: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
-    """Return whether `tree` leaves any setting of `base` unchanged."""
-    for key, value in base.items():
-        over = tree.get(key)
-        if key not in tree or (
-            isinstance(value, Mapping) and isinstance(over, Mapping) and _left_of(value, over)
-        ):
-            return True
-    return False
 
 
 def preset_tree(names: Iterable[str]) -> dict[str, Any]:

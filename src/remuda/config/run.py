@@ -12,7 +12,7 @@ from remuda.config.sections import (
     Count,
     CountOrNone,
     Only,
-    Place,
+    PathSetting,
     Section,
     Size,
     SizeOrNone,
@@ -193,7 +193,7 @@ class RunConfig(Section):
     """Turns to play, over all copies together. None: no limit."""
     seconds: PositiveFloat | None = None
     """Seconds to train. None: no limit."""
-    directory: Place | None = None
+    directory: PathSetting | None = None
     """The run directory. None: a new one under `runs/`, named after environment and time."""
     log_every: PositiveFloat | Literal["auto"] = "auto"
     """Seconds between two lines of metrics. `auto`: a tenth of the time so far, from 0.25 to 5, so

@@ -116,7 +116,7 @@ def _expanded(value: object) -> object:
     return os.path.expanduser(value) if isinstance(value, str) else value
 
 
-Place = Annotated[Path, BeforeValidator(_expanded), BeforeValidator(_text_of_path)]
+PathSetting = Annotated[Path, BeforeValidator(_expanded), BeforeValidator(_text_of_path)]
 """A path, with `~` expanded."""
 Reference = Annotated[str, BeforeValidator(_text_of_path)]
 """A path as text, followed by a reference such as `:policy`."""

@@ -23,7 +23,7 @@ from remuda.config.run import (
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Each, Place, Section, overlay, without_idle
+from remuda.config.sections import Each, PathSetting, Section, overlay, without_idle
 from remuda.errors import ConfigError
 
 MOST_UPDATES = 1000
@@ -66,7 +66,7 @@ class Config(Section):
     """Several machines."""
     run: RunConfig = RunConfig()
     """The run."""
-    trace: Place | None = None
+    trace: PathSetting | None = None
     """Write a timeline of all processes into this file, as Chrome trace events for Perfetto."""
 
     @model_validator(mode="before")

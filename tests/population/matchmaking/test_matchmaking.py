@@ -15,7 +15,6 @@ from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.by_strength import WEIGHTINGS, Prioritized, SimilarRatings
 from remuda.population.matchmaking.by_turn import (
     Fixed,
-    Order,
     Random,
     RoundRobin,
     SelfPlay,
@@ -331,13 +330,6 @@ def test_a_round_robin_of_many_takes_no_memory_and_passes_over_forbidden_seats()
     stuck = Population([Member(PolicyRef(f"p{i}"), frozenset({0})) for i in range(3)])
     stuck.add(Member(PolicyRef("p3"), frozenset({0, 1})))
     assert set(seatings(RoundRobin(2), stuck, 9)) == {(f"p{i}", "p3") for i in range(3)}
-
-
-def test_orders_are_permutations():
-    for count in (1, 2, 3, 17, 1000):
-        order = Order.draw(count, np.random.default_rng(count))
-        assert sorted(order.next() for _ in range(count)) == list(range(count))
-        assert order.left == 0
 
 
 @pytest.mark.parametrize("seats", [8, 10])

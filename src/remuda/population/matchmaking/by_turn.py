@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
+import numpy as np
 from numpy.random import Generator
 
 from remuda.errors import ConfigError
@@ -14,8 +15,8 @@ from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker, draw_uniformly
 from remuda.population.matchmaking.seating import Seating, draw_different, seat_all
-from remuda.system.checkpoint.fitting import MOST, Range, where_is, whole_number
-from remuda.types import State
+from remuda.system.checkpoint.fitting import MOST, Range, require, where_is, whole_number
+from remuda.types import Integers, State
 
 
 class Fixed(Matchmaker):
@@ -62,49 +63,8 @@ class Random(Matchmaker):
         return draw_uniformly(self, population, rng)
 
 
-MIX, WORD = 0x9E3779B97F4A7C15, 2**64 - 1
+LONGEST = 100_000  # seatings of a round robin's cycle; of more, each is drawn at random
 SKIPPED = 10  # combinations without an allowed order to skip before a seating is drawn
-
-
-class Order:
-    """A pseudorandom permutation of 0 to `count` - 1 in constant memory.
-
-    A Feistel network permutes the numbers below the next power of four. Results of `count` or more
-    are permuted again until they are below it (Black and Rogaway 2002, "Ciphers with arbitrary
-    finite domains").
-    """
-
-    def __init__(self, count: int, key: int, done: int) -> None:
-        self.count, self._key, self._done = count, key, done
-        self._keys = [zlib.crc32(f"{key} {i}".encode()) for i in range(4)]
-        self._bits = max((max(count - 1, 1).bit_length() + 1) // 2, 2)
-
-    @staticmethod
-    def draw(count: int, rng: Generator) -> Order:
-        return Order(count, int(rng.integers(1, 2**62)), 0)
-
-    @property
-    def left(self) -> int:
-        return self.count - self._done
-
-    def next(self) -> int:
-        number = self._turn(self._done)
-        while number >= self.count:
-            number = self._turn(number)
-        self._done += 1
-        return number
-
-    def plain(self) -> list[int]:
-        """Return the constructor arguments of an order that continues from here."""
-        return [self.count, self._key, self._done]
-
-    def _turn(self, number: int) -> int:
-        mask = (1 << self._bits) - 1
-        left, right = number >> self._bits, number & mask
-        for key in self._keys:
-            mixed = (right + key) * MIX & WORD
-            left, right = right, left ^ ((mixed ^ mixed >> 29) * MIX >> 32 & mask)
-        return left << self._bits | right
 
 
 class RoundRobin(Matchmaker):
@@ -125,7 +85,9 @@ class RoundRobin(Matchmaker):
     def __init__(self, num_seats: int) -> None:
         super().__init__(num_seats)
         self._members: list[PolicyRef] = []
-        self._order = Order(0, 1, 0)
+        self._combinations: Integers = np.zeros((0, num_seats), np.int64)
+        self._order: Integers = np.zeros(0, np.int64)  # numbers of the cycle's seatings
+        self._key, self._done = 0, 0  # the seed of the order, and how many seatings were played
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         seating = [*self._next(population, rng)]
@@ -140,18 +102,15 @@ class RoundRobin(Matchmaker):
     def _next(self, population: Population, rng: Generator) -> Seating:
         learning = population.learning
         members: list[PolicyRef] = population.view("refs", lambda: [m.ref for m in learning])
+        if len(members) < self.num_seats:
+            raise ConfigError(
+                f"a round robin of {self.num_seats} seats needs as many policies; "
+                f"there are {len(members)}"
+            )
         if members != self._members:
-            if len(members) < self.num_seats:
-                raise ConfigError(
-                    f"a round robin of {self.num_seats} seats needs as many policies; "
-                    f"there are {len(members)}"
-                )
-            self._members, self._order = members, Order(0, 1, 0)
-        count = math.comb(len(members), self.num_seats) * self.num_seats
+            self._begin_cycle(members, int(rng.integers(MOST)))
         for _ in range(SKIPPED):
-            if self._order.left == 0 or self._order.count != count:
-                self._order = Order.draw(count, rng)
-            group = [learning[i] for i in self._indices(self._order.next())]
+            group = [learning[i] for i in self._next_indices(rng)]
             if all(member.may_sit(seat) for seat, member in enumerate(group)):
                 return tuple(member.ref for member in group)
             if seating := seat_all(group, self.num_seats, rng):
@@ -160,43 +119,41 @@ class RoundRobin(Matchmaker):
         able = [population.live_for_seat(seat) or population.for_seat(seat) for seat in seats]
         return tuple(member.ref for member in draw_different(able, rng))
 
-    def _indices(self, number: int) -> list[int]:
-        """Return the index of the policy on each seat in a seating of the cycle.
+    def _begin_cycle(self, members: list[PolicyRef], key: int, done: int = 0) -> None:
+        self._members, self._key, self._done = members, key, done
+        policies, seats = len(members), self.num_seats
+        if math.comb(policies, seats) * seats > LONGEST:
+            self._order = np.zeros(0, np.int64)
+            return
+        self._combinations = np.array([*combinations(range(policies), seats)], np.int64)
+        self._order = np.random.default_rng(key).permutation(len(self._combinations) * seats)
 
-        Seatings are numbered by rotation, then by combination in lexicographic order.
-        """
-        last, seats = len(self._members) - 1, self.num_seats
-        turned, number = divmod(number, math.comb(last + 1, seats))
-        chosen: list[int] = []
-        for index in range(last + 1):
-            # Combinations in which this policy takes the next seat
-            count = math.comb(last - index, seats - len(chosen) - 1)
-            if number < count:
-                chosen.append(index)
-                if len(chosen) == seats:
-                    break
-            else:
-                number -= count
+    def _next_indices(self, rng: Generator) -> list[int]:
+        """Return the index of the policy on each seat in the next seating of the cycle."""
+        if not len(self._order):
+            return rng.choice(len(self._members), self.num_seats, replace=False).tolist()
+        if self._done == len(self._order):
+            self._begin_cycle(self._members, int(rng.integers(MOST)))
+        turned, combination = divmod(int(self._order[self._done]), len(self._combinations))
+        self._done += 1
+        chosen = self._combinations[combination].tolist()
         return [*chosen[turned:], *chosen[:turned]]
 
     def state(self) -> State:
         members = [[ref.policy, ref.version] for ref in self._members]
-        return {**super().state(), "order": self._order.plain(), "members": members}
+        return {**super().state(), "cycle": [self._key, self._done], "members": members}
 
     def restore(self, state: State) -> None:
         super().restore(state)
-        where = where_is(state, "order")
-        count, key, done = state["order"]
-        self._order = Order(
-            whole_number(count, where),
-            whole_number(key, where, Range(0, 2**62)),
-            whole_number(done, where, Range(0, count)),
-        )
         where = where_is(state, "members")
-        self._members = [
+        members = [
             PolicyRef(str(policy), whole_number(version, where, Range(-1, MOST)))
             for policy, version in state["members"]
         ]
+        where = where_is(state, "cycle")
+        key, done = (whole_number(number, where) for number in state["cycle"])
+        self._begin_cycle(members, key, done)
+        require(state, "cycle", done <= len(self._order), "it must not be over")
 
 
 class SelfPlay(Matchmaker):

@@ -50,6 +50,7 @@ from remuda.population.members.table_parts import (
     POLICY,
     PROPOSED,
     RECORDS,
+    VERSION,
     MemberNumbers,
     Occupants,
     PlaceHyperparameters,
@@ -243,7 +244,7 @@ class Table(Words):
 
     def snapshot(self, place: int) -> Snapshot:
         """Return the weights of the frozen copy or imported member in a slot."""
-        return self.frozen_weights.read(place, self.occupants.version(place))
+        return self.frozen_weights.read(place, int(self.occupants.identity[place, VERSION]))
 
     def repair(self) -> None:
         """Repair what a dead actor left half done; called by its successor.
@@ -251,12 +252,13 @@ class Table(Words):
         Half-written copies are removed; removals and moves of ratings are completed. A policy in
         its last matches stays marked, and the successor empties its slot once it has no seat.
         """
-        for place in self.occupants.half_written:
-            self.occupants.remove(place)
+        occupants = self.occupants
+        for place in np.flatnonzero(occupants.sequence % 2 == 1).tolist():
+            occupants.remove(place)
             forget(self.pairs, place)
             forget(self.recent, place)
-            self.occupants.end_writing(place, int(self.occupants.sequence[place]))
-        self.occupants.finish_removals()
+            occupants.end_writing(place, int(occupants.sequence[place]))
+        self._shared["leaving"][occupants.identity[:, POLICY] == NO_POLICY] = 0
         self.member_numbers.finish_move()
         self.followers.repair()
 

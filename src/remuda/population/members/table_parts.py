@@ -222,9 +222,6 @@ class Occupants:
     def parent(self, policy: int, version: int) -> PolicyRef | None:
         return None if policy == NO_POLICY else PolicyRef(self._places.names[policy], version)
 
-    def version(self, place: int) -> int:
-        return int(self.identity[place, VERSION])
-
     def begin_writing(self, place: int) -> int:
         """Announce that a copy is being frozen; returns the argument of `end_writing`."""
         writing = int(self.sequence[place]) | 1  # already odd if an actor died while writing
@@ -243,15 +240,6 @@ class Occupants:
     def remove(self, place: int) -> None:
         self.identity[place, POLICY] = NO_POLICY  # one word, so that the change is atomic
         self._shared["leaving"][place] = 0
-
-    @property
-    def half_written(self) -> list[int]:
-        """The slots that an actor was writing when it died."""
-        return np.flatnonzero(self.sequence % 2 == 1).tolist()
-
-    def finish_removals(self) -> None:
-        """Complete removals that an actor had started when it died."""
-        self._shared["leaving"][self.identity[:, POLICY] == NO_POLICY] = 0
 
 
 class MemberNumbers(Words):

@@ -13,7 +13,7 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from remuda.config import Section
 from remuda.config.plain import Options
-from remuda.config.sections import Place
+from remuda.config.sections import PathSetting
 from remuda.envs.registry import find_game
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
 from remuda.evaluation.crossplay import (
@@ -322,7 +322,7 @@ class TournamentArguments(Length):
     options: Options | None
     seed: NonNegativeInt
     deterministic: bool
-    directory: Place | None
+    directory: PathSetting | None
 
 
 def play_in_python(
