@@ -95,6 +95,19 @@ def test_a_name_that_there_is_not_is_refused(population):
         roster_of(matchmaker="random", **population)
 
 
+@pytest.mark.parametrize(
+    ("blue", "said"),
+    [(["a", "b"], "the policy a plays for two teams"), ([], "teams.blue has a seat but no policy")],
+)
+def test_impossible_teams_are_refused(blue, said):
+    teams = {
+        "red": {"policies": ["a"], "agents": AGENTS[:1]},
+        "blue": {"policies": blue, "agents": AGENTS[1:]},
+    }
+    with pytest.raises(ConfigError, match=said):
+        roster_of(matchmaker="teams", policies=["a", "b"], teams=teams)
+
+
 def test_each_place_is_somewhere_once():
     places = Places(["a", "b"], 2, [origin("x", "a"), origin("x", "b"), origin("y", "b")])
     assert places.names == ("a", "b", "x", "y")

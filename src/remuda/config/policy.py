@@ -32,7 +32,6 @@ from remuda.config.sections import (
     Share,
     Size,
     Width,
-    for_values,
     overlay,
     without_idle,
 )
@@ -89,11 +88,13 @@ class PolicyConfig(Section):
     """The network."""
     n_frames: Width = 5
     """Observations stacked into one input, the newest last; never across episodes."""
-    n_steps: Annotated[Size, for_values("ppo.gae_lambda")] = 3
+    n_steps: Annotated[Size, Only("transitions", instead="ppo.gae_lambda")] = 3
     """Rewards summed before bootstrapping (n-step returns)."""
     discount: Share = 0.95
     """Discount per step."""
-    batch_size: Annotated[ByNetwork, for_values("ppo.rollout_length ppo.minibatches")] = 64
+    batch_size: Annotated[
+        ByNetwork, Only("transitions", instead="ppo.rollout_length ppo.minibatches")
+    ] = 64
     """Samples in an update; with a recurrent network, steps in whole segments (at least one
     segment). None, the default with `network.module`: 256 if the module is recurrent, else 64."""
     learning_rate: Finite = 5e-4
@@ -125,7 +126,9 @@ class PolicyConfig(Section):
     node: str = ""
     """In a cluster: the node that trains the policy, by its name or a label (`name` or
     `name=value`). Empty: any node."""
-    exploration: Annotated[ExplorationConfig, for_values("ppo.entropy_cost")] = ExplorationConfig()
+    exploration: Annotated[ExplorationConfig, Only("transitions", instead="ppo.entropy_cost")] = (
+        ExplorationConfig()
+    )
     """Exploration."""
     init_from: Reference | None = None
     """Initial weights from a policy of another run, as `RUN:policy`; `RUN` alone: that run's policy

@@ -28,8 +28,6 @@ from remuda.config.sections import (
     Width,
     WidthOrNone,
     at_most,
-    for_ppo,
-    for_values,
 )
 
 
@@ -81,7 +79,7 @@ class NetworkConfig(Section):
     the hidden layers, IQN before its quantile embedding. IQN and DQN then learn from whole segments
     (as R2D2, Kapturowski et al. 2019), and their defaults are `batch_size` 256 and
     `experience.segment_length` 32."""
-    shared: Annotated[bool | None, for_ppo()] = None
+    shared: Annotated[bool | None, Only("rollouts")] = None
     """PPO: policy and value share the hidden layers. False: each has separate ones. None: they
     share if the network is recurrent, has convolutions, or is a `module`."""
     dueling: bool = True
@@ -149,7 +147,7 @@ class ExperienceConfig(Section):
     training, so at most 1,000 updates per step are allowed. PPO with `learning_mode off_policy`:
     None, its default, makes one update of `ppo.epochs` epochs for each rollout; a value below
     `ppo.epochs` skips updates."""
-    learning_starts: Annotated[Count, for_values("ppo.rollout_length")] = 2_000
+    learning_starts: Annotated[Count, Only("transitions", instead="ppo.rollout_length")] = 2_000
     """Steps collected before the first update."""
     on_full: Literal["overwrite", "wait"] = "overwrite"
     """`overwrite`: the actor overwrites the oldest steps and never waits. `wait`: it waits while
@@ -160,7 +158,7 @@ class ExperienceConfig(Section):
     """`wait`: maximum seconds that the actor waits for a learner that takes no steps. It waits for
     the mean duration of two of that learner's updates, at least 0.2 seconds and at most this value.
     Then the actor overwrites the oldest steps until the learner takes some again."""
-    prioritised: Annotated[Share, for_values()] = 0.0
+    prioritised: Annotated[Share, Only("transitions")] = 0.0
     """Exponent alpha of prioritised replay (Schaul et al. 2016), such as 0.6: steps with larger TD
     errors are drawn more often. Importance weights correct for this increasingly over
     `exploration.decay_steps`. 0: uniform."""

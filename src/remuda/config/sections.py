@@ -275,13 +275,3 @@ class Each:
     """A mark for fields that map names to partial sections, such as `policies`."""
 
     section: type[Section]
-
-
-def for_values(instead: str = "") -> Only:
-    """Mark fields for algorithms that learn from transitions; `instead` lists PPO's keys."""
-    return Only("transitions", instead=instead)
-
-
-def for_ppo(instead: str = "") -> Only:
-    """Mark fields for algorithms that learn from rollouts; `instead` lists the others' keys."""
-    return Only("rollouts", instead=instead)

@@ -174,6 +174,7 @@ def _seats(
             if own:
                 allow(policy, own, "population.policies")
     sides = _teams(config, agents)
+    own_seats: dict[str, Sequence[str]] = {}  # of each policy of a team
     for team, members in population.teams.items():
         seats = [agents[i].name for i, side in enumerate(sides) if side == team]
         seats = [agent for agent in seats if agent not in taken]
@@ -182,10 +183,22 @@ def _seats(
                 f"population.teams.{team}: env.scripted reserves all its seats; leave one to "
                 f"its policies, or leave population.teams.{team} out"
             )
+        if seats and not members.policies:
+            raise ConfigError(f"population.teams.{team} has a seat but no policy")
         for name in members.policies:
+            if name in own_seats:
+                raise ConfigError(f"population.teams: the policy {name} plays for two teams")
+            own_seats[name] = seats
             allow(name, seats, f"population.teams.{team}")
     for name, chosen in population.seats.items():
         allow(name, chosen, f"population.seats.{name}")
+        if name in own_seats:
+            found[name] &= {numbers[seat] for seat in own_seats[name]}
+        if not found[name]:
+            raise ConfigError(
+                f"population.seats.{name}: the team of {name} has other seats: "
+                f"{', '.join(own_seats[name])}"
+            )
     return {name: seats for name, seats in found.items() if len(seats) < len(agents)}
 
 

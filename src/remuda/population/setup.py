@@ -26,7 +26,7 @@ from remuda.population.directors.exploiter_league import (
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import SCRIPTED, Member, PolicyRef, Population
 from remuda.population.matchmaking.by_strength import Prioritized, SimilarRatings
-from remuda.population.matchmaking.by_turn import Fixed, Random, RoundRobin, SelfPlay, Teams
+from remuda.population.matchmaking.by_turn import Fixed, Random, RoundRobin, SelfPlay
 from remuda.population.matchmaking.matchmaker import ForLearner, Matchmaker
 from remuda.population.matchmaking.mixed import Mixed, check_shares
 from remuda.population.matchmaking.reserved_seats import ReservedSeats
@@ -61,10 +61,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
         "fitness": lambda: SimilarRatings(seats, population.window),
         "self_play": lambda: SelfPlay(seats, population.newest),
         "prioritized": lambda: Prioritized(seats, population.weighting),
-        "teams": lambda: Teams(
-            [roster.teams[seat] for seat in roster.left],
-            {team: members.policies for team, members in population.teams.items()},
-        ),
+        "teams": lambda: Random(seats),  # policies may only take the seats of their team
         "mixed": lambda: _mixed(population, roster),
         "league": lambda: league_matchmaker(seats, population.league),
     }
@@ -253,16 +250,18 @@ def _population(roster: Roster, policies: Sequence[str]) -> Population:
 
 def _check_dealt(config: Config, roster: Roster) -> None:
     matchmaker = make_matchmaker(config.population, roster)
+    start = f"the matchmaker {config.population.matchmaker} never deals"
+    if config.population.matchmaker == "teams":
+        listed = {name for team in config.population.teams.values() for name in team.policies}
+        unlisted = [name for name in roster.policies if name not in listed]
+        if unlisted:
+            raise ConfigError(
+                f"{start} {', '.join(unlisted)}: no team lists them; add them to "
+                "population.teams.TEAM.policies, or leave them out of population.policies"
+            )
     never = matchmaker.never_dealt(_population(roster, roster.policies))
     if not never:
         return
-    start = f"the matchmaker {config.population.matchmaker} never deals"
-    teams = config.population.teams.values()
-    if teams and not any(never[0] in team.policies for team in teams):
-        raise ConfigError(
-            f"{start} {', '.join(never)}: no team lists them; add them to "
-            "population.teams.TEAM.policies, or leave them out of population.policies"
-        )
     seats = len(roster.left)
     if not roster.is_free(never[0]):
         own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
@@ -311,7 +310,8 @@ def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, flo
 
 def sits_once(population: PopulationConfig, roster: Roster) -> bool:
     """Return whether no policy has more than one seat in a match."""
-    enough = len(roster.first) >= len(roster.left) and not population.seats
+    restricted = population.seats or population.teams
+    enough = len(roster.first) >= len(roster.left) and not restricted
     return enough and _dealer(population, roster).seats_differ
 
 

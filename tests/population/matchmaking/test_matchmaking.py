@@ -18,7 +18,6 @@ from remuda.population.matchmaking.by_turn import (
     Random,
     RoundRobin,
     SelfPlay,
-    Teams,
 )
 from remuda.system.checkpoint.state import pack, unpack
 
@@ -261,9 +260,11 @@ def test_prioritized_of_several_seats_seats_no_policy_twice():
 @pytest.mark.slow
 def test_teams_are_never_mixed():
     red, blue = [f"r{i}" for i in range(8)], [f"b{i}" for i in range(8)]
-    population = Population([Member(PolicyRef(name)) for name in red + blue])
+    members = [Member(PolicyRef(name), frozenset({0, 2})) for name in red]
+    members += [Member(PolicyRef(name), frozenset({1, 3, 4})) for name in blue]
+    population = Population(members)
     population.freeze("r0", 3)
-    matchmaker = Teams(["red", "blue", "red", "blue", "blue"], {"red": red, "blue": blue})
+    matchmaker = Random(5)
     matchmaker.past_share = 0.25
     found = seatings(matchmaker, population, 18_000)
     for seating in found:
@@ -301,7 +302,6 @@ def test_a_seat_that_no_policy_may_take_is_refused():
         lambda: SimilarRatings(2, 5.0),
         lambda: SelfPlay(2),
         lambda: Prioritized(2),
-        lambda: Teams(["red", "blue"], {"red": ["p0", "p1"], "blue": ["p2", "p3"]}),
     ],
 )
 def test_a_league_goes_on_exactly(make):

@@ -14,7 +14,7 @@ from remuda.errors import ConfigError
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.by_strength import Prioritized, SimilarRatings
-from remuda.population.matchmaking.by_turn import Random, RoundRobin, SelfPlay, Teams
+from remuda.population.matchmaking.by_turn import Random, RoundRobin, SelfPlay
 from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.roster import Roster
 from remuda.population.setup import check_population, expected_shares, make_matchmaker
@@ -22,7 +22,7 @@ from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
 
 NAMES = [f"p{i}" for i in range(8)]
-TEAMS = {"red": NAMES[:2], "blue": NAMES[2:]}
+TEAMS = {name: frozenset({0, 3} if name in NAMES[:2] else {1, 2}) for name in NAMES}
 
 
 class OnlyThePast(Matchmaker):
@@ -47,13 +47,13 @@ MATCHMAKERS = {
     "fitness, none in reach": lambda: SimilarRatings(4, 1e-9),
     "self_play": lambda: SelfPlay(4),
     "prioritized": lambda: Prioritized(4),
-    "teams": lambda: Teams(["red", "blue", "blue", "red"], TEAMS),
+    "teams": lambda: Random(4),
     "own": lambda: OnlyThePast(4),
 }
 
 
-def with_past(copies=10, names=NAMES):
-    population = Population([Member(PolicyRef(name)) for name in names])
+def with_past(copies=10, names=NAMES, seats=None):
+    population = Population([Member(PolicyRef(name), (seats or {}).get(name)) for name in names])
     random = np.random.default_rng(5)
     for version in range(copies):
         for name in names:
@@ -75,7 +75,8 @@ def test_in_every_match_a_policy_learns(name, share):
     """At 10 copies each 82 to 89% of matches were frozen copies among themselves."""
     matchmaker = MATCHMAKERS[name]()
     matchmaker.past_share = share
-    for seats in play(matchmaker, with_past(), 400):
+    population = with_past(seats=TEAMS if name == "teams" else None)
+    for seats in play(matchmaker, population, 400):
         assert not all(ref.is_frozen for ref in seats)
 
 
@@ -90,7 +91,8 @@ def test_the_past_takes_its_share_of_the_other_seats_however_much_of_it_there_is
 ):
     matchmaker = MATCHMAKERS[name]()
     matchmaker.past_share = share
-    found = play(matchmaker, with_past(copies), 3000)
+    population = with_past(copies, seats=TEAMS if name == "teams" else None)
+    found = play(matchmaker, population, 3000)
     frozen = sum(ref.is_frozen for seats in found for ref in seats)
     if share in (0.0, 1.0):
         assert frozen == share * 3 * 3000
@@ -316,13 +318,12 @@ def test_the_shares_of_a_matchmaker_of_ones_own_are_counted():
 
 def short_of_members():
     """A team of one policy with three seats, against one of four with three; all have a past."""
-    names = [f"p{i}" for i in range(5)]
-    population = Population([Member(PolicyRef(name)) for name in names])
+    seats = {f"p{i}": frozenset({1, 3, 5} if i else {0, 2, 4}) for i in range(5)}
+    population = Population([Member(PolicyRef(name), own) for name, own in seats.items()])
     for version in range(6):
-        for name in names:
+        for name in seats:
             population.freeze(name, version)
-    sides = ["red", "blue", "red", "blue", "red", "blue"]
-    return Teams(sides, {"red": names[:1], "blue": names[1:]}), population
+    return Random(6), population
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
@@ -350,24 +351,23 @@ def test_a_team_that_is_short_of_members_takes_them_from_its_past_and_the_others
 
 
 def test_a_team_without_a_past_sits_twice_and_the_others_do_not():
-    names = [f"p{i}" for i in range(4)]
-    population = Population([Member(PolicyRef(name)) for name in names])
+    own = [frozenset({2, 3} if i else {0, 1}) for i in range(4)]
+    population = Population([Member(PolicyRef(f"p{i}"), own[i]) for i in range(4)])
     population.freeze("p1", 1)
-    matchmaker = Teams(["red", "red", "blue", "blue"], {"red": names[:1], "blue": names[1:]})
-    for seats in play(matchmaker, population, 400):
+    for seats in play(Random(4), population, 400):
         assert seats[:2] == (PolicyRef("p0"), PolicyRef("p0"))
         assert seats[2] != seats[3]
 
 
 def test_a_team_of_which_only_the_past_is_left_costs_the_other_no_live_seat():
     """The seat that is sure to be live was drawn among all seats, and some no live one may take."""
-    names = [f"p{i}" for i in range(4)]
-    population = Population([Member(PolicyRef(name)) for name in names])
+    own = [frozenset({2} if i else {0, 1}) for i in range(4)]
+    population = Population([Member(PolicyRef(f"p{i}"), own[i]) for i in range(4)])
     for version in range(3):
         population.freeze("p0", version)
         population.freeze("p1", version)
     population.retire(PolicyRef("p0"))
-    matchmaker = Teams(["red", "red", "blue"], {"red": names[:1], "blue": names[1:]})
+    matchmaker = Random(3)
     matchmaker.past_share = 1.0
     for seats in play(matchmaker, population, 200):
         assert [ref.policy for ref in seats[:2]] == ["p0", "p0"]

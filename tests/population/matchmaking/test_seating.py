@@ -15,7 +15,7 @@ from remuda.envs.registry import make_env
 from remuda.population.ledger.ledger import Ledger
 from remuda.population.ledger.records import Member, PolicyRef, Population
 from remuda.population.matchmaking.by_strength import SimilarRatings
-from remuda.population.matchmaking.by_turn import Random, RoundRobin, Teams
+from remuda.population.matchmaking.by_turn import Random, RoundRobin
 from remuda.population.matchmaking.seating import draw_different
 from remuda.population.roster import Roster
 from remuda.population.setup import expected_shares, make_matchmaker
@@ -127,7 +127,7 @@ def test_a_group_is_seated_in_any_order():
     assert chisquare([found[each] for each in expected]).pvalue > 0.001
 
 
-@pytest.mark.parametrize("name", ["random", "round_robin", "teams", "some seats"])
+@pytest.mark.parametrize("name", ["random", "round_robin", "some seats"])
 def test_a_match_of_hundreds_takes_few_draws(name):
     names = [f"p{i}" for i in range(256)]
     seats = frozenset({0}) if name == "some seats" else None
@@ -136,7 +136,6 @@ def test_a_match_of_hundreds_takes_few_draws(name):
         "random": lambda: Random(8),
         "some seats": lambda: Random(8),
         "round_robin": lambda: RoundRobin(8),
-        "teams": lambda: Teams(["red", "blue"] * 4, {"red": names[:128], "blue": names[128:]}),
     }
     population, random = Population(members), Counting()
     makers[name]().propose(population, Ledger(population), 100, random)

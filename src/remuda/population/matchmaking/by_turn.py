@@ -1,10 +1,10 @@
-"""Matchmakers that ignore strength: fixed, random, round robin, self-play and teams."""
+"""Matchmakers that ignore strength: fixed, random, round robin and self-play."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -52,7 +52,8 @@ class Fixed(Matchmaker):
 class Random(Matchmaker):
     """A matchmaker that draws uniformly from all seatings of different policies.
 
-    Frozen members take their configured share of seats.
+    Frozen members take their configured share of seats. It is also the matchmaker of teams, whose
+    policies may only take the seats of their team.
     """
 
     seats_differ = True
@@ -204,55 +205,3 @@ class SelfPlay(Matchmaker):
             return past[int(rng.random() * len(past))].ref
 
         return tuple(ref if seat == learner_seat else other(seat) for seat in range(self.num_seats))
-
-
-class Teams(Matchmaker):
-    """A matchmaker for teams: every seat belongs to a team, and each team has its own policies.
-
-    Within a team all seatings of different policies are equally likely; frozen copies take their
-    share. A policy never plays for another team.
-    """
-
-    exchangeable = True
-
-    def __init__(self, seats: Sequence[str], policies: Mapping[str, Sequence[str]]) -> None:
-        super().__init__(len(seats))
-        self.team_of_seat = tuple(seats)
-        self._team_of: dict[str, str] = {}
-        for team, members in policies.items():
-            for policy in members:
-                if self._team_of.setdefault(policy, team) != team:
-                    raise ConfigError(f"the policy {policy} plays for two teams")
-        for team in seats:
-            if not policies.get(team):
-                raise ConfigError(f"the team {team!r} has a seat but no policy")
-
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        teams = [(member, self._team_of.get(member.ref.policy)) for member in population.learning]
-        return tuple(
-            member.ref.policy
-            for member, team in teams
-            if not any(own == team and member.may_sit(i) for i, own in enumerate(self.team_of_seat))
-        )
-
-    def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
-        live, past = self.able(population)
-        for seat, team in enumerate(self.team_of_seat):
-            if not live[seat] and not past[seat]:
-                raise ConfigError(f"the team {team!r} has no policy left for seat {seat}")
-        return draw_uniformly(self, population, rng)
-
-    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        return self._of_team(population, seat, "live", population.live_for_seat(seat))
-
-    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        return self._of_team(population, seat, "past", population.past_for_seat(seat))
-
-    def _of_team(
-        self, population: Population, seat: int, name: str, members: tuple[Member, ...]
-    ) -> tuple[Member, ...]:
-        team, of = self.team_of_seat[seat], self._team_of
-        return population.view(
-            ("team", name, team, population.kind_of_seat(seat)),
-            lambda: tuple(member for member in members if of.get(member.ref.policy) == team),
-        )

@@ -65,8 +65,6 @@ class Matchmaker(ABC):
         self.name = type(self).__name__
         """Its name in messages: the class name, or the name in the configuration."""
         self.past_share = PAST  # share of seats for frozen members, besides one for a live policy
-        self.team_of_seat: tuple[str, ...] = ("",) * num_seats
-        """The team of each seat: only policies of the team may take the seat; with "" any may."""
         self.proposed = 0  # matches proposed so far, which is the number of the next match
 
     def propose(
@@ -132,14 +130,6 @@ class Matchmaker(ABC):
         del population
         return ()
 
-    def live_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the learning members that may take a seat."""
-        return population.live_for_seat(seat)
-
-    def past_for(self, population: Population, seat: int) -> tuple[Member, ...]:
-        """Return the frozen members that may take a seat."""
-        return population.past_for_seat(seat)
-
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:
         """Draw the seats of frozen members in the next match.
 
@@ -173,18 +163,18 @@ class Matchmaker(ABC):
 
         def find() -> tuple[BySeat, BySeat]:
             seats = range(self.num_seats)
-            live = [self.live_for(population, seat) for seat in seats]
-            return live, [self.past_for(population, seat) for seat in seats]
+            live = [population.live_for_seat(seat) for seat in seats]
+            return live, [population.past_for_seat(seat) for seat in seats]
 
-        return population.view(("able", self.name, self.team_of_seat), find)
+        return population.view(("able", self.num_seats), find)
 
     def _with_one_live(self, seats: Seating, population: Population, rng: Generator) -> Seating:
         """Replace a member by a live policy, if one may take a seat."""
-        able = [seat for seat in range(len(seats)) if self.live_for(population, seat)]
+        able = [seat for seat in range(len(seats)) if population.live_for_seat(seat)]
         if not able:
             return seats
         seat = able[int(rng.integers(len(able)))]
-        members = self.live_for(population, seat)
+        members = population.live_for_seat(seat)
         live = members[int(rng.integers(len(members)))].ref
         return (*seats[:seat], live, *seats[seat + 1 :])
 

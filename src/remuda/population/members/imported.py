@@ -61,24 +61,21 @@ class ImportedMembers:
 
     def read(self, count: int | None = None) -> tuple[Imported, ...]:
         """Return all members in order; an empty tuple if there is no file."""
-        found = self._read()
+        found: tuple[Imported, ...] = ()
+        try:
+            if self.path.exists():
+                state = unpack(read_file(self.path, ANY_SIZE), str(self.path))
+                found = tuple(
+                    Imported(Origin(**origin), np.asarray(state["weights"][str(i)], np.float32))
+                    for i, origin in enumerate(state["members"])
+                )
+        except OSError as error:
+            raise RunDirectoryError(f"cannot read {self.path}: {error.strerror}") from None
+        except (CheckpointError, KeyError, TypeError) as error:
+            raise RunDirectoryError(f"{self.path} is damaged: {error}") from None
         if count is not None and len(found) != count:
             raise RunDirectoryError(
                 f"{self.path} is missing or from another run: it has {len(found)} members from "
                 f"other runs, but population.members_from lists {count}"
             )
         return found
-
-    def _read(self) -> tuple[Imported, ...]:
-        if not self.path.exists():
-            return ()
-        try:
-            state = unpack(read_file(self.path, ANY_SIZE), str(self.path))
-            return tuple(
-                Imported(Origin(**origin), np.asarray(state["weights"][str(i)], np.float32))
-                for i, origin in enumerate(state["members"])
-            )
-        except OSError as error:
-            raise RunDirectoryError(f"cannot read {self.path}: {error.strerror}") from None
-        except (CheckpointError, KeyError, TypeError) as error:
-            raise RunDirectoryError(f"{self.path} is damaged: {error}") from None

@@ -363,10 +363,6 @@ class RecordBuffer(Words):
     def written(self) -> int:
         return self.word(RECORDS)
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._shared["records"].nbytes)
-
     def empty(self, count: int) -> Array:
         return np.repeat(self._empty, count)
 
