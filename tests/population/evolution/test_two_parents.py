@@ -87,7 +87,7 @@ def test_a_second_parent_is_none_of_those_that_leave():
 def test_who_was_born_meanwhile_in_the_place_of_a_parent_is_not_taken_for_it(gone):
     """`d` was to be the parent of who is born for `a`, and `c` the second one."""
     config = EvolutionConfig(every=10, games=10, numbers=NUMBERS, crossover_layers=0.5)
-    fitness = [1.0, 6.0]
+    fitness = (1.0, 6.0)
     select, explorer = selection(config), Explorer(config, numbers_of(config))
     evolution = Evolution(
         config,
@@ -115,4 +115,4 @@ def test_who_was_born_meanwhile_in_the_place_of_a_parent_is_not_taken_for_it(gon
         assert (birth.parent, birth.second, birth.fitness) == (PolicyRef("b"), None, None)
     else:
         found = (birth.parent, birth.second, birth.fitness)
-        assert found == (PolicyRef("d"), None, tuple(fitness))
+        assert found == (PolicyRef("d"), None, fitness)

@@ -207,7 +207,8 @@ class Evolution:
         for name, (born, value, numbers) in before.items():
             where = where_is(before, name)
             sums = [real_number(number, where) for number in numbers]
-            self._before[name] = whole_number(born, where), real_number(value, where), sums
+            fitness = None if value is None else real_number(value, where)
+            self._before[name] = whole_number(born, where), fitness, sums
         self._planned = {policy: Plan(**plan) for policy, plan in state["planned"].items()}
         for explorer, saved in zip(self._explorers.values(), state["explorers"], strict=True):
             explorer.restore(saved)

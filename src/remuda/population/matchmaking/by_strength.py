@@ -44,7 +44,8 @@ class SimilarRatings(Matchmaker):
         live = learns[order]
         first = np.flatnonzero(live if live.any() else ~live)
         player = int(first[rng.integers(len(first))])
-        for _ in range(GROUPS):
+        # Of so few members there is only one group.
+        for _ in range(GROUPS if len(members) > self.num_seats else 1):
             group = self._draw_group(ratings[order], live, player, rng)
             seating = seat_all([members[order[i]] for i in group], self.num_seats, rng)
             if seating:
