@@ -27,7 +27,7 @@ def append(ledger, result):
     places = np.array([[population[ref].place for ref in result.seats]])
     returns = np.array([result.returns], np.float64)
     over = np.ones(1, np.bool_)
-    sums = (ledger.pairs, population.numbers, ledger.recent, ledger.kept)
+    sums = (ledger.pairs, population.numbers, ledger.recent, ledger.retention)
     count(places, returns, over, *sums)
     return True
 

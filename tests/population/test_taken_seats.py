@@ -370,7 +370,7 @@ def test_it_is_no_strategy_for_other_seats(tmp_path):
     roster = roster_of(config)
     table = Table(dict.fromkeys(roster.policies, 0), 4, 0, scripted=roster.scripted)
     assert len(chosen(table, 9)) == 5
-    found = chosen(table, 9, roster.takers)
+    found = chosen(table, 9, roster.reserved_members)
     assert [table.names[number] for number in found[:, 0]] == list(roster.policies)
 
 

@@ -170,22 +170,22 @@ class LiveHyperparameters:
         }
 
     def restore(
-        self, state: State, anew: Mapping[str, Collection[str]] = MappingProxyType({})
+        self, state: State, explicit_keys: Mapping[str, Collection[str]] = MappingProxyType({})
     ) -> None:
-        """Restore what `state` returned, except values in `anew` or configured differently."""
+        """Restore `state`, except values in `explicit_keys` or with another configured value."""
         for policy, configured in self._configured.items():
             saved = branch(state, policy)
-            kept = {
+            changed = {
                 name: real_number(value, where_is(saved, name))
                 for name, (value, before) in saved.items()
-                if configured.get(name) == before and name not in anew.get(policy, ())
+                if configured.get(name) == before and name not in explicit_keys.get(policy, ())
             }
             try:
-                checked_values(self._configs[policy], kept, f"{saved.where}")
+                checked_values(self._configs[policy], changed, saved.where)
             except UsageError as error:
                 raise CheckpointError(str(error)) from None
-            if kept:
-                self.change(policy, kept)
+            if changed:
+                self.change(policy, changed)
 
     def _named(self, row: np.ndarray) -> dict[str, float]:
         pairs = zip(self._names, row.tolist(), strict=True)

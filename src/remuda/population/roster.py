@@ -54,17 +54,17 @@ class Roster:
         return (*self.first, *self.unborn)
 
     @property
-    def left(self) -> list[int]:
+    def dealt_seats(self) -> list[int]:
         """The seats that the matchmaker assigns: all except reserved seats."""
         return [seat for seat in range(len(self.agents)) if seat not in self.taken]
 
     @property
-    def takers(self) -> list[str]:
+    def reserved_members(self) -> list[str]:
         """The members on reserved seats."""
         return [self.agents[seat] for seat in self.taken]
 
     def is_free(self, policy: str) -> bool:
-        return len(self.seats_of(policy)) == len(self.left)
+        return len(self.seats_of(policy)) == len(self.dealt_seats)
 
     def seats_of(self, policy: str) -> list[int]:
         return sorted(self.seats.get(policy, range(len(self.agents))))

@@ -43,7 +43,7 @@ def make_matchmaker(population: PopulationConfig, roster: Roster) -> Matchmaker:
 
 
 def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
-    seats, names = len(roster.left), roster.policies
+    seats, names = len(roster.dealt_seats), roster.policies
     if population.teams and population.matchmaker not in ("teams", "mixed"):
         raise ConfigError(
             f"population.teams is for the matchmakers teams and mixed, but population.matchmaker "
@@ -86,7 +86,7 @@ def _dealer(population: PopulationConfig, roster: Roster) -> Matchmaker:
 
 
 def _mixed(population: PopulationConfig, roster: Roster) -> Mixed:
-    seats, share = len(roster.left), population.snapshots.share
+    seats, share = len(roster.dealt_seats), population.snapshots.share
     self_play = SelfPlay(seats, population.newest)
     prioritized, uniform = Prioritized(seats, population.weighting), Prioritized(seats, "uniform")
     if share is not None:
@@ -181,7 +181,7 @@ def check_population(config: Config, roster: Roster) -> None:
 def _check_scripted(config: Config, roster: Roster) -> None:
     """Refuse scripted policies that cannot be members of the population, or would never play."""
     population = config.population
-    for agent in roster.takers:
+    for agent in roster.reserved_members:
         for key, names in (("policies", roster.policies), ("scripted", population.scripted)):
             if agent in names:
                 raise ConfigError(
@@ -198,13 +198,13 @@ def _check_scripted(config: Config, roster: Roster) -> None:
                 f"scripted policy another name, as in --population.scripted.{name[:32]}_bot "
                 f"{population.scripted[name]}"
             )
-    if len(roster.left) == 1:
+    if len(roster.dealt_seats) == 1:
         raise ConfigError(
             f"population.scripted: {config.game} has one seat that is dealt, which a policy that "
             "learns takes in every match; leave population.scripted out"
         )
     learning = {seat for name in roster.policies for seat in roster.seats_of(name)}
-    for seat in roster.left:
+    for seat in roster.dealt_seats:
         if seat not in learning:
             agent = roster.agents[seat]
             raise ConfigError(
@@ -262,7 +262,7 @@ def _check_dealt(config: Config, roster: Roster) -> None:
     never = matchmaker.never_dealt(_population(roster, roster.policies))
     if not never:
         return
-    seats = len(roster.left)
+    seats = len(roster.dealt_seats)
     if not roster.is_free(never[0]):
         own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
         raise ConfigError(
@@ -311,7 +311,7 @@ def _count_shares(population: PopulationConfig, roster: Roster) -> dict[str, flo
 def sits_once(population: PopulationConfig, roster: Roster) -> bool:
     """Return whether no policy has more than one seat in a match."""
     restricted = population.seats or population.teams
-    enough = len(roster.first) >= len(roster.left) and not restricted
+    enough = len(roster.first) >= len(roster.dealt_seats) and not restricted
     return enough and _dealer(population, roster).seats_differ
 
 

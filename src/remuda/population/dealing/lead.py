@@ -206,7 +206,7 @@ class League(Dealer):
         table.repair()
         super().__init__(table, matchmaker, rng, num_envs, roster, once, episode_metrics)
         self.population = table.population(self.roster.seats, own=True)
-        self.population.dealt = frozenset(self.roster.left)
+        self.population.dealt = frozenset(self.roster.dealt_seats)
         self.ledger = Ledger(self.population, table.pairs, table.recent, memory)
         self.followers = table.followers
         self._director = director
@@ -234,7 +234,7 @@ class League(Dealer):
         """Add up and rate the finished matches; `over` [M] marks them."""
         numbers = self.population.numbers
         ledger = self.ledger
-        count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.kept)
+        count(seated, returns, over, ledger.pairs, numbers, ledger.recent, ledger.retention)
         rate_all(seated, returns, over, self._sides, numbers)
         count_teams(seated, returns, over, self.teams, numbers)
         if metrics is not None and len(metrics):

@@ -73,9 +73,9 @@ class GaussianProcess:
             return np.zeros(len(points)), np.full(len(points), np.sqrt(self.kernel.variance))
         covariances = self.kernel.between(self.points, self.times, points, times)
         explained = solve_lower(self._factor, covariances)
-        left = self.kernel.variance - (explained**2).sum(0)
+        variance = self.kernel.variance - (explained**2).sum(0)
         mean: Numbers = (covariances * self._weights[:, None]).sum(0)
-        return mean, np.sqrt(np.maximum(left, 0.0))
+        return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def with_pending(self, points: Numbers, time: float) -> GaussianProcess:
         """Return the process as if pending points [M, D] had given their expected results.

@@ -94,13 +94,13 @@ def _silence(tensor: Floats, old: tuple[int, ...], blocks: int) -> None:
 def _pass_on(tensors: dict[str, Floats], layer: str, width: int) -> int:
     """Make a new layer the identity on its first `width` inputs; return how many it can pass on."""
     weight, bias = tensors[f"{layer}.weight"], tensors[f"{layer}.bias"]
-    kept: int = min(width, *weight.shape)
-    weight[:, :kept] = np.eye(len(weight), kept, dtype=np.float32)
-    bias[:, :kept] = 0.0
+    passed: int = min(width, *weight.shape)
+    weight[:, :passed] = np.eye(len(weight), passed, dtype=np.float32)
+    bias[:, :passed] = 0.0
     for part in ("weight_sigma", "bias_sigma"):
         if f"{layer}.{part}" in tensors:
-            tensors[f"{layer}.{part}"][:, :kept] = 0.0
-    return kept
+            tensors[f"{layer}.{part}"][:, :passed] = 0.0
+    return passed
 
 
 def _depths(parent: WeightLayout, child: WeightLayout) -> dict[str, tuple[int, int]]:

@@ -185,7 +185,7 @@ def _check_places(config: Config, roster: Roster) -> None:
     initial = Population([Member(PolicyRef(name), roster.seats.get(name)) for name in roster.first])
     members = initial.members
     matchmaker = make_matchmaker(config.population, roster.among(roster.first))
-    least = len(roster.left) if sits_once(config.population, roster) else 1
+    least = len(roster.dealt_seats) if sits_once(config.population, roster) else 1
     for member in members:
         if not can_do_without(members, member.ref, matchmaker, least) and not can_stand_in(
             members, member.ref, matchmaker

@@ -143,7 +143,7 @@ class Ledger:
         places = len(population.numbers)
         self.pairs: Numbers = np.zeros((4, places, places)) if pairs is None else pairs
         self.recent: Numbers = np.zeros((2, *self.pairs.shape[1:])) if recent is None else recent
-        self.kept = kept_of(memory)
+        self.retention = retention_of(memory)
         """The share of a result's weight that remains after one more match."""
 
     def forget(self, place: int) -> None:
@@ -207,7 +207,7 @@ class Ledger:
         return float(sums[MET, others, place]) - turned if what == WON else turned
 
 
-def kept_of(memory: float | None) -> float:
+def retention_of(memory: float | None) -> float:
     """Return the share of a result's weight after one more match, from its half-life."""
     return 1.0 if memory is None else float(0.5 ** (1.0 / memory))
 
@@ -229,13 +229,13 @@ def count(
     pairs: Numbers,
     numbers: Numbers,
     recent: Numbers,
-    kept: float,
+    retention: float,
 ) -> None:
     """Add results of pairs of seats to `pairs` and `recent`, and of each seat to `numbers`."""
     for m in range(len(over)):
         if not over[m]:
             continue
-        if kept < 1.0:
+        if retention < 1.0:
             for i in range(places.shape[1]):
                 row = places[m, i]
                 first = row < recent.shape[1] and not math.isnan(returns[m, i])
@@ -246,7 +246,7 @@ def count(
                     continue  # forget once per match, even if a policy has several seats
                 for what in (MET, WON):
                     for column in range(recent.shape[2]):
-                        left = recent[what, row, column] * kept
+                        left = recent[what, row, column] * retention
                         recent[what, row, column] = left if left > FORGOTTEN else 0.0
         for i in range(places.shape[1]):
             row = places[m, i]

@@ -64,10 +64,10 @@ class SimilarRatings(Matchmaker):
         largest = np.diff(ends, prepend=0) > 0  # skip ranges that are part of another range
         firsts = np.flatnonzero((ends - np.arange(count) >= seats) & largest)
         ends = ends[firsts]
-        mine = np.flatnonzero((firsts <= one) & (one < ends))
-        if not len(mine):
+        own = np.flatnonzero((firsts <= one) & (one < ends))
+        if not len(own):
             return self._closest(ratings, one)
-        run = int(mine[rng.integers(len(mine))])
+        run = int(own[rng.integers(len(own))])
         others = np.arange(firsts[run], ends[run])
         others = others[others != one]
         if live.all():
@@ -129,21 +129,16 @@ class Prioritized(Matchmaker):
         return self.seat_for(learner, seat, population, ledger, rng)
 
     def seat_for(
-        self,
-        learner: Member,
-        learner_seat: int,
-        population: Population,
-        ledger: Ledger,
-        rng: Generator,
+        self, learner: Member, own_seat: int, population: Population, ledger: Ledger, rng: Generator
     ) -> Seating:
-        is_past = self._other_past_seats(learner_seat, population, rng)
+        is_past = self._other_past_seats(own_seat, population, rng)
         places, members = population.places, population.members
         weights = self._weigh(1.0 - ledger.win_rates_at(learner.place, places))
         free = np.ones(len(places), np.bool_)  # members without a seat so far
         free[np.searchsorted(places, learner.place)] = False
         seated = []
         for seat in range(self.num_seats):
-            if seat == learner_seat:
+            if seat == own_seat:
                 seated.append(learner.ref)
                 continue
             rows = self._rows(population, seat, "past" if is_past[seat] else "live")
@@ -166,12 +161,12 @@ class Prioritized(Matchmaker):
         return population.view(("rows", name, population.kind_of_seat(seat)), find)
 
     def _other_past_seats(
-        self, learner_seat: int, population: Population, rng: Generator
+        self, own_seat: int, population: Population, rng: Generator
     ) -> list[bool]:
         if not population.frozen:
             return [False] * self.num_seats
         drawn = (rng.random(self.num_seats) < self.past_share).tolist()
-        return [is_past and seat != learner_seat for seat, is_past in enumerate(drawn)]
+        return [is_past and seat != own_seat for seat, is_past in enumerate(drawn)]
 
 
 def draw_by_weight(weights: Array, rng: Generator) -> int:

@@ -184,7 +184,7 @@ class SelfPlay(Matchmaker):
     def seat_for(
         self,
         learner: Member,
-        learner_seat: int,
+        own_seat: int,
         population: Population,
         ledger: Ledger,  # noqa: ARG002
         rng: Generator,
@@ -204,4 +204,4 @@ class SelfPlay(Matchmaker):
                 return ref
             return past[int(rng.random() * len(past))].ref
 
-        return tuple(ref if seat == learner_seat else other(seat) for seat in range(self.num_seats))
+        return tuple(ref if seat == own_seat else other(seat) for seat in range(self.num_seats))

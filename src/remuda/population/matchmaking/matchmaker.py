@@ -34,12 +34,7 @@ class ForLearner(Protocol):
     """A matchmaker that can choose opponents for a learner on a given seat; a part of `Mixed`."""
 
     def seat_for(
-        self,
-        learner: Member,
-        learner_seat: int,
-        population: Population,
-        ledger: Ledger,
-        rng: Generator,
+        self, learner: Member, own_seat: int, population: Population, ledger: Ledger, rng: Generator
     ) -> Seating:
         """Return the member on each seat, with the learner on its seat."""
 
@@ -241,12 +236,12 @@ def can_stand_in(members: Sequence[Member], ref: PolicyRef, matchmaker: Matchmak
 
 
 def _makes_matches(members: Sequence[Member], matchmaker: Matchmaker) -> bool:
-    left = Population()
+    population = Population()
     for member in members:
-        left.add(Member(member.ref, member.seats, member.parent), member.place)
+        population.add(Member(member.ref, member.seats, member.parent), member.place)
     trial = copy.deepcopy(matchmaker)
     try:
-        trial.propose(left, Ledger(left), 1, np.random.default_rng(0))
+        trial.propose(population, Ledger(population), 1, np.random.default_rng(0))
     except ConfigError:
         return False
     return True

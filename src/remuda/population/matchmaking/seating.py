@@ -91,22 +91,22 @@ def check_seating(
         )
     for seat, ref in enumerate(seats):
         if ref not in population:
-            there = population.members
-            known = ", ".join(str(member.ref) for member in there[:8])
-            known += f" and {len(there) - 8} more" if len(there) > 8 else ""
+            members = population.members
+            known = ", ".join(str(member.ref) for member in members[:8])
+            known += f" and {len(members) - 8} more" if len(members) > 8 else ""
             raise ConfigError(
                 f"the matchmaker {matchmaker} deals {agents[seat]} to {ref}, which is not in the "
                 f"population; there are {known}"
             )
         member = population[ref]
         if not member.may_sit(seat):
-            kept = ", ".join(agents[each] for each in sorted(member.seats or ()))
+            allowed = ", ".join(agents[each] for each in sorted(member.seats or ()))
             name = ref.policy
             mend = "let its `seat` call Member.may_sit"
             if matchmaker == "fixed":
                 mend = "list population.policies in the order of the agents"
             raise ConfigError(
                 f"the matchmaker {matchmaker} deals {ref} the seat of {agents[seat]}, but "
-                f"population.seats.{name} restricts it to {kept}; {mend}, leave "
+                f"population.seats.{name} restricts it to {allowed}; {mend}, leave "
                 f"population.seats.{name} out, or use another population.matchmaker"
             )

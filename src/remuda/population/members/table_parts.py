@@ -368,12 +368,12 @@ class RecordBuffer(Words):
 
     def add(self, records: Array) -> None:
         """Write records; called by the actor."""
-        kept = self._shared["records"]
+        ring = self._shared["records"]
         for start in range(0, len(records), self._at_once):
             part, begin = records[start : start + self._at_once], self.written
             first = begin % self.size
             here = min(len(part), self.size - first)
-            kept[first : first + here], kept[: len(part) - here] = part[:here], part[here:]
+            ring[first : first + here], ring[: len(part) - here] = part[:here], part[here:]
             self.set_word(RECORDS, begin + len(part))
 
     def since(self, begin: int) -> tuple[Array, int]:
