@@ -183,7 +183,7 @@ FREE = "population.births.every replaces policies that may take every seat"
     "population",
     [
         {"matchmaker": "fixed"},
-        {"births": {"places": 0, "every": 5}},
+        {"births": {"slots": 0, "every": 5}},
         {"director": "population.births.test_births:Missing"},
         {"births": {"every": 5}, "seats": {"policy_0": ["agent_0"], "policy_1": ["agent_1"]}},
         {"births": {"every": 5}, "seats": {"born_1": ["agent_0"]}},

@@ -276,7 +276,7 @@ def test_it_goes_on_exactly():
         {"league": {"main": []}},
         {"league": {"self_play": 0.9}},
         {"policies": 3},
-        {"births": {"places": 1}, "director": "support:Script"},
+        {"births": {"slots": 1}, "director": "support:Script"},
         {"evolution": {"every": 100}},
         {"snapshots": {"every": 5}},
         {"teams": {"red": {"policies": ["main_0"], "agents": ["agent_0", "agent_1"]}}},

@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from evolving import HYPERPARAMETERS, NUMBERS, values_within
-from refusals import refuses
-from remuda.errors import UsageError
 from remuda.population.evolution.explore import perturb, resample
 from remuda.population.evolution.numbers import Evolvable
 
@@ -91,11 +89,6 @@ def test_policies_of_one_seed_move_alike_wherever_they_are():
     for seed in range(20):
         one, other = (perturb({"a": at}, [number], rng(seed))["a"] / at for at in (1e-3, 1e3))
         assert one == pytest.approx(other)
-
-
-def test_a_policy_without_the_number_is_refused():
-    with refuses(UsageError):
-        perturb({"discount": 0.9}, NUMBERS, rng())
 
 
 def test_nothing_evolves_where_no_number_may():

@@ -100,18 +100,10 @@ def test_bounds_that_cannot_be_used_are_refused_in_one_line(made):
     assert str(found.value).startswith("learning_rate: ")
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("reflect", [True, False])
-def test_a_value_that_is_not_finite_cannot_evolve(value, reflect):
-    with refuses(UsageError):
-        CLIP.fitted(value, reflect)
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
         [Evolvable("learning_rat", 0.1, 0.2)],
-        [RATE, RATE],
         [Evolvable("discount", 0.9, 1.1)],
         [Evolvable("batch_size", 1, 2)],
     ],
@@ -134,5 +126,3 @@ def test_policies_as_points_of_the_unit_cube():
     (values,) = from_units([RATE, CLIP], points)
     assert values == pytest.approx({"learning_rate": 1e-3, "ppo.clip": 0.5})
     assert to_units([RATE], []).shape == (0, 1)
-    with refuses(UsageError):
-        to_units([CLIP], [{"learning_rate": 1.0}])

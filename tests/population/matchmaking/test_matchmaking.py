@@ -276,18 +276,6 @@ def test_teams_are_never_mixed():
     assert chisquare(list(firsts.values())).pvalue > 0.001
 
 
-def test_wrong_teams_are_told():
-    with refuses(ConfigError):
-        Teams(["red", "blue"], {"red": ["a"], "blue": ["a"]})
-    with refuses(ConfigError):
-        Teams(["red", "blue"], {"red": ["a"]})
-    population = Population([Member(PolicyRef("a")), Member(PolicyRef("b"))])
-    matchmaker = Teams(["red", "blue"], {"red": ["a"], "blue": ["b"]})
-    population.retire(PolicyRef("b"))
-    with refuses(ConfigError):
-        seatings(matchmaker, population, 1)
-
-
 def test_a_seat_that_no_policy_may_take_is_refused():
     with refuses(ConfigError):
         seatings(Random(2), people(3, seats=frozenset({0})), 1)

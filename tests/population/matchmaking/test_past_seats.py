@@ -265,19 +265,9 @@ def test_what_more_than_chance_sets_apart_stays_apart():
         {"matchmaker": "self_play", "policies": 3, "seats": {"policy_1": AGENTS[:2]}},
         {"matchmaker": "fixed", "policies": 6},
         {
-            "matchmaker": "round_robin",
-            "policies": 5,
-            "seats": {
-                "policy_0": ["agent_0"],
-                "policy_1": ["agent_3"],
-                "policy_2": ["agent_1"],
-                "policy_3": ["agent_2"],
-            },
-        },
-        {
             "matchmaker": "self_play",
             "policies": 2,
-            "births": {"places": 1},
+            "births": {"slots": 1},
             "seats": {"born_0": ["agent_2"]},
         },
     ],

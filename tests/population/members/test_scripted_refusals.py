@@ -34,7 +34,7 @@ def trained(directory, *, resume=False, **tree):
         {"population": {"scripted": {"bot": "hand_written:NOT_A_POLICY"}}},
         {"population": {"scripted": {"bot": "hand_written:Demanding"}}},
         {"population": {"scripted": {"policy_1": "random"}}},
-        {"population": {"scripted": {"born_0": "random"}, "births": {"places": 1}}},
+        {"population": {"scripted": {"born_0": "random"}, "births": {"slots": 1}}},
         {"population": {"scripted": {"a@3": "random"}}},
         {"population": {"matchmaker": "fixed"}},
         {
