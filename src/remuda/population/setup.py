@@ -249,31 +249,31 @@ def _population(roster: Roster, policies: Sequence[str]) -> Population:
 
 
 def _check_dealt(config: Config, roster: Roster) -> None:
-    matchmaker = make_matchmaker(config.population, roster)
-    start = f"the matchmaker {config.population.matchmaker} never deals"
-    if config.population.matchmaker == "teams":
-        listed = {name for team in config.population.teams.values() for name in team.policies}
-        unlisted = [name for name in roster.policies if name not in listed]
+    """Refuse policies that the matchmaker would never deal."""
+    population, seats, policies = config.population, len(roster.dealt_seats), roster.policies
+    start = f"the matchmaker {population.matchmaker} never deals"
+    if population.matchmaker == "teams":
+        listed = {name for team in population.teams.values() for name in team.policies}
+        unlisted = [name for name in policies if name not in listed]
         if unlisted:
             raise ConfigError(
                 f"{start} {', '.join(unlisted)}: no team lists them; add them to "
                 "population.teams.TEAM.policies, or leave them out of population.policies"
             )
-    never = matchmaker.never_dealt(_population(roster, roster.policies))
-    if not never:
-        return
-    seats = len(roster.dealt_seats)
-    if not roster.is_free(never[0]):
-        own = ", ".join(roster.agents[seat] for seat in roster.seats_of(never[0]))
+    if population.matchmaker == "self_play":
+        for name in policies:
+            if not roster.is_free(name):
+                own = ", ".join(roster.agents[seat] for seat in roster.seats_of(name))
+                raise ConfigError(
+                    f"{start} {name}, which population.seats.{name} restricts to {own} of {seats} "
+                    f"seats; leave population.seats.{name} out, or use another "
+                    "population.matchmaker"
+                )
+    if population.matchmaker == "fixed" and len(policies) > seats:
         raise ConfigError(
-            f"{start} {never[0]}, which population.seats.{never[0]} restricts to {own} of "
-            f"{seats} seats; leave population.seats.{never[0]} out, or use another "
-            "population.matchmaker"
+            f"{start} {', '.join(policies[seats:])}: it seats one policy for each of the {seats} "
+            f"agents; set population.policies {seats}, or another population.matchmaker"
         )
-    raise ConfigError(
-        f"{start} {', '.join(never)}: it seats one policy for each of the {seats} agents; "
-        f"set population.policies {seats}, or another population.matchmaker"
-    )
 
 
 def expected_shares(population: PopulationConfig, roster: Roster) -> dict[str, float]:

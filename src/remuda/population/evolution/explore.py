@@ -35,9 +35,7 @@ def perturb(
     for number in numbers:
         factor = factors[int(rng.integers(len(factors)))]
         before = number.fitted(values[number.name])
-        if factor == 1.0:
-            moved = before
-        elif number.log:
+        if number.log:
             moved = before * factor
         else:
             moved = before + math.log(factor) * (number.high - number.low)

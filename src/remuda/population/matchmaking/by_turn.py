@@ -26,10 +26,6 @@ class Fixed(Matchmaker):
         seated = Counter(ref.policy for ref in self._seating)
         return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
 
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        seated = {ref.policy for ref in self._seating}
-        return tuple(m.ref.policy for m in population.learning if m.ref.policy not in seated)
-
     def __init__(self, seats: Sequence[str]) -> None:
         super().__init__(len(seats))
         self._seating = tuple(PolicyRef(policy) for policy in seats)
@@ -170,9 +166,6 @@ class SelfPlay(Matchmaker):
     def __init__(self, num_seats: int, newest: float = 0.5) -> None:
         super().__init__(num_seats)
         self.past_share = 1.0 - newest
-
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        return tuple(m.ref.policy for m in population.learning if m not in population.free)
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:
         able = population.free

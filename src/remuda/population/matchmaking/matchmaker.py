@@ -120,11 +120,6 @@ class Matchmaker(ABC):
         """Return a key that is equal for policies with equal shares, if `exchangeable` is set."""
         return member.seats
 
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        """Return the live policies that are known to be in no match."""
-        del population
-        return ()
-
     def past_seats(self, population: Population, rng: Generator) -> list[bool]:
         """Draw the seats of frozen members in the next match.
 

@@ -84,9 +84,6 @@ class ReservedSeats(Matchmaker):
     def expected_shares(self, population: Population) -> dict[str, float]:
         return self.dealer.expected_shares(self._others(population))
 
-    def never_dealt(self, population: Population) -> tuple[str, ...]:
-        return self.dealer.never_dealt(self._others(population))
-
     def begin_at(self, number: int) -> None:
         self.dealer.begin_at(number)
 
