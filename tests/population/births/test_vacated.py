@@ -72,7 +72,8 @@ def test_a_policy_is_born_in_a_place_that_was_left(kind, algorithm):
         world.play(1, learn=False)
         assert (live_seats(world) > 0).all()
     assert name not in world.seated()
-    parent = world.table.occupants.ordered(place)[0].policy
+    occupants = world.table.occupants
+    parent = occupants.decode(place, occupants.identity[place].tolist())[1].policy
     assert parent in others
     begun = world.table.births.newborn_weights(name)
     assert np.array_equal(begun, world.actor.seats.look(parent).weights)

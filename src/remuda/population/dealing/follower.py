@@ -11,7 +11,7 @@ from numpy.random import Generator
 from remuda.population.births.inheritance import ActingPolicies
 from remuda.population.dealing.lead import Dealer
 from remuda.population.ledger.ledger import Ledger
-from remuda.population.ledger.records import Numbers, PolicyRef, Population
+from remuda.population.ledger.records import Numbers, Population
 from remuda.population.matchmaking.matchmaker import Matchmaker
 from remuda.population.members.follower_views import FINISHED, PROPOSED, SEEN
 from remuda.population.members.table import Table
@@ -112,10 +112,8 @@ class FollowingLeague(Dealer):
             population.retire(population.at(place).ref)
         fresh = []
         for place in changed[there[changed]].tolist():
-            policy, version, parent, parent_version, born = identity[place].tolist()
-            ref = PolicyRef(table.names[policy], version)
-            of = occupants.parent(parent, parent_version)
-            population.add(table.member(place, ref, of, born, self.roster.seats), place)
+            ref, parent, born = occupants.decode(place, identity[place].tolist())
+            population.add(table.member(place, ref, parent, born, self.roster.seats), place)
             if ref.is_frozen and not ref.is_scripted:
                 fresh.append(place)
         self._identity, self._there = identity, there

@@ -1,13 +1,7 @@
 """Births in progress: the actor orders them in shared memory, and a learner carries them out.
 
-A birth starts a new policy in an empty slot (row) of the population's table. The actor clears the
-experience of the slot, writes the newborn's weights, hyperparameters and training state into the
-table, and then the order. The learner loads this data, publishes the weights, and confirms the
-order. From then on the actor may give seats to the newborn. If the learner dies in between, its
-successor finds the open order and carries it out from the start. If the actor dies, its successor
-admits the newborn. The actor writes the data only while no order is open, and learners read it only
-while an order is open. An actor that dies while writing has ordered nothing, and its successor
-writes all data again.
+`remuda.population.births` describes the steps, and what happens if a process dies. The actor writes
+a newborn's data only while no order is open, and learners read it only while an order is open.
 """
 
 from __future__ import annotations

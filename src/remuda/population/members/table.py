@@ -178,9 +178,8 @@ class Table(Words):
         return digest
 
     def admit(self, place: int) -> Member:
-        parent, born = self.occupants.ordered(place)
-        ref, own = PolicyRef(self.policies[place]), self.hyperparameters.of(place)
-        newborn = Member(ref, None, parent, born, own)
+        ref, parent, born = self.occupants.decode(place, self.occupants.identity[place].tolist())
+        newborn = Member(ref, None, parent, born, self.hyperparameters.of(place))
         self.occupants.put(place, newborn)
         self.births.close(place)
         return newborn
@@ -225,12 +224,8 @@ class Table(Words):
         fence_acquire()
         there &= (identity[:, POLICY] != NO_POLICY) & (before % 2 == 0)
         there &= occupants.sequence[places] == before  # false if a copy was being frozen
-        found, names = [], self.names
-        rows = (each[there].tolist() for each in (places, identity, numbers))
-        for place, (policy, version, parent, parent_version, born), row in zip(*rows, strict=True):
-            of = occupants.parent(parent, parent_version)
-            found.append((PolicyRef(names[policy], version), of, born, place, row))
-        return found
+        rows = zip(*(each[there].tolist() for each in (places, identity, numbers)), strict=True)
+        return [(*occupants.decode(place, member), place, row) for place, member, row in rows]
 
     def freeze(self, member: Member, snapshot: Snapshot) -> int:
         """Write a deep copy of these weights into the member's slot; returns their digest."""

@@ -142,6 +142,10 @@ class Places:
         return self.policies[policy], row
 
 
+Identity = tuple[PolicyRef, PolicyRef | None, int]
+"""A member, its parent and its birth."""
+
+
 class Occupants:
     """The member in each slot: its name, version, parent and birth.
 
@@ -204,23 +208,20 @@ class Occupants:
             member.born,
         )
 
-    def read(self, place: int) -> tuple[PolicyRef, PolicyRef | None, int] | None:
+    def read(self, place: int) -> Identity | None:
         """Return a slot's member, its parent and its birth; None without a complete member."""
         before = load(self.sequence, place)
-        policy, version, parent, parent_version, born = self.identity[place].tolist()
-        fence_acquire()
-        if before % 2 == 1 or load(self.sequence, place) != before or policy == NO_POLICY:
-            return None
-        ref = PolicyRef(self._places.names[policy], version)
-        return ref, self.parent(parent, parent_version), born
-
-    def ordered(self, place: int) -> tuple[PolicyRef | None, int]:
-        """Return the parent and the birth of the newborn ordered in a slot."""
         row = self.identity[place].tolist()
-        return self.parent(row[PARENT], row[PARENT_VERSION]), row[BORN]
+        fence_acquire()
+        if before % 2 == 1 or load(self.sequence, place) != before or row[POLICY] == NO_POLICY:
+            return None
+        return self.decode(place, row)
 
-    def parent(self, policy: int, version: int) -> PolicyRef | None:
-        return None if policy == NO_POLICY else PolicyRef(self._places.names[policy], version)
+    def decode(self, place: int, row: Sequence[int]) -> Identity:
+        """Decode a row of `identity`; of an ordered newborn it lacks the policy."""
+        names, (policy, version, parent, parent_version, born) = self._places.names, row
+        ref = PolicyRef(names[place if policy == NO_POLICY else policy], version)
+        return ref, None if parent == NO_POLICY else PolicyRef(names[parent], parent_version), born
 
     def begin_writing(self, place: int) -> int:
         """Announce that a copy is being frozen; returns the argument of `end_writing`."""
