@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remuda.config.keywords import read_keywords
+from remuda.config.reading import read_keywords
 from remuda.envs.registry import name_game
 from remuda.errors import UnguardedScriptError
 from remuda.evaluation.crossplay import Tournament

@@ -4,14 +4,12 @@ Each field's docstring is the help text of its flag. The tree is plain validated
 processes receive it, the run directory stores it, and `remuda evaluate` reads it back.
 """
 
-from remuda.config.evolution import EvolutionConfig, NumberConfig
+from remuda.config.evolution import EvolutionConfig
 from remuda.config.faults import explain, fields_of, unknown_key
-from remuda.config.plain import plain_data, read_yaml
+from remuda.config.plain import read_yaml
 from remuda.config.policy import PolicyConfig
 from remuda.config.policy_sections import (
-    DQNConfig,
     ExperienceConfig,
-    ExplorationConfig,
     IQNConfig,
     NetworkConfig,
     PPOConfig,
@@ -23,18 +21,14 @@ from remuda.config.population import (
     LeagueConfig,
     PopulationConfig,
     SnapshotsConfig,
-    TeamConfig,
 )
-from remuda.config.presets import Preset, all_presets, check_presets, over_presets, preset_tree
+from remuda.config.presets import all_presets, check_presets, over_presets, preset_tree
 from remuda.config.reading import config_text, load_config, read_config, read_tree, write_config
 from remuda.config.run import (
-    ActorConfig,
     CheckpointConfig,
     ClusterConfig,
-    EnvConfig,
-    LearnersConfig,
     RunConfig,
     SupervisionConfig,
 )
-from remuda.config.sections import Each, Only, Section, by_leaf, overlay
+from remuda.config.sections import Each, Section, by_leaf, overlay
 from remuda.config.tree import Config

@@ -1,20 +1,25 @@
-"""Read and write configurations; error messages contain the key."""
+"""Read configurations and keyword arguments, and write configurations; errors contain the key."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ValidationError
 
 from remuda.config.faults import LONGEST_SHOWN, explain
 from remuda.config.plain import RefusedYAMLError, read_yaml, write_yaml
-from remuda.config.sections import fault_of_path
+from remuda.config.sections import Section, fault_of_path
 from remuda.config.tree import Config
-from remuda.errors import ConfigError
+from remuda.errors import ConfigError, UsageError
 from remuda.system.loading import read_beside
+
+F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound=Section)
 
 # The first and the last line reveal a truncated file, which may still be valid YAML: 400 turns
 # become 4, or the default. They are comments, so you can add keys below the last line by hand.
@@ -92,3 +97,38 @@ def write_config(config: Config, path: Path) -> None:
 def config_text(config: Config) -> str:
     """Format the whole tree as YAML, between two comments that reveal a truncated file."""
     return f"{FIRST_LINE}\n{write_yaml(config.model_dump(mode='json'))}{LAST_LINE}\n"
+
+
+def takes_settings(model: type[Section]) -> Callable[[F], F]:
+    """List a model's fields in the signature of a function that takes them as `**settings`."""
+
+    def listed(function: F) -> F:
+        whole = inspect.signature(function)
+        own = [each for each in whole.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        fields, kinds = [], get_type_hints(model)
+        for name, info in model.model_fields.items():
+            default = info.get_default(call_default_factory=True, validated_data={})
+            kind = kinds[name]
+            if isinstance(default, Section):
+                default, kind = {}, Mapping[str, Any] | kind
+            parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            fields.append(parameter.replace(default=default, annotation=kind))
+        signature = whole.replace(parameters=[*own, *fields])
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    return listed
+
+
+def read_keywords(model: type[S], settings: Mapping[str, Any], function: Callable[..., Any]) -> S:
+    """Validate keyword arguments; a `UsageError` names the first wrong one and what is allowed."""
+    known = inspect.signature(function).parameters
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            instead = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"{name} is no argument of {function.__name__}; {instead}")
+    try:
+        return model.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError(explain(error, model)) from None

@@ -14,7 +14,6 @@ from remuda.types import Integers
 
 Numbers = npt.NDArray[np.float64]
 View = TypeVar("View")
-MOST_VIEWS = 1000  # limit of cached views; a full cache is cleared
 SCRIPTED = 1 << 32  # the version of scripted members: above that of any frozen copy
 
 
@@ -269,10 +268,6 @@ class Population:
     def view(self, key: object, find: Callable[[], View]) -> View:
         """Return the result of `find`, cached by key until members change."""
         if key not in self._views:
-            found = find()  # this may call `view` too
-            if len(self._views) >= MOST_VIEWS:
-                self._views.clear()
-                self._arrays.clear()
-            self._views[key] = found
+            self._views[key] = find()
         view: View = self._views[key]
         return view

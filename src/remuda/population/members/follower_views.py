@@ -70,14 +70,6 @@ class Shard(Words):
         self.seated[...] = NO_MEMBER
 
     @property
-    def arrays(self) -> SharedArrays:
-        return self._shared
-
-    @property
-    def nbytes(self) -> int:
-        return self._shared.nbytes
-
-    @property
     def seated(self) -> Integers:
         """[copies, seats]: the slots of the members in each environment copy of the follower."""
         return self._shared["seated"]

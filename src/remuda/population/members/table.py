@@ -138,10 +138,6 @@ class Table(Words):
             self.numbers[place, : len(FRESH)] = FRESH
 
     @property
-    def arrays(self) -> SharedArrays:
-        return self._shared
-
-    @property
     def nbytes(self) -> int:
         """Shared bytes, without weights."""
         return self._shared.nbytes + sum(shard.nbytes for shard in self.shards)

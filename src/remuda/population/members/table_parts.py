@@ -78,6 +78,14 @@ class Words:
     def __init__(self, shared: SharedArrays) -> None:
         self._shared = shared
 
+    @property
+    def arrays(self) -> SharedArrays:
+        return self._shared
+
+    @property
+    def nbytes(self) -> int:
+        return self._shared.nbytes
+
     def word(self, word: int) -> int:
         return load(self._shared["words"], word)
 

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from remuda.config.keywords import read_keywords, takes_settings
+from remuda.config.reading import read_keywords, takes_settings
 from remuda.coordinator.coordinator import Signals
 from remuda.envs.registry import name_game
 from remuda.errors import ConfigError, UsageError
