@@ -25,7 +25,7 @@ ANYTHING = (
 )
 """Sections and keys that may change freely: they control how long, where and how fast a run trains;
 `population.evolution.inherit` applies to later births."""
-UNTOLD = ("run.directory", "run.live")  # differences that are not reported
+UNREPORTED = ("run.directory", "run.live")  # differences that are not reported
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Change:
         return f"{self.key} was {self.before} and is {self.after}"
 
 
-def allowed_words() -> str:
+def allowed_message() -> str:
     """Return a message about what a resumed run may change."""
     return (
         f"A resumed run may change these keys of policy and policies.NAME: {', '.join(OF_POLICY)}; "
@@ -60,7 +60,7 @@ def changes(before: Config, after: Config) -> list[Change]:
         section, _, rest = key.partition(".")
         free = any(key == name or key.startswith(f"{name}.") for name in ANYTHING)
         allowed = free or (section == "policy" and rest in OF_POLICY)
-        if key not in UNTOLD:
+        if key not in UNREPORTED:
             found.append(Change(key, old, new, allowed))
     common = {change.key: (change.before, change.after) for change in found}
     for name in dict.fromkeys((*before.policies, *after.policies)):

@@ -144,9 +144,9 @@ class Section(BaseModel):
     """Messages for missing fields without a default."""
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **words: Any) -> None:
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
         """Reflow the descriptions of fields."""
-        super().__pydantic_init_subclass__(**words)
+        super().__pydantic_init_subclass__(**options)
         for field in cls.model_fields.values():
             if field.description:
                 paragraphs = field.description.split("\n\n")
@@ -196,23 +196,23 @@ class Only:
 
     def reads(self, section: Any) -> bool:
         """Return whether the field has an effect in this section."""
-        if self._asks and not self._suits(section.entry):
+        if self._has_algorithm and not self._suits(section.entry):
             return False
         return self.when(section) if self.when is not None else _has(section, self.needs)
 
     @property
-    def _asks(self) -> bool:
+    def _has_algorithm(self) -> bool:
         return self.takes is not None or self.section is not None
 
     def _suits(self, entry: AlgorithmEntry) -> bool:
         return self.takes in (None, entry.takes) and self.section in (None, entry.section)
 
-    def words(self, algorithm: str, prefix: str) -> str:
+    def message(self, algorithm: str, prefix: str) -> str:
         """Explain why the field has no effect, and which settings to use instead.
 
         `prefix` precedes the keys of settings in the message.
         """
-        if self._asks and not self._suits(entry := find_algorithm(algorithm)):
+        if self._has_algorithm and not self._suits(entry := find_algorithm(algorithm)):
             other = {f"{section}." for section in get_args(AlgorithmSection)} - {
                 f"{entry.section}."
             }

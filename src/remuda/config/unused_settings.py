@@ -13,6 +13,7 @@ from remuda.config.run import IN_CLUSTER
 from remuda.config.sections import at_key, conditions
 
 MISSING = object()
+IsSet = Callable[[str, bool], bool]  # from a key, and whether its value is not the default
 
 
 def unused_settings(
@@ -27,22 +28,19 @@ def unused_settings(
     user's explicit keys.
     """
 
-    def wrote(key: str) -> bool:
-        return any(one == key or one.startswith(f"{key}.") for one in explicit_keys)
+    def is_set(key: str, is_changed: bool) -> bool:
+        explicit = any(each == key or each.startswith(f"{key}.") for each in explicit_keys)
+        return explicit or (is_changed and not resumed)
 
     of_no_policy = [
         f"{key} has no effect: {why}"
-        for key, why in _for_nobody(config, policies)
-        if not resumed or wrote(key)
+        for key, why in _for_no_policy(config, policies)
+        if is_set(key, True)
     ]
-    return [
-        *_unread_by_policies(config, wrote, resumed),
-        *of_no_policy,
-        *_unread(config, wrote, resumed),
-    ]
+    return [*_unread_by_policies(config, is_set), *of_no_policy, *_unread(config, is_set)]
 
 
-def _for_nobody(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
+def _for_no_policy(config: Config, policies: Collection[str]) -> Iterator[tuple[str, str]]:
     """Find settings that affect no policy, such as an experience group with one member."""
     seated = {} if config.population.dealt else config.env.scripted
     for name in seated:
@@ -78,24 +76,22 @@ def _priorities(config: Config, learning: Collection[str]) -> Iterator[tuple[str
         yield from ((key, why) for key in keys)
 
 
-def _unread_by_policies(
-    config: Config, wrote: Callable[[str], bool], resumed: bool
-) -> Iterator[str]:
+def _unread_by_policies(config: Config, is_set: IsSet) -> Iterator[str]:
     policies = [config.policy, *map(config.policy_of, config.policies)]
     default = usual_policy(config.policy.algorithm)
     for key, only in conditions(PolicyConfig):
         common = at_key(config.policy, key)
-        changed = not resumed and common != at_key(default, key)
-        if (changed or wrote(f"policy.{key}")) and not any(map(only.reads, policies)):
-            yield f"policy.{key} {only.words(config.policy.algorithm, 'policy.')}"
+        is_changed = common != at_key(default, key)
+        if is_set(f"policy.{key}", is_changed) and not any(map(only.reads, policies)):
+            yield f"policy.{key} {only.message(config.policy.algorithm, 'policy.')}"
         for name, policy in zip(config.policies, policies[1:], strict=True):
             prefix = f"policies.{name}."
             usual = at_key(usual_policy(policy.algorithm), key)
             # `with_own_defaults` also writes values there; they equal `usual` or `common`.
             own = at_key(config.policies[name], key, MISSING)
-            named = not resumed and own not in (MISSING, usual, common)
-            if (named or wrote(prefix + key)) and not only.reads(policy):
-                yield f"{prefix}{key} {only.words(policy.algorithm, prefix)}"
+            is_changed = own not in (MISSING, usual, common)
+            if is_set(prefix + key, is_changed) and not only.reads(policy):
+                yield f"{prefix}{key} {only.message(policy.algorithm, prefix)}"
     named_algorithms = {
         f"policies.{name}.": config.policy_of(name)
         for name, own in config.policies.items()
@@ -103,22 +99,19 @@ def _unread_by_policies(
     }
     for prefix, policy in {"policy.": config.policy, **named_algorithms}.items():
         for key in policy.entry.unused:
-            usual = at_key(usual_policy(policy.algorithm), key)
-            changed = not resumed and at_key(policy, key) != usual
-            if changed or wrote(prefix + key):
+            is_changed = at_key(policy, key) != at_key(usual_policy(policy.algorithm), key)
+            if is_set(prefix + key, is_changed):
                 yield f"{prefix}{key} has no effect: {policy.algorithm} does not use it"
     if not IN_CLUSTER.reads(config):  # a condition of the whole tree, though it is about policies
-        nodes = {"policy.": config.policy.node if not resumed else ""}
-        for name, own in config.policies.items():
-            nodes[f"policies.{name}."] = own.get("node", "") if not resumed else ""
-        for prefix, node in nodes.items():
-            if node or wrote(f"{prefix}node"):
-                yield f"{prefix}node {IN_CLUSTER.words('', '')}"
+        nodes = {f"policies.{name}.": own.get("node") for name, own in config.policies.items()}
+        for prefix, node in {"policy.": config.policy.node, **nodes}.items():
+            if is_set(f"{prefix}node", bool(node)):
+                yield f"{prefix}node {IN_CLUSTER.message('', '')}"
 
 
-def _unread(config: Config, wrote: Callable[[str], bool], resumed: bool) -> Iterator[str]:
+def _unread(config: Config, is_set: IsSet) -> Iterator[str]:
     plain = Config()
     for key, only in conditions(Config):
-        is_set = (not resumed and at_key(config, key) != at_key(plain, key)) or wrote(key)
-        if is_set and not only.reads(config):
-            yield f"{key} {only.words('', '')}"
+        is_changed = at_key(config, key) != at_key(plain, key)
+        if is_set(key, is_changed) and not only.reads(config):
+            yield f"{key} {only.message('', '')}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from remuda.config import Config, load_config
 from remuda.config.hyperparameters import values_of
-from remuda.config.resume_rules import Change, allowed_words, changes, lasting
+from remuda.config.resume_rules import Change, allowed_message, changes, lasting
 from remuda.coordinator.coordinator import ALL_PLAYED, TIME_UP
 from remuda.errors import CheckpointError, ConfigError, RemudaError, RunDirectoryError
 from remuda.publish.snapshot import Snapshot
@@ -205,7 +205,7 @@ def _check(config: Config, run: RunDirectory, found: Manifest) -> None:
         raise CheckpointError(
             f"checkpoint {found.number} of {run.path} was made with another configuration: "
             f"{refused[0]}; resume without that change, or start a new run from its weights with "
-            f"--policy.init_from {run.path}. {allowed_words()}"
+            f"--policy.init_from {run.path}. {allowed_message()}"
         )
 
 
