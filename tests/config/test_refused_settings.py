@@ -120,8 +120,10 @@ def test_a_number_that_is_too_large_is_told_with_what_is_possible():
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        ({"discount": {"low": 0.9, "high": 0.5}}, "discount: the bounds are 0.9 to 0.5; the "),
-        ({"discount": {"low": 0.9, "high": INF}}, "discount: the bounds are 0.9 to inf; both"),
+        ({"discount": {"low": 0.9, "high": 0.5}}, "discount.low is 0.9; it must be less than high"),
+        ({"discount": {"low": 0.9, "high": 0.9}}, "discount.low is 0.9; it must be less than high"),
+        ({"discount": {"low": 0.9, "high": INF}}, "discount.high is inf: input should be a finite"),
+        ({"discount": {"low": 0.0, "high": 1.0, "log": True}}, "discount.low is 0, but a logarith"),
         ({"discount": {"low": 0.9, "high": 5}}, "discount: a bound is not allowed: discount is 5"),
         ({"disco": {"low": 0.9, "high": 5}}, "disco cannot evolve; policies of iqn can evolve "),
     ],
@@ -129,9 +131,8 @@ def test_a_number_that_is_too_large_is_told_with_what_is_possible():
 def test_bounds_of_numbers_that_evolve_are_told_with_their_key(number, said):
     evolution = {"every": 10, "numbers": number}
     population = {"policies": 4, "matchmaker": "random", "evolution": evolution}
-    config = load_config({"game": "rock_paper_scissors", "population": population})
     with pytest.raises(ConfigError) as error:
-        prepare(config)
+        prepare(load_config({"game": "rock_paper_scissors", "population": population}))
     assert str(error.value).startswith(f"population.evolution.numbers.{said}")
 
 

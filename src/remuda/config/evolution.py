@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat
+from pydantic import AfterValidator, Field, FiniteFloat, PositiveFloat, model_validator
 from pydantic_core import PydanticCustomError
 
 from remuda.config.sections import Count, Only, Section, Share
@@ -22,12 +22,23 @@ PERTURB = Only(
 class NumberConfig(Section):
     """A hyperparameter that evolves: its bounds and its scale."""
 
-    low: float
+    low: FiniteFloat
     """The lower bound."""
-    high: float
+    high: FiniteFloat
     """The upper bound."""
     log: bool = False
     """Draw and perturb the hyperparameter on a logarithmic scale."""
+
+    @model_validator(mode="after")
+    def _is_interval(self) -> NumberConfig:
+        if self.low >= self.high:
+            raise ValueError(f"low is {self.low:g}; it must be less than high, {self.high:g}")
+        if self.log and self.low <= 0.0:
+            raise ValueError(
+                f"low is {self.low:g}, but a logarithmic scale needs bounds above 0; set it above "
+                "0, or leave log out"
+            )
+        return self
 
 
 OBJECTIVES = ("return", "rating", "win_rate", "team_return")

@@ -182,7 +182,7 @@ def test_a_run_that_ends_while_one_is_away_is_judged_with_its_copy(tmp_path):
     [
         (
             {"evolution": {"every": 9, "numbers": {"learning_rate": {"low": 1.0, "high": 0.5}}}},
-            "the first must be lower",
+            "learning_rate.low is 1",
         ),
         (
             {"evolution": {"every": 9, "numbers": {"learning_rate": {"low": 1.0}}}},

@@ -83,24 +83,6 @@ def test_draws_are_uniform_on_the_scale():
 
 
 @pytest.mark.parametrize(
-    "made",
-    [
-        {"low": 1.0, "high": 0.1},
-        {"low": 0.1, "high": 0.1},
-        {"low": 0.0, "high": 1.0, "log": True},
-        {"low": -1.0, "high": 1.0, "log": True},
-        {"low": math.nan, "high": 1.0},
-        {"low": 0.0, "high": math.inf},
-    ],
-)
-def test_bounds_that_cannot_be_used_are_refused_in_one_line(made):
-    with refuses(ConfigError) as found:
-        Evolvable("learning_rate", **made)
-    assert "\n" not in str(found.value)
-    assert str(found.value).startswith("learning_rate: ")
-
-
-@pytest.mark.parametrize(
     "wanted",
     [
         [Evolvable("learning_rat", 0.1, 0.2)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,20 +26,6 @@ class Evolvable:
     low: float
     high: float
     log: bool = False
-
-    def __post_init__(self) -> None:
-        what = f"{self.name}: the bounds are"
-        if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise ConfigError(f"{what} {self.low} to {self.high}; both ends must be finite numbers")
-        if self.low >= self.high:
-            raise ConfigError(
-                f"{what} {self.low:g} to {self.high:g}; the first must be lower than the second"
-            )
-        if self.log and self.low <= 0.0:
-            raise ConfigError(
-                f"{self.name}: the low bound is {self.low:g}, but a logarithmic scale needs bounds "
-                "above 0; set a bound above 0, or leave log out"
-            )
 
     def fitted(self, value: float, reflect: bool = False) -> float:
         """Return the value clipped to the bounds; with `reflect`, reflected at them instead."""

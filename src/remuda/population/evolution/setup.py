@@ -86,13 +86,7 @@ NUMBERS = "population.evolution.numbers"
 
 
 def numbers_of(config: EvolutionConfig) -> tuple[Evolvable, ...]:
-    try:
-        return tuple(
-            Evolvable(name, number.low, number.high, number.log)
-            for name, number in config.numbers.items()
-        )
-    except ConfigError as error:
-        raise ConfigError(f"{NUMBERS}.{error}") from None
+    return tuple(Evolvable(name, n.low, n.high, n.log) for name, n in config.numbers.items())
 
 
 def kinds_of(config: Config, specs: Sequence[PolicySpec], roster: Roster) -> dict[str, Hashable]:

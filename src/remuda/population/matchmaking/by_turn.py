@@ -31,8 +31,6 @@ class Fixed(Matchmaker):
         self._seating = tuple(PolicyRef(policy) for policy in seats)
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
-        if all(ref in population for ref in self._seating):
-            return self._seating
         return tuple(self._stand_in(population, ref) for ref in self._seating)
 
     @staticmethod
