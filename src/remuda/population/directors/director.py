@@ -99,72 +99,62 @@ class Snapshots:
 
     def __init__(self, config: SnapshotsConfig) -> None:
         self._config = config
-        self._frozen_at: dict[str, int] = {}
-        self._before: dict[str, dict[str, tuple[float, float]]] = {}
-        """At the last freeze: meetings with each copy, and wins of the live weights."""
+        self._last: dict[str, tuple[int, Mapping[str, Sequence[float]]]] = {}
+        """The last freeze: its version, and meetings with each copy and wins until then."""
 
     def step(
         self, population: Population, ledger: Ledger, versions: Mapping[str, int]
     ) -> list[Command]:
         commands: list[Command] = []
         for policy, version in versions.items():
-            if PolicyRef(policy) not in population:
-                self._frozen_at.pop(policy, None)
-                self._before.pop(policy, None)
+            live = PolicyRef(policy)
+            if live not in population:
+                self._last.pop(policy, None)
                 continue
             past = population.past_of(policy)
-            if policy not in self._frozen_at:
-                self._frozen_at[policy] = past[-1].ref.version if past else 0
-            since = version - self._frozen_at[policy]
+            first = past[-1].ref.version if past else 0, {}
+            frozen_at, before = self._last.setdefault(policy, first)
+            since = version - frozen_at
             if since <= 0 or not (
                 (self._config.every is not None and since >= self._config.every)
-                or self._wins(population, ledger, policy, past)
+                or self._wins(population, ledger, live, past, before)
             ):
                 continue
-            self._frozen_at[policy] = version
-            live = PolicyRef(policy)
-            met, won = (score.tolist() for score in ledger.scores(live, past))
-            self._before[policy] = {
-                str(member.ref): (met[i], won[i]) for i, member in enumerate(past)
-            }
+            scores = zip(*(score.tolist() for score in ledger.scores(live, past)), strict=True)
+            refs = [str(member.ref) for member in past]
+            self._last[policy] = version, dict(zip(refs, scores, strict=True))
             commands += freeze(policy, past, self._config)
         return commands
 
     def _wins(
-        self, population: Population, ledger: Ledger, policy: str, past: Sequence[Member]
+        self,
+        population: Population,
+        ledger: Ledger,
+        live: PolicyRef,
+        past: Sequence[Member],
+        before: Mapping[str, Sequence[float]],
     ) -> bool:
         """Return whether a policy wins often enough; its first copy needs only `games` games."""
-        wanted, games, live = self._config.win_rate, self._config.games, PolicyRef(policy)
+        wanted, games = self._config.win_rate, self._config.games
         if wanted is None:
             return False
         if not past:
             return population[live].games >= games
         met, won = (float(score.sum()) for score in ledger.scores(live, past))
-        before = self._before.get(policy, {})
         for member in past if before else ():
             met_before, won_before = before.get(str(member.ref), (0.0, 0.0))
             met, won = met - met_before, won - won_before
         return met >= games and won / met >= wanted
 
     def state(self) -> State:
-        before = {
-            p: {ref: list(score) for ref, score in b.items()} for p, b in self._before.items()
-        }
-        return {"frozen_at": dict(self._frozen_at), "before": before}
+        return {policy: [version, dict(scores)] for policy, (version, scores) in self._last.items()}
 
     def restore(self, state: State) -> None:
-        frozen_at, before = branch(state, "frozen_at"), branch(state, "before")
-        self._frozen_at = {policy: whole(frozen_at, policy) for policy in frozen_at}
-        self._before = {}
-        for policy in before:
-            scores = branch(before, policy)
-            self._before[policy] = {
-                ref: (
-                    real_number(met, where_is(scores, ref)),
-                    real_number(won, where_is(scores, ref)),
-                )
-                for ref, (met, won) in scores.items()
-            }
+        self._last = {}
+        for policy, (version, scores) in state.items():
+            where = where_is(state, policy)
+            numbers = {ref: [real_number(x, where) for x in each] for ref, each in scores.items()}
+            self._last[policy] = whole_number(version, where), numbers
 
 
 class Replacement:
