@@ -27,12 +27,11 @@ class SimilarRatings(Matchmaker):
     """
 
     seats_differ = True
+    exchangeable = True
 
     def __init__(self, num_seats: int, window: float) -> None:
         super().__init__(num_seats)
         self.window = window
-
-    exchangeable = True
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         ratings = population.numbers[population.places, RATING]
@@ -108,7 +107,6 @@ class Prioritized(Matchmaker):
     """
 
     seats_differ = True
-
     exchangeable = True
 
     def __init__(self, num_seats: int, weighting: str = "hard") -> None:

@@ -22,13 +22,13 @@ from remuda.types import Integers, State
 class Fixed(Matchmaker):
     """A matchmaker with the same seating in every match; a policy may have several seats."""
 
-    def expected_shares(self, population: Population) -> dict[str, float]:
-        seated = Counter(ref.policy for ref in self._seating)
-        return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
-
     def __init__(self, seats: Sequence[str]) -> None:
         super().__init__(len(seats))
         self._seating = tuple(PolicyRef(policy) for policy in seats)
+
+    def expected_shares(self, population: Population) -> dict[str, float]:
+        seated = Counter(ref.policy for ref in self._seating)
+        return {m.ref.policy: float(seated[m.ref.policy]) for m in population.learning}
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
         return tuple(self._stand_in(population, ref) for ref in self._seating)
@@ -51,7 +51,6 @@ class Random(Matchmaker):
     """
 
     seats_differ = True
-
     exchangeable = True
 
     def seat(self, population: Population, ledger: Ledger, rng: Generator) -> Seating:  # noqa: ARG002
@@ -74,7 +73,6 @@ class RoundRobin(Matchmaker):
     """
 
     seats_differ = True
-
     exchangeable = True
 
     def __init__(self, num_seats: int) -> None:
