@@ -202,7 +202,7 @@ class Lifecycle:
     def _retire(self, ref: PolicyRef, matchmaker: Matchmaker) -> None:
         if ref not in self._population:
             return
-        if ref.is_scripted and ref.policy in self._roster.takers:
+        if ref.is_scripted and ref.policy in self._roster.reserved_members:
             raise RemudaError(
                 f"the director commands that {ref} retires, but its seat is reserved "
                 f"(env.scripted.{ref}); it may only retire other members"
@@ -252,7 +252,7 @@ class Lifecycle:
 
     def _can_do_without(self, ref: PolicyRef, matchmaker: Matchmaker) -> bool:
         """Return whether the others suffice for matches, both with and without frozen members."""
-        least = len(self._roster.left) if self._once else 1
+        least = len(self._roster.dealt_seats) if self._once else 1
         return can_do_without(self._population.members, ref, matchmaker, least)
 
     def _free(self, place: int) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Protocol
 
@@ -112,8 +111,8 @@ class Snapshots:
                 self._last.pop(policy, None)
                 continue
             past = population.past_of(policy)
-            first = past[-1].ref.version if past else 0, {}
-            frozen_at, before = self._last.setdefault(policy, first)
+            newest = past[-1].ref.version if past else 0
+            frozen_at, before = self._last.setdefault(policy, (newest, {}))
             since = version - frozen_at
             if since <= 0 or not (
                 (self._config.every is not None and since >= self._config.every)
@@ -277,11 +276,6 @@ DROPS: Mapping[str, Callable[[Sequence[Member]], Member]] = {
 KINDS = "Freeze, Retire, Birth and Vacate of remuda.population.directors.director"
 
 
-@cache
-def _fields_of(command: type) -> TypeAdapter[Any]:
-    return TypeAdapter(command)
-
-
 class OwnDirector:
     """A wrapper that checks the commands of the director in `population.director`."""
 
@@ -306,7 +300,7 @@ class OwnDirector:
                 f"step returned a list with {_shown(command)}; it must return a list of {KINDS}"
             )
         try:
-            _fields_of(type(command)).validate_python(vars(command))
+            TypeAdapter(type(command)).validate_python(vars(command))
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             name, message = fault["loc"][0], fault["msg"]

@@ -183,7 +183,8 @@ class Ledger:
             won = met - lost
         else:
             met, won = self.recent[MET, place, others], self.recent[WON, place, others]
-        return np.clip((won + 0.5 * prior) / (met + prior), 0.0, 1.0)
+        rates: Numbers = np.clip((won + 0.5 * prior) / (met + prior), 0.0, 1.0)
+        return rates
 
     def payoff(self, one: PolicyRef, other: PolicyRef) -> float:
         """Return the mean return of `one` over their meetings; NaN if they never met."""

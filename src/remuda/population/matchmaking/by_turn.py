@@ -129,7 +129,7 @@ class RoundRobin(Matchmaker):
             self._begin_cycle(self._members, int(rng.integers(MOST)))
         turned, combination = divmod(int(self._order[self._done]), len(self._combinations))
         self._done += 1
-        chosen = self._combinations[combination].tolist()
+        chosen: list[int] = self._combinations[combination].tolist()
         return [*chosen[turned:], *chosen[:turned]]
 
     def state(self) -> State:
