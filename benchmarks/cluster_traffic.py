@@ -23,7 +23,7 @@ from recording import Results
 from remuda.actor.role import ActorRole
 from remuda.assembly.assembly import Assembly
 from remuda.cluster.agent import NodeStatus
-from remuda.cluster.bridge import Listener
+from remuda.cluster.bridge import listen
 from remuda.cluster.channel import Count
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Placement
@@ -293,9 +293,9 @@ def _end(number: int, nodes: int, tree: dict[str, Any], pipe: Any) -> None:
         Counter,
         specs=prepared.specs,
     )
-    listener = Listener.on(LOOPBACK, range(0))
+    listener = listen(LOOPBACK, range(0))
     node = Node(assembly, number, nodes, bytes(32), listener)
-    pipe.send(listener.port)
+    pipe.send(listener.getsockname()[1])
     addresses = pipe.recv()
     placement = Placement(tuple(range(nodes)), (HEAD,))
     with tempfile.TemporaryDirectory() as home:

@@ -10,6 +10,14 @@ class RemudaError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Unpickle without `__init__`, which in some classes builds the message."""
+        return _rebuilt, (type(self), *self.args), self.__dict__
+
+
+def _rebuilt(kind: type[RemudaError], *args: object) -> RemudaError:
+    return kind.__new__(kind, *args)
+
 
 class ConfigError(RemudaError):
     """A configuration key, value or file that cannot be used."""

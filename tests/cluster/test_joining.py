@@ -84,7 +84,7 @@ def test_one_whose_bridge_cannot_begin_costs_no_run(error):
     arrivals.begins(1, [start, go])
     members = {1: Member(1, "one")}
     assert arrivals.ready(members) == []
-    assert members[1].is_gone
+    assert members[1].is_lost
     if isinstance(error, NodeLostError):
         assert arrivals.news == []
     else:

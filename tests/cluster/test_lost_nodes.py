@@ -12,7 +12,7 @@ from remuda.cluster.channel import Count
 from remuda.cluster.member import JoiningNodes, Member
 from remuda.cluster.migration import MoveCounts
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, NodeInfo, Placement, without
+from remuda.cluster.nodes import HEAD, Need, NodeInfo, Placement, without
 from remuda.cluster.runtime import ClusterRuntime
 from remuda.errors import RemudaError, RoleDiedError
 from remuda.types import RoleStatus
@@ -45,7 +45,7 @@ def head_of(homes, members, learners=(0,)):
     runtime._members = {n: Member(n, f"n{n}") for n in members}
     runtime._infos = {n: NodeInfo(n, f"n{n}", "", 4, 0, 0) for n in (HEAD, *members)}
     runtime._joining, runtime._stopped = JoiningNodes(runtime._nodes, None), False
-    runtime._gone, runtime._pending = {}, []
+    runtime._lost, runtime._pending = {}, []
     runtime._moved, runtime.placement = MoveCounts(), Placement(tuple(homes), tuple(learners))
     roles = [SimpleNamespace(name=f"role-{i}") for i in range(len(homes) + len(learners))]
     config = SimpleNamespace(exact=False, schedule="async")
@@ -55,7 +55,9 @@ def head_of(homes, members, learners=(0,)):
     runtime._local.here = runtime.placement.roles_of(HEAD)
     runtime._logs = SimpleNamespace(named=lambda name, words: words, hear=lambda: None)
     runtime._fetch_logs = lambda numbers: None
-    runtime._migration = SimpleNamespace(without=without)
+    runtime._migration = SimpleNamespace(
+        without=lambda *args: without(*args, [Need()] * len(learners))
+    )
     runtime.moves = []
 
     def move(after, gone):
@@ -97,7 +99,7 @@ def test_no_node_is_relieved_while_another_is_lost_and_its_turn_comes_again():
     runtime._joining.begins(2, ())
     runtime._members[2].status = NodeStatus(is_ready=True)
     runtime._relieve = lambda number: runtime.moves.append(number)
-    runtime._members[1].is_gone = True
+    runtime._members[1].is_lost = True
     runtime._add_joined()
     assert runtime.moves == []
     runtime._look(0.0)
@@ -160,7 +162,7 @@ def test_no_run_is_over_before_what_was_overtaken_on_the_head_has_begun():
     runtime.placement = Placement((HEAD,), (1,))
     runtime._local.here = [0]
     runtime._members[1].status = NodeStatus(is_played=True, epoch=1)
-    runtime._look, runtime._gone = lambda _: None, {1: "is gone"}
+    runtime._look, runtime._lost = lambda _: None, {1: "is gone"}
     assert not runtime.run_for(0.0)
 
 
@@ -168,9 +170,9 @@ def test_the_heads_own_process_of_ray_is_no_node_that_is_gone():
     """No move would follow, by which what was overtaken begins."""
     runtime = head_of((HEAD, 1), (1,))
     runtime._nodes.gone = [HEAD]
-    assert not runtime._is_another_gone()
-    runtime._members[1].is_gone = True
-    assert runtime._is_another_gone()
+    assert not runtime._is_another_lost()
+    runtime._members[1].is_lost = True
+    assert runtime._is_another_lost()
 
 
 @pytest.mark.parametrize("homes", [(HEAD,), (HEAD, 1)])
@@ -197,7 +199,7 @@ def test_restarts_elsewhere_are_counted_with_those_of_a_node():
     moved.note("actor", "a node is gone")
     moved.note("actor", "another is gone")
     roles = [RoleStatus(n, 1, "running", 0.0, 1) for n in ("actor", "learner")]
-    first, second = moved.counted(roles)
+    first, second = map(moved.counted, roles)
     assert (first.restarts, first.problem) == (3, "another is gone")
     assert (second.restarts, second.problem) == (1, "")
 

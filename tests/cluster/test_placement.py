@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refusals import refuses
-from remuda.cluster.nodes import HEAD, NodeInfo, Placement, place, relieved, without
+from remuda.cluster.nodes import HEAD, Need, NodeInfo, Placement, place, relieved, without
 
 
 def offer(number, cores=2, gpus=0, plays=True, labels=None):
@@ -22,38 +22,41 @@ def clusters(draw):
     ]
 
 
-devices = st.lists(st.sampled_from(["cpu", "cuda:0"]), min_size=1, max_size=8)
+needs = st.lists(st.sampled_from([Need("cpu"), Need("cuda:0")]), min_size=1, max_size=8)
 
 
-@given(clusters(), st.integers(1, 12), devices, st.booleans(), st.integers(1, 9))
-def test_every_role_has_a_home_among_the_nodes(offers, actors, on, lead, epoch):
+@given(clusters(), st.integers(1, 12), needs, st.booleans())
+def test_every_role_has_a_home_among_the_nodes(offers, actors, on, lead):
     plays = {o.number for o in offers if o.plays}
     if not plays:
         with refuses(LookupError, "actor.nodes"):
-            place(offers, actors, on, epoch=epoch, lead=lead)
+            place(offers, actors, on, lead)
         return
-    found = place(offers, actors, on, epoch=epoch, lead=lead)
-    assert (len(found.actors), len(found.learners), found.epoch) == (actors, len(on), epoch)
+    found = place(offers, actors, on, lead)
+    assert (len(found.actors), len(found.learners), found.epoch) == (actors, len(on), 1)
     assert set(found.learners) <= {o.number for o in offers}
     assert set(found.actors[lead:]) <= plays
     if lead:
         assert found.actors[0] == HEAD, "the lead of a population is elsewhere"
     gpus = {o.number: o.gpus for o in offers}
-    wanted = sum(device != "cpu" for device in on)
-    served = sum(d != "cpu" and gpus[n] > 0 for d, n in zip(on, found.learners, strict=True))
+    wanted = sum(need.device != "cpu" for need in on)
+    served = sum(
+        need.device != "cpu" and gpus[n] > 0 for need, n in zip(on, found.learners, strict=True)
+    )
     assert served == (wanted if any(gpus.values()) else 0), "a learner has no GPU; there is one"
     for n, most in gpus.items():
-        own = sum(d != "cpu" and home == n for d, home in zip(on, found.learners, strict=True))
+        own = sum(
+            need.device != "cpu" and home == n
+            for need, home in zip(on, found.learners, strict=True)
+        )
         assert own <= max(most, 1) or wanted > sum(gpus.values())
-    assert place(offers, actors, on, epoch=epoch, lead=lead) == found, (
-        "another one for the same nodes"
-    )
+    assert place(offers, actors, on, lead) == found, "another one for the same nodes"
 
 
 @given(clusters(), st.integers(1, 12), st.integers(1, 6))
 def test_roles_are_spread_by_cores(offers, actors, learners):
     offers = [offer(o.number, o.cores) for o in offers]
-    found = place(offers, actors, ["cpu"] * learners)
+    found = place(offers, actors, [Need()] * learners)
     lack = {o.number: len(found.roles_of(o.number)) - o.cores for o in offers}
     if actors + learners <= sum(o.cores for o in offers):
         assert max(lack.values()) <= 0, "two share a core while another is free"
@@ -63,20 +66,20 @@ def test_roles_are_spread_by_cores(offers, actors, learners):
 
 def test_a_label_wins_and_one_that_no_node_has_is_named():
     offers = [offer(0), offer(1, gpus=4), offer(2, cores=1, labels={"disk": "fast"})]
-    found = place(offers, 1, ["cuda:0", "cpu", "cpu"], ["disk=fast", "node-1", ""])
+    found = place(offers, 1, [Need("cuda:0", "disk=fast"), Need(label="node-1"), Need()])
     assert found.learners[:2] == (2, 1)
     with refuses(LookupError):
-        place(offers, 1, ["cpu"], ["tape"])
+        place(offers, 1, [Need(label="tape")])
 
 
-@given(clusters(), st.integers(1, 12), devices, st.booleans(), st.data())
+@given(clusters(), st.integers(1, 12), needs, st.booleans(), st.data())
 def test_roles_of_nodes_that_are_gone_move_and_no_other(offers, actors, on, lead, data):
     assume(len(offers) > 1 and any(o.plays for o in offers))
-    before = place(offers, actors, on, epoch=4, lead=lead)
+    before = place(offers, actors, on, lead)
     others = [o.number for o in offers if o.number != HEAD]
     gone = data.draw(st.sets(st.sampled_from(others), min_size=1))
     left = [o for o in offers if o.number not in gone]
-    after = without(before, gone, left)
+    after = without(before, gone, left, on)
     assert after.epoch == before.epoch + 1
     for role, (old, new) in enumerate(zip(before.homes, after.homes, strict=True)):
         assert new in {o.number for o in left}
@@ -86,10 +89,10 @@ def test_roles_of_nodes_that_are_gone_move_and_no_other(offers, actors, on, lead
             assert new in {o.number for o in left if o.plays}
 
 
-@given(clusters(), st.integers(1, 20), devices, st.integers(1, 8), st.booleans())
+@given(clusters(), st.integers(1, 20), needs, st.integers(1, 8), st.booleans())
 def test_a_node_that_comes_relieves_those_that_lack_cores(offers, actors, on, cores, plays):
     assume(any(o.plays for o in offers))
-    before = place(offers, actors, on, epoch=4)
+    before = place(offers, actors, on)
     new = offer(30, cores, plays=plays)
     after = relieved(before, [*offers, new], 30)
     if after is None:
@@ -110,7 +113,7 @@ def test_a_node_that_comes_relieves_those_that_lack_cores(offers, actors, on, co
         assert len(after.roles_of(home)) >= own.cores, "one moved that had a core"
 
 
-@given(clusters(), st.integers(1, 12), devices)
+@given(clusters(), st.integers(1, 12), needs)
 def test_a_link_is_known_at_both_ends_and_the_head_has_one_to_all(offers, actors, on):
     assume(any(o.plays for o in offers))
     found = place(offers, actors, on)

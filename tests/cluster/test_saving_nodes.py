@@ -100,12 +100,12 @@ def test_counts_that_never_reached_the_head_cost_an_exact_run_its_checkpoint(sch
     runtime._nodes = AnswersAtOnce({"save": {"agent_0": None, "agent_1": None}, "stamp": 7})
     runtime._node = SimpleNamespace(
         assembly=SimpleNamespace(config=SimpleNamespace(exact=schedule == "lockstep")),
-        stamps=SimpleNamespace(all=np.array([0, 6])),
+        stamps={"stamps": np.array([0, 6])},
     )
     local = {"save": lambda _: {"actor"}, "run_for": lambda _: None}
     runtime._local = SimpleNamespace(**local, want_save=lambda _: None)
     assert len(runtime.save(1)) == saved
-    runtime._node.stamps.all[1] = 7
+    runtime._node.stamps["stamps"][1] = 7
     assert len(runtime.save(2)) == 3
 
 

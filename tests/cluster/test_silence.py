@@ -33,8 +33,8 @@ def ask(is_done):
     """Ask a node whose answer is looked at only after more than `cluster.silence` seconds."""
     runtime = object.__new__(ClusterRuntime)
     runtime._nodes, runtime._news, runtime._silence = Nodes(), [], 1.0
-    runtime._members, runtime._gone, runtime._stopped = {}, {}, False
-    member = Member(1, "one", _question=Answer(is_done), _asked=time.monotonic() - 60)
+    runtime._members, runtime._lost, runtime._stopped = {}, {}, False
+    member = Member(1, "one", _request=Answer(is_done), _requested_at=time.monotonic() - 60)
     runtime._ask(member)
     return runtime._nodes, member
 

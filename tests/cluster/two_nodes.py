@@ -3,7 +3,7 @@
 import numpy as np
 
 from remuda.assembly.assembly import Assembly
-from remuda.cluster.bridge import Listener
+from remuda.cluster.bridge import listen
 from remuda.cluster.channel import Channel
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import Placement
@@ -51,11 +51,11 @@ class TwoNodes:
         groups = groups or (tuple(range(count)),)
         self.layout = Layout(tuple(copies), groups, ("cpu",) * count)
         self.nodes = [
-            Node(self.assemble(), number, nodes, bytes(32), Listener.on("127.0.0.1", range(0)))
+            Node(self.assemble(), number, nodes, bytes(32), listen("127.0.0.1", range(0)))
             for number in range(nodes)
         ]
         for node in self.nodes:
-            node.listener.socket.close()  # nobody calls
+            node.listener.close()  # nobody calls
         self.assemblies = [node.assembly for node in self.nodes]
         self.stores = [node.stores(self.control(node.assembly)) for node in self.nodes]
         self.now = 0.0

@@ -7,7 +7,7 @@ import numpy as np
 from remuda.cluster.channel import Channel
 from remuda.cluster.link import Frame
 from remuda.cluster.nodes import Placement
-from remuda.cluster.stores import Stamps, Stores
+from remuda.cluster.stores import Stores, make_stamps
 from remuda.config import ExperienceConfig, PolicyConfig, PublishConfig
 from remuda.config.hyperparameters import LiveHyperparameters
 from remuda.experience.experience import Experience
@@ -45,7 +45,7 @@ class Bridge:
             Scoreboard(names, len(wakeups)),
             LiveHyperparameters({name: PolicyConfig() for name in names}),
             Control((*wakeups, learner, Wakeup()), bridges=1),
-            Stamps(2),
+            make_stamps(2),
             wakeups,
             (learner,),
             False,

@@ -20,7 +20,7 @@ from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.processes import ProcessRuntime
-from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner
+from remuda.runtime.role_loop import run_async, run_lockstep_actor, run_lockstep_learner
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter
@@ -140,9 +140,9 @@ def make_runtime(request, tmp_path):
         if request.param == "inline":
             runtime = InlineRuntime(roles[0], roles[1:], checkpoints, resumed=resumed)
         else:
-            loops = (AsyncLoop(), AsyncLoop())
+            loops = (run_async, run_async)
             if request.param == "lockstep":
-                loops = (LockstepActor(), LockstepLearner())
+                loops = (run_lockstep_actor, run_lockstep_learner)
             places = [Place(role, role.wakeup, p) for role, p in zip(roles, loops, strict=True)]
             runtime = ProcessRuntime(
                 places,

@@ -1,7 +1,7 @@
 """The order in which roles work."""
 
 from remuda.runtime.control import Control
-from remuda.runtime.role_loop import LockstepLearner, RoleContext
+from remuda.runtime.role_loop import RoleContext, run_lockstep_learner
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.memory.waiting import Wakeup
 
@@ -24,6 +24,6 @@ def test_a_learner_in_lockstep_that_is_never_through_may_be_stopped(tmp_path):
     control = Control((Wakeup(), Wakeup()))
     worker = AlwaysBusy(control)
     control.end_turn(0)
-    LockstepLearner().run(worker, RoleContext(1, control, Checkpoints(tmp_path), None))
+    run_lockstep_learner(worker, RoleContext(1, control, Checkpoints(tmp_path), None))
     assert worker.updates == 3
     assert control.trained(1) == 0, "it is not through with the turn"

@@ -22,7 +22,7 @@ def test_a_trace_is_chrome_trace_events(tmp_path):
     timeline = Timeline()
     timeline.add(Span.UPDATE, 100.0, 100.25)
     path = tmp_path / "trace.json"
-    assert write_trace(path, {"learner": timeline, "actor": Timeline()}) == 1
+    assert write_trace(path, {"learner": list(timeline.spans()), "actor": []}) == 1
     events = json.loads(path.read_text())["traceEvents"]
     assert {"ph": "X", "name": "update", "pid": 1, "tid": 0, "ts": 0.0, "dur": 250000.0} in events
     assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["learner", "actor"]

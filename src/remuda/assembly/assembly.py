@@ -49,7 +49,12 @@ from remuda.runtime.host import threads
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness, parts_at_once
 from remuda.runtime.processes import ProcessRuntime
-from remuda.runtime.role_loop import AsyncLoop, LockstepActor, LockstepLearner, RoleLoop
+from remuda.runtime.role_loop import (
+    RoleLoop,
+    run_async,
+    run_lockstep_actor,
+    run_lockstep_learner,
+)
 from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.fitting import Range, branch, whole
 from remuda.system.checkpoint.names import COORDINATOR, file_name
@@ -59,7 +64,7 @@ from remuda.system.memory.shared import Arena
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.rng import torch_rng
 from remuda.system.scoreboard import Scoreboard
-from remuda.system.timeline import Span, Spans, Timeline, write_trace
+from remuda.system.timeline import TimedSpan, Timeline, write_trace
 from remuda.types import State
 
 PATIENCE = 0.005  # seconds that policies trained together wait for those whose steps arrive late
@@ -142,7 +147,7 @@ class Assembly:
         self.layout = layout
         self._timelines: dict[str, Timeline] = {}
         self.where = ""  # description of the placement on nodes, if there are several
-        self.spans_elsewhere: dict[str, Spans] = {}
+        self.spans_elsewhere: dict[str, list[TimedSpan]] = {}
         """Recorded spans of roles on other nodes, for the trace."""
         self._resumed = False
         self._seconds = 0.0
@@ -259,9 +264,9 @@ class Assembly:
     ) -> ProcessRuntime:
         """Return a runtime that starts processes for all roles, or only for the indices `here`."""
         config, roles = self.config, self.roles()
-        loops: list[RoleLoop] = [AsyncLoop() for _ in roles]
+        loops: list[RoleLoop] = [run_async for _ in roles]
         if config.schedule == "lockstep":
-            loops = [LockstepActor(), *(LockstepLearner() for _ in self._learners)]
+            loops = [run_lockstep_actor, *(run_lockstep_learner for _ in self._learners)]
         places = [
             Place(
                 role,
@@ -312,12 +317,7 @@ class Assembly:
         if path is None:
             return
         try:
-            own: dict[str, Timeline | Spans] = {
-                role: timeline
-                for role, timeline in self._timelines.items()
-                if not self.spans_elsewhere or any(timeline.spans())
-            }
-            count = write_trace(path, own | self.spans_elsewhere)
+            count = write_trace(path, self.spans() | self.spans_elsewhere)
         except OSError as error:
             view.say(f"cannot write the trace {path}: {error.strerror}")
         else:
@@ -329,7 +329,7 @@ class Assembly:
         described = self.layout.describe(self.config.schedule, names)
         return f"{described}; {self.where}" if self.where else described
 
-    def spans(self) -> dict[str, list[tuple[Span, float, float]]]:
+    def spans(self) -> dict[str, list[TimedSpan]]:
         """Return the recorded spans of every role on this node, if a trace is requested."""
         kept = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
         return {role: spans for role, spans in kept.items() if spans}

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -27,7 +27,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import cloudpickle
 
 from remuda.assembly.assembly import Assembly
-from remuda.cluster.bridge import Listener
+from remuda.cluster.bridge import listen
 from remuda.cluster.handover import CheckpointFiles, HandoverState, rings_of
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import Addresses, Placement
@@ -41,7 +41,7 @@ from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints, Manifest
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.logs import level_of_children
-from remuda.system.timeline import Span
+from remuda.system.timeline import TimedSpan
 from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
@@ -94,39 +94,36 @@ class NodeStatus:
     epoch: int = 0  # number of the newest placement in effect on the node
 
 
-@dataclass
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 class Keeper:
     """A thread that owns a runtime: it watches the runtime, and executes requests in between."""
 
-    requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = field(
-        default_factory=queue.SimpleQueue
-    )
-    watch: Callable[[], None] = lambda: None
-
-    def __post_init__(self) -> None:
+    def __init__(self, watch: Callable[[], None]) -> None:
+        self._watch = watch
+        self._requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]
+        self._requests = queue.SimpleQueue()
         threading.Thread(target=self._run, daemon=True).start()
 
-    def do(self, what: Callable[[], Any]) -> Any:
-        """Let the keeper call `what`; return its result or raise its exception."""
-        found: Future[Any] = Future()
-        self.requests.put((what, found))
-        return found.result()
+    def do(self, request: Callable[[], T]) -> T:
+        """Let the keeper call `request`; return its result or raise its exception."""
+        result: Future[T] = Future()
+        self._requests.put((request, result))
+        return result.result()
 
     def _run(self) -> None:
         while True:
             try:
-                what, found = self.requests.get(timeout=0.0)
+                request, result = self._requests.get_nowait()
             except queue.Empty:
-                self.watch()
+                self._watch()
                 continue
             try:
-                found.set_result(what())
+                result.set_result(request())
             except BaseException as error:
-                found.set_exception(error)
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
+                result.set_exception(error)
 
 
 def in_keeper(
@@ -136,8 +133,7 @@ def in_keeper(
 
     @wraps(method)
     def called(agent: NodeAgent, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        found: T = agent.keeper.do(lambda: method(agent, *args, **kwargs))
-        return found
+        return agent.keeper.do(lambda: method(agent, *args, **kwargs))
 
     return called
 
@@ -189,9 +185,10 @@ class NodeAgent:
             if not recipe.checkpoints:
                 saved.write(self._checkpoints)
             assembly.restore(self._checkpoints, saved.manifest, changed)
-        listener = Listener.on(recipe.address, recipe.ports)
+        listener = listen(recipe.address, recipe.ports)
         self._node = Node(assembly, recipe.number, recipe.nodes, recipe.secret, listener)
-        return listener.port
+        port: int = listener.getsockname()[1]
+        return port
 
     def start(self, placement: Placement, addresses: Addresses) -> None:
         """Start the roles of this node; `poll` shows when they are ready."""
@@ -228,10 +225,7 @@ class NodeAgent:
     ) -> dict[tuple[str, int], Any]:
         """Return this node's copies of the rings of actors that the placement of `epoch` moves."""
         self._expect(epoch)
-        found: dict[tuple[str, int], Any] = self.keeper.do(
-            lambda: rings_of(self._made.assembly, actors, policies)
-        )
-        return found
+        return self.keeper.do(lambda: rings_of(self._made.assembly, actors, policies))
 
     def go(self) -> None:
         self._wait_for(1)
@@ -284,17 +278,15 @@ class NodeAgent:
 
     def logs(self) -> dict[str, str]:
         """Return the ends of the logs of this node's roles."""
-        found = {}
-        for path in sorted(self._logs.glob("*.log")):
-            found[path.stem] = path.read_bytes()[-LONGEST_LOG:].decode(errors="replace")
-        return found
+        logs = sorted(self._logs.glob("*.log"))
+        return {log.stem: log.read_bytes()[-LONGEST_LOG:].decode(errors="replace") for log in logs}
 
-    def spans(self) -> tuple[float, dict[str, list[tuple[Span, float, float]]]]:
+    def spans(self) -> tuple[float, dict[str, list[TimedSpan]]]:
         return time.perf_counter(), self._made.assembly.spans()
 
     @in_keeper
     def finish(self) -> int:
-        """Stop all roles; return a stamp that follows their last writes (see `Stamps`)."""
+        """Stop all roles; return a stamp that follows their last writes (see `make_stamps`)."""
         if self._runtime is not None:
             self._runtime.finish()
         return self._node.stamp() if self._node is not None else 0
@@ -349,19 +341,18 @@ class NodeAgent:
     def _watch(self) -> None:
         runtime = self._runtime
         if runtime is None:
-            threading.Event().wait(LOOK)
+            time.sleep(LOOK)
             return
         try:
             if self._fatal is None:
                 runtime.run_for(LOOK)
         except RemudaError as error:
-            # An exception whose only argument is its message can be pickled for the head.
             self._fatal = RoleDiedError(str(error))
         except Exception as error:  # without a keeper, the node would look alive but do nothing
             log.exception("the keeper failed")
             self._fatal = RoleDiedError(f"{type(error).__name__}: {error}")
         if self._fatal is not None:
-            threading.Event().wait(LOOK)
+            time.sleep(LOOK)
         status = NodeStatus(
             runtime.is_ready,
             runtime.is_played,

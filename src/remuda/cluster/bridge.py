@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.reduction import DupFd
 from typing import Any
 
 from remuda.cluster import rings
@@ -36,44 +35,25 @@ NO_PLAN = -1  # the revision of a bridge without a placement
 BEAT = 1.0  # seconds between two empty frames on an idle link
 
 
-class Listener:
-    """The listening socket of a bridge; a restarted bridge uses the same socket."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-
-    @classmethod
-    def on(cls, address: str, ports: range) -> Listener:
-        """Listen on the first free port of `ports`, or on any port if `ports` is empty."""
-        for port in ports or (0,):
-            found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                found.bind((address, port))
-                found.listen(64)
-            except OSError as error:
-                found.close()
-                why = error.strerror
-                continue
-            return cls(found)
-        raise RemudaError(
-            f"cannot listen on any port of {address} ({why}); cluster.ports allows "
-            f"{ports.start} to {ports.stop - 1}"
-            if ports
-            else f"cannot listen on {address}: {why}"
-        )
-
-    @property
-    def port(self) -> int:
-        port: int = self.socket.getsockname()[1]
-        return port
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _listen, (DupFd(self.socket.fileno()),)
-
-
-def _listen(descriptor: Any) -> Listener:
-    return Listener(socket.socket(fileno=descriptor.detach()))
+def listen(address: str, ports: range) -> socket.socket:
+    """Listen on the first free port of `ports`, or on any port if `ports` is empty."""
+    for port in ports or (0,):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((address, port))
+            listener.listen(64)
+        except OSError as error:
+            listener.close()
+            why = error.strerror
+        else:
+            return listener
+    raise RemudaError(
+        f"cannot listen on any port of {address} ({why}); cluster.ports allows "
+        f"{ports.start} to {ports.stop - 1}"
+        if ports
+        else f"cannot listen on {address}: {why}"
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +64,7 @@ class BridgeRole:
     plan: Plan  # the newest placement, checked in every round
     number: int  # number of this node
     secret: bytes
-    listener: Listener
+    listener: socket.socket  # a restarted bridge uses the same socket
     wakeup: Wakeup
     traffic: Traffic
     weights_every: float = 0.0
@@ -111,7 +91,6 @@ class Peer:
     next_try: float = 0.0
     next_round: float = 0.0
     next_beat: float = 0.0
-    was_open: bool = False
 
 
 class Bridge:
@@ -129,11 +108,9 @@ class Bridge:
     def __init__(self, role: BridgeRole) -> None:
         self._role, self._stores = role, role.stores
         self._me = role.number
-        self._listener = role.listener.socket
+        self._listener = role.listener
         self._listener.setblocking(False)
         self._wakeups = role.stores.wakeups
-        self._poll = select.poll()
-        self._polled: dict[int, int] = {}
         self._peers: dict[int, Peer] = {}
         self._strangers: list[Link] = []
         self._revision = NO_PLAN
@@ -160,19 +137,13 @@ class Bridge:
         return False
 
     def wait(self, timeout: float, interrupted: Callable[[], bool]) -> None:  # noqa: ARG002
-        wanted = dict.fromkeys(self._absent, select.POLLIN)
-        wanted[self._listener.fileno()] = select.POLLIN
-        wanted[self._role.wakeup.fileno()] = select.POLLIN
-        links = [peer.link for peer in self._peers.values()] + list(self._strangers)
+        poll = select.poll()
+        for descriptor in (*self._absent, self._listener.fileno(), self._role.wakeup.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        links = [*(peer.link for peer in self._peers.values()), *self._strangers]
         for link in filter(None, links):
-            wanted[link.fileno()] = select.POLLIN | (0 if link.is_free else select.POLLOUT)
-        for fd in self._polled.keys() - wanted.keys():
-            self._poll.unregister(fd)
-        for fd, events in wanted.items():
-            if self._polled.get(fd) != events:
-                self._poll.register(fd, events)
-        self._polled = wanted
-        self._poll.poll(min(timeout, TICK) * 1000.0)
+            poll.register(link.fileno(), select.POLLIN | (0 if link.is_free else select.POLLOUT))
+        poll.poll(min(timeout, TICK) * 1000.0)
 
     def finish(self) -> None:
         """Send the remaining data and close all links; this node's roles have stopped."""
@@ -202,9 +173,9 @@ class Bridge:
         revision, found = plan.revision, plan.read()
         for peer in self._peers.values():
             if peer.link is not None:
-                self._forget(peer.link)
+                peer.link.close()
         for stranger in self._strangers:
-            self._forget(stranger)
+            stranger.close()
         self._strangers.clear()
         self._peers.clear()
         if found is None:  # paused
@@ -245,29 +216,28 @@ class Bridge:
         try:
             frames = list(link.frames_in())
             link.flush()
+            if not link.is_open and now > link.began + GREETING:
+                raise LinkLostError("it sent no greeting")
+            if link.is_open and link.peer not in self._peers:
+                raise LinkLostError(f"no data is exchanged with node {link.peer}")
         except LinkLostError as error:
             log.info("refused a connection: %s", error)
-            self._forget(link)
+            link.close()
             self._strangers.remove(link)
             return
-        if link.is_open:
-            self._strangers.remove(link)
-            peer = self._peers.get(link.peer if link.peer is not None else -1)
-            if peer is None:
-                self._forget(link)
-                return
-            if peer.link is not None:  # the other end restarted before this end noticed
-                self._lose(peer, "the other end restarted")
-            peer.link = link
-            try:
-                self._open(peer, now)
-                for frame in frames:
-                    self._take(peer, frame)
-            except RemudaError as error:
-                self._lose(peer, str(error))
-        elif now > link.began + GREETING:
-            self._forget(link)
-            self._strangers.remove(link)
+        if link.peer is None:
+            return
+        self._strangers.remove(link)
+        peer = self._peers[link.peer]
+        if peer.link is not None:  # the other end restarted before this end noticed
+            self._lose(peer, "the other end restarted")
+        peer.link = link
+        try:
+            self._open(peer, now)
+            for frame in frames:
+                self._take(peer, frame)
+        except RemudaError as error:
+            self._lose(peer, str(error))
 
     def _dial(self, peer: Peer, now: float) -> None:
         """Connect to a node with a lower number; nodes with higher numbers connect to this one."""
@@ -311,7 +281,7 @@ class Bridge:
         # In lockstep, an actor needs the weights from the previous turn's training at once.
         every = 0.0 if self._stores.in_turns else role.weights_every
         peer.channel = Channel(self._stores, self._placement, self._me, peer.number, every)
-        peer.next_round, peer.next_beat, peer.was_open = 0.0, now + BEAT, True
+        peer.next_round, peer.next_beat = 0.0, now + BEAT
         peer.link.send(peer.channel.holds())
 
     def _take(self, peer: Peer, frame: Any) -> None:
@@ -324,29 +294,20 @@ class Bridge:
                 self._wakeups[number].ring()
 
     def _lose(self, peer: Peer, why: str) -> None:
-        if peer.was_open:
-            log.info("lost the connection to node %d: %s", peer.number, why)
         if peer.link is not None:
-            self._forget(peer.link)
+            peer.link.close()
         if peer.channel is not None:
+            log.info("lost the connection to node %d: %s", peer.number, why)
             peer.channel.lose()
         peer.link = peer.channel = None
-        peer.was_open = False
-
-    def _forget(self, link: Link) -> None:
-        if self._polled.pop(link.fileno(), None) is not None:
-            self._poll.unregister(link.fileno())
-        link.close()
 
 
-class BridgeLoop:
-    """A loop of rounds until bridges must finish."""
-
-    def run(self, worker: Worker, context: RoleContext) -> None:
-        control = context.control
-        while not control.closed:
-            control.beat(context.index)
-            if context.save_due():
-                context.save(worker)
-            worker.work()
-            worker.wait(BEAT, lambda: False)
+def run_bridge(worker: Worker, context: RoleContext) -> None:
+    """Run rounds until bridges must finish."""
+    control = context.control
+    while not control.closed:
+        control.beat(context.index)
+        if context.save_due():
+            context.save(worker)
+        worker.work()
+        worker.wait(BEAT, lambda: False)

@@ -184,12 +184,12 @@ class Channel:
         elif section.kind == Kind.WEIGHTS:
             self._weights_in.publish(key, numbers, section.data.view(np.float32))
         elif section.kind == Kind.FAST:
-            self._fast_in.write(*_halves(numbers))
+            self._fast_in.write(*np.split(numbers, 2))
             self._translate()
             for experience in self._late:
                 experience.let_in()
         elif section.kind == Kind.SLOW:
-            self._slow_in.write(*_halves(numbers))
+            self._slow_in.write(*np.split(numbers, 2))
         elif self._take_of_population(section):
             pass
         elif section.kind == Kind.IN_STEP:
@@ -199,7 +199,7 @@ class Channel:
         elif section.kind == Kind.HOLDS_RING:
             if key not in self._out:
                 raise RemudaError("the other end requests a ring that does not exist here")
-            self._out[key].holds(*_halves(numbers))
+            self._out[key].holds(*np.split(numbers, 2))
         elif section.kind == Kind.HOLDS_WEIGHTS:
             self._weights_out.holds(numbers)
             self.has_report = True
@@ -219,7 +219,7 @@ class Channel:
         elif kind == Kind.NEWBORN:
             self._table_in.put_newborn(key, section.data)
         elif kind == Kind.TABLE:
-            self._table_in.write(*_halves(numbers))
+            self._table_in.write(*np.split(numbers, 2))
         else:
             return False
         return True
@@ -243,11 +243,6 @@ class Channel:
                     store(words, UPDATE_TIME, -os.getpid())
 
 
-def _halves(numbers: Integers) -> tuple[Integers, Integers]:
-    half = len(numbers) // 2
-    return numbers[:half], numbers[half:]
-
-
 class Count(IntEnum):
     """Columns of `Traffic.counts`; totals cover all connections to the other node."""
 
@@ -269,32 +264,29 @@ def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
 class Traffic:
     """Counts [nodes, columns of `Count`], written only by the bridge of this node.
 
-    A restarted bridge counts from zero.
+    A restarted bridge continues the totals.
     """
 
     def __init__(self, nodes: int) -> None:
         self._shared = SharedArrays({"counts": ((nodes, len(Count)), np.int64)})
-        self._before: dict[int, list[int]] = {}
-        self._last: dict[int, list[int]] = {}
-        self._of: dict[int, Link] = {}  # the link itself: another link may reuse its `id()`
+        # each node's newest link and its counts; a link's `id()` may be reused
+        self._last: dict[int, tuple[Link, list[int]]] = {}
 
     @property
     def counts(self) -> Array:
         return self._shared["counts"]
 
     def note(self, node: int, link: Link, channel: Channel | None) -> None:
-        is_known = self._of.get(node) is link
-        steps = self._last[node][3:] if is_known else [0, 0]  # a broken link has no channel
+        last_link, last = self._last.get(node, (None, [0] * 5))
+        if last_link is not link:
+            last = [0] * 5
+        steps = last[3:]  # a broken link has no channel
         if channel is not None:
             steps = [channel.steps_out, channel.steps_in]
-        found = [link.sent_bytes, link.received_bytes, link.frames, *steps]
-        if not is_known:  # another connection
-            before, last = self._before.get(node, [0] * 5), self._last.get(node, [0] * 5)
-            self._before[node] = [a + b for a, b in zip(before, last, strict=True)]
-            self._of[node] = link
-        self._last[node] = found
+        counts = [link.sent_bytes, link.received_bytes, link.frames, *steps]
+        self._last[node] = link, counts
         row = self._shared["counts"][node]
-        row[:5] = [a + b for a, b in zip(self._before[node], found, strict=True)]
+        row[:5] += np.subtract(counts, last)
         row[Count.IS_OPEN] = channel is not None
         if channel is not None and channel.in_step:
             row[Count.IN_STEP] = channel.epoch

@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.assembly.assembly import Assembly
 from remuda.cluster.agent import NodeRecipe
-from remuda.cluster.bridge import Listener
+from remuda.cluster.bridge import listen
 from remuda.cluster.handover import CheckpointFiles
 from remuda.cluster.migration import needs_of
 from remuda.cluster.node import Node
@@ -31,7 +31,7 @@ class Cluster:
 
     def __init__(self, config: Config, nodes: Nodes) -> None:
         self._config, self._nodes = config, nodes
-        self.infos: Sequence[NodeInfo] = [self.with_plays(info) for info in nodes.gather()]
+        self.infos: Sequence[NodeInfo] = nodes.gather()
         self._secret = secrets.token_bytes(32)
 
     @property
@@ -46,17 +46,12 @@ class Cluster:
         return f"{len(found)} nodes: {', '.join(found)}"
 
     def place(self, assembly: Assembly) -> Placement:
-        layout, specs = assembly.layout, assembly.specs
-        names = ", ".join(info.name for info in self.infos)
-        needs = needs_of(layout, specs)
+        layout, lead = assembly.layout, assembly.table is not None
         try:
-            return place(self.infos, len(layout.copies), *needs, lead=assembly.table is not None)
+            return place(self.infos, len(layout.copies), needs_of(layout, assembly.specs), lead)
         except LookupError as error:
+            names = ", ".join(info.name for info in self.infos)
             raise ConfigError(f"no node {error.args[0]}; there are {names}") from None
-
-    def with_plays(self, info: NodeInfo) -> NodeInfo:
-        players = self._config.actor.nodes
-        return replace(info, plays=not players or any(map(info.has_label, players)))
 
     def runtime(
         self,
@@ -70,10 +65,9 @@ class Cluster:
     ) -> ClusterRuntime:
         config = self._config
         ports = _ports(config.cluster.ports)
-        head = self.infos[0]
-        node = Node(
-            assembly, HEAD, len(self.infos) + SPARE, self._secret, Listener.on(head.address, ports)
-        )
+        head, max_nodes = self.infos[0], len(self.infos) + SPARE
+        listener = listen(head.address, ports)
+        node = Node(assembly, HEAD, max_nodes, self._secret, listener)
         saved = CheckpointFiles.read(checkpoints, found.number) if found is not None else None
         recipe = NodeRecipe(
             assembly.spec,
@@ -81,7 +75,7 @@ class Cluster:
             assembly.layout,
             imported,
             HEAD,
-            len(self.infos) + SPARE,
+            max_nodes,
             self._secret,
             initial or {},
             str(checkpoints.path.absolute()) if config.cluster.shared_directory else "",
@@ -95,7 +89,7 @@ class Cluster:
             return self._nodes.call(info.number, "prepare", saved, changed)
 
         pending = [(info, prepare(info, saved)) for info in self.infos[1:]]
-        addresses = {HEAD: (head.address, node.listener.port)}
+        addresses = {HEAD: listener.getsockname()}
         for info, call in pending:
             try:
                 port = call.result(config.cluster.start_limit)
@@ -111,12 +105,9 @@ class Cluster:
             self.place(assembly),
             addresses,
             self.infos,
-            self.with_plays,
             prepare,
             logs,
             checkpoints,
-            silence=config.cluster.silence,
-            write_limit=config.checkpoint.write_limit,
         )
 
 

@@ -85,13 +85,12 @@ class HandoverState:
 def handover_state_of(
     assembly: Assembly,
     actors: Sequence[int],
-    groups: Sequence[int],
+    names: Sequence[str],
     rings: Mapping[tuple[str, int], tuple[State, int]],
     checkpoints: Checkpoints,
     learns: Collection[str] = (),
 ) -> HandoverState:
-    """Collect the head's copies of the state of roles that will move."""
-    names = [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]
+    """Collect the head's copies of the state of actors, and of the learners of policies `names`."""
     reader, board = assembly.published.reader(), assembly.scoreboard
     numbers = checkpoints.numbers()
     snapshots, shards = {}, {}
@@ -198,14 +197,13 @@ def _let_words_agree(ring: ExperienceRing) -> None:
 
 def _put(ring: ExperienceRing, state: State, written: int) -> None:
     """Restore the learner's copy of a ring, so a new actor can continue it."""
-    shared = ring.shared
-    state = dict(state)
-    sequence, queue = state["sequence"].copy(), state["queue"]
-    belongs = state["queue_sequence"] == sequence[queue]
-    sequence += MOVED
-    state["queue_sequence"] = np.where(belongs, state["queue_sequence"] + MOVED, word.NOTHING)
-    ring.restore(state | {"sequence": sequence}, written)
-    assert shared["sequence"].shape == sequence.shape
+    sequence, queue_sequence = state["sequence"], state["queue_sequence"]
+    belongs = queue_sequence == sequence[state["queue"]]
+    moved = {
+        "sequence": sequence + MOVED,
+        "queue_sequence": np.where(belongs, queue_sequence + MOVED, word.NOTHING),
+    }
+    ring.restore({**state, **moved}, written)
 
 
 def _begin_after(ring: ExperienceRing, words: Integers) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from remuda.cluster.agent import NodeStatus
 from remuda.cluster.channel import Count
@@ -18,9 +17,11 @@ from remuda.errors import NodeLostError, RemudaError
 
 log = logging.getLogger(__name__)
 
-ASK = 0.25  # seconds between two polls of a node
+POLL = 0.25  # seconds between two polls of a node
 GAP = 2.0  # a longer gap between two checks, in seconds, shows that the head itself was stopped
-THERE = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")  # the path of a log on its own node
+REMOTE_LOG = re.compile(
+    r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log"
+)  # the path of a log on its own node
 
 
 @dataclass
@@ -31,63 +32,30 @@ class Member:
     name: str
     status: NodeStatus = field(default_factory=NodeStatus)  # the last one that the head processed
     unread: list[NodeStatus] = field(default_factory=list)  # not processed yet
-    is_gone: bool = False  # True once its agent is known to be lost
-    _question: Call | None = None
-    _asked: float = 0.0
-    _looked: float = field(default_factory=time.monotonic)
+    is_lost: bool = False  # True once its agent is known to be lost
+    _request: Call | None = None
+    _requested_at: float = 0.0
+    _checked_at: float = field(default_factory=time.monotonic)
 
-    def ask(self, nodes: Nodes) -> None:
+    def poll(self, nodes: Nodes) -> None:
         """Store the node's answer if it has arrived, and poll the node again when that is due."""
         now = time.monotonic()
-        if now > self._looked + GAP:  # the head itself was stopped, so answers are seen late
-            self._asked += now - self._looked
-        self._looked = now
-        if self._question is not None and self._question.done():
-            question, self._question = self._question, None
+        if now > self._checked_at + GAP:  # the head itself was stopped, so answers are read late
+            self._requested_at += now - self._checked_at
+        self._checked_at = now
+        if self._request is not None and self._request.done():
+            request, self._request = self._request, None
             try:
-                self.unread.append(question.result(0.0))
+                self.unread.append(request.result(0.0))
             except NodeLostError:
-                self.is_gone = True
-        if self._question is None and not self.is_gone and now >= self._asked + ASK:
-            self._asked, self._question = now, nodes.call(self.number, "poll")
+                self.is_lost = True
+        if self._request is None and not self.is_lost and now >= self._requested_at + POLL:
+            self._requested_at, self._request = now, nodes.call(self.number, "poll")
 
     def is_silent(self, silence: float) -> bool:
         """Return whether an answer is overdue by more than `silence` seconds."""
-        is_late = time.monotonic() > self._asked + silence
-        return is_late and self._question is not None and not self._question.done()
-
-
-def answers_of(
-    calls: Mapping[int, Call],
-    members: Mapping[int, Member],
-    nodes: Nodes,
-    silence: float,
-    limit: float,
-    meanwhile: Callable[[], None],
-) -> dict[int, Any]:
-    """Wait for the answers of nodes, by number; lost and silent nodes are left out."""
-
-    def is_to_come(number: int) -> bool:
-        """Return whether an answer may still come, because the node is alive and responds."""
-        member = members.get(number)
-        if calls[number].done() or member is None:
-            return not calls[number].done()
-        member.ask(nodes)
-        return not (member.is_gone or member.is_silent(silence))
-
-    end = time.monotonic() + limit
-    while time.monotonic() < end and any(map(is_to_come, calls)):
-        meanwhile()
-    found = {}
-    for number, call in calls.items():
-        if not call.done():
-            log.warning("node %d did not answer", number)
-            continue
-        try:
-            found[number] = call.result(0.0)
-        except NodeLostError:
-            log.warning("node %d is gone", number)
-    return found
+        is_late = time.monotonic() > self._requested_at + silence
+        return is_late and self._request is not None and not self._request.done()
 
 
 @dataclass
@@ -136,7 +104,7 @@ class JoiningNodes:
         found = []
         for number, calls in list(self._beginning.items()):
             member = members.get(number)
-            if member is None or member.is_gone:
+            if member is None or member.is_lost:
                 self.lose(number)
                 continue
             try:
@@ -144,10 +112,10 @@ class JoiningNodes:
                     if call.done():
                         call.result(0.0)
             except NodeLostError:
-                member.is_gone = True  # reported elsewhere
+                member.is_lost = True  # reported elsewhere
             except RemudaError as error:
                 self.refuse(number, member.name, error)
-                member.is_gone = True
+                member.is_lost = True
             else:
                 if member.status.is_ready:
                     del self._beginning[number]
@@ -180,9 +148,9 @@ class FetchedLogs:
             with contextlib.suppress(OSError):
                 (self._directory / f"{role}@{node}.log").write_text(text)
 
-    def named(self, node: str, words: str) -> str:
+    def named(self, node: str, message: str) -> str:
         """Replace paths of logs on a node by the paths of their copies here."""
-        return THERE.sub(lambda found: f"{self._directory}/{found[1]}@{node}.log", words)
+        return REMOTE_LOG.sub(lambda match: f"{self._directory}/{match[1]}@{node}.log", message)
 
 
 class LinkMonitor:

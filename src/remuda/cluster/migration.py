@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.cluster.handover import HandoverState, handover_state_of, rings_of
 from remuda.cluster.node import Node
-from remuda.cluster.nodes import HEAD, Call, NodeInfo, Nodes, Placement, without
+from remuda.cluster.nodes import HEAD, Call, Need, NodeInfo, Nodes, Placement, without
 from remuda.policies.compatibility import shares_of
 from remuda.policies.spec import PolicySpec
 from remuda.runtime.layout import Layout
@@ -25,15 +25,10 @@ class Move:
 
     @property
     def actors(self) -> list[int]:
-        pairs = enumerate(zip(self.before.actors, self.after.actors, strict=True))
-        return [actor for actor, (a, b) in pairs if a != b]
+        homes = zip(self.before.actors, self.after.actors, strict=True)
+        return [actor for actor, (before, after) in enumerate(homes) if before != after]
 
-    @property
-    def groups(self) -> list[int]:
-        pairs = enumerate(zip(self.before.learners, self.after.learners, strict=True))
-        return [group for group, (a, b) in pairs if a != b]
-
-    def in_words(self, node: int, roles: Sequence[str], name: Callable[[int], str]) -> str:
+    def describe(self, node: int, roles: Sequence[str], name: Callable[[int], str]) -> str:
         return ", ".join(
             f"{roles[role]} on {name(self.after.homes[role])}"
             for role in self.before.roles_of(node)
@@ -50,18 +45,13 @@ class MoveCounts:
         times, _ = self._of.get(role, (0, ""))
         self._of[role] = (times + 1, why)
 
-    def counted(self, found: Sequence[RoleStatus]) -> list[RoleStatus]:
-        more = [(each, *self._of.get(each.name, (0, ""))) for each in found]
-        return [
-            replace(each, restarts=each.restarts + times, problem=each.problem or why)
-            for each, times, why in more
-        ]
+    def counted(self, role: RoleStatus) -> RoleStatus:
+        times, why = self._of.get(role.name, (0, ""))
+        return replace(role, restarts=role.restarts + times, problem=role.problem or why)
 
 
-def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], list[str], list[int]]:
-    """Return each learner process's device, node label, and first process sharing experience."""
-    devices = [layout.devices[group[0]] for group in layout.groups]
-    wanted = [specs[group[0]].config.node for group in layout.groups]
+def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> list[Need]:
+    """Return the needs of each learner process; `beside` is the first that shares experience."""
     first, shares = list(range(len(layout.groups))), shares_of(specs)
     for process, group in enumerate(layout.groups):
         others = {other for i in group for other in shares[specs[i].name]}
@@ -70,7 +60,14 @@ def needs_of(layout: Layout, specs: Sequence[PolicySpec]) -> tuple[list[str], li
             if names & others:
                 found, joined = first[earlier], first[process]
                 first = [min(found, joined) if f in (found, joined) else f for f in first]
-    return devices, wanted, first
+    return [
+        Need(
+            layout.devices[group[0]],
+            specs[group[0]].config.node,
+            None if first[process] == process else first[process],
+        )
+        for process, group in enumerate(layout.groups)
+    ]
 
 
 class Migration:
@@ -80,21 +77,25 @@ class Migration:
         self._node, self._nodes, self._checkpoints = node, nodes, checkpoints
 
     def without(
-        self, placement: Placement, gone: Collection[int], left: Sequence[NodeInfo]
+        self, placement: Placement, lost: Collection[int], nodes: Sequence[NodeInfo]
     ) -> Placement:
         assembly = self._node.assembly
-        needs = needs_of(assembly.layout, assembly.specs)
-        return without(placement, gone, left, *needs)
+        return without(placement, lost, nodes, needs_of(assembly.layout, assembly.specs))
 
     def ask_for_rings(
-        self, move: Move, gone: Collection[int]
+        self, move: Move, lost: Collection[int]
     ) -> tuple[dict[Any, Any], dict[int, Call]]:
-        """Request moving actors' rings: from learners' nodes if `gone`, else from actors' nodes."""
+        """Request moving actors' rings: from learners' nodes if `lost`, else from actors' nodes."""
         assembly, epoch = self._node.assembly, move.after.epoch
         wanted: dict[int, tuple[list[int], list[str]]] = {}
         for actor in move.actors:
-            if gone:
-                sources = self._learned_by(move.before, gone)
+            if lost:
+                learners = move.before.learners
+                homes = set(learners) - set(lost)
+                sources = {
+                    home: self._policies(g for g, at in enumerate(learners) if at == home)
+                    for home in sorted(homes)
+                }
                 sources.pop(move.after.actors[actor], None)  # this node already has the rings
             else:
                 sources = {move.before.actors[actor]: [spec.name for spec in assembly.specs]}
@@ -107,41 +108,32 @@ class Migration:
         return found, calls
 
     def handovers(
-        self, move: Move, rings: Mapping[tuple[str, int], Any], homes: tuple[int, ...]
+        self, move: Move, rings: Mapping[tuple[str, int], Any], nodes: tuple[int, ...]
     ) -> dict[int, HandoverState]:
+        """Return the state that each node needs of the roles that move there."""
+        homes = list(zip(move.before.learners, move.after.learners, strict=True))
         found = {}
-        for node in homes:
-            actors = [a for a in move.actors if move.after.actors[a] == node]
-            groups = [g for g in move.groups if move.after.learners[g] == node]
-            kept = self._kept(move, node) if actors else frozenset()
-            own = {key: held for key, held in rings.items() if key[1] in actors}
-            if not (actors or groups):
+        for node in nodes:
+            actors = [actor for actor in move.actors if move.after.actors[actor] == node]
+            arrive = [g for g, (before, after) in enumerate(homes) if after == node != before]
+            stay = [g for g, (before, after) in enumerate(homes) if after == node == before]
+            if not (actors or arrive):
                 found[node] = HandoverState()
                 continue
             handover = handover_state_of(
-                self._node.assembly, actors, groups, own, self._checkpoints, kept
+                self._node.assembly,
+                actors,
+                self._policies(arrive),
+                {key: state for key, state in rings.items() if key[1] in actors},
+                self._checkpoints,
+                self._policies(stay) if actors else (),
             )
             # Actor 0 still runs on the head, and reads match results from the shards there.
             shards = {} if node == HEAD else handover.shards
             found[node] = replace(handover, shards=shards)
         return found
 
-    def _kept(self, move: Move, node: int) -> frozenset[str]:
+    def _policies(self, groups: Iterable[int]) -> list[str]:
+        """Return the names of the policies of learner processes."""
         assembly = self._node.assembly
-        return frozenset(
-            assembly.specs[i].name
-            for group, homes in enumerate(
-                zip(move.before.learners, move.after.learners, strict=True)
-            )
-            if homes == (node, node)
-            for i in assembly.layout.groups[group]
-        )
-
-    def _learned_by(self, placement: Placement, gone: Collection[int]) -> dict[int, list[str]]:
-        assembly = self._node.assembly
-        found: dict[int, list[str]] = {}
-        for group, home in enumerate(placement.learners):
-            if home not in gone:
-                names = [assembly.specs[i].name for i in assembly.layout.groups[group]]
-                found.setdefault(home, []).extend(names)
-        return found
+        return [assembly.specs[i].name for group in groups for i in assembly.layout.groups[group]]

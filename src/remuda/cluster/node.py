@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from socket import socket
 
 from remuda.assembly.assembly import Assembly
-from remuda.cluster.bridge import BridgeLoop, BridgeRole, Listener
+from remuda.cluster.bridge import BridgeRole, run_bridge
 from remuda.cluster.channel import Count, Traffic
 from remuda.cluster.handover import HandoverState, take_over
 from remuda.cluster.nodes import Addresses, Placement, Plan
-from remuda.cluster.stores import Stamps, Stores
+from remuda.cluster.stores import Stores, make_stamps
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
 from remuda.runtime.control import Control
@@ -30,13 +31,13 @@ class Node:
     """
 
     def __init__(
-        self, assembly: Assembly, number: int, nodes: int, secret: bytes, listener: Listener
+        self, assembly: Assembly, number: int, nodes: int, secret: bytes, listener: socket
     ) -> None:
         self.assembly, self.number = assembly, number
         self.listener, self._secret = listener, secret
         layout = assembly.layout
         self.plan = Plan(len(layout.copies), len(layout.groups), nodes)
-        self.stamps, self.traffic = Stamps(nodes), Traffic(nodes)
+        self.stamps, self.traffic = make_stamps(nodes), Traffic(nodes)
 
     def runtime(
         self, placement: Placement, addresses: Addresses, logs: Path, checkpoints: Checkpoints
@@ -61,7 +62,7 @@ class Node:
             checkpoints,
             control,
             placement.roles_of(self.number),
-            Place(role, wakeup, BridgeLoop()),
+            Place(role, wakeup, run_bridge),
         )
 
     def replace(
@@ -119,6 +120,6 @@ class Node:
 
     def stamp(self) -> int:
         """Increment this node's stamp; nodes that see the new stamp see all earlier writes too."""
-        stamps = self.stamps.all
+        stamps = self.stamps["stamps"]
         stamps[self.number] += 1
         return int(stamps[self.number])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -101,7 +102,7 @@ class Placement:
     def roles_of(self, node: int) -> list[int]:
         return [role for role, home in enumerate(self.homes) if home == node]
 
-    def in_words(self, roles: Sequence[str], name: Callable[[int], str]) -> str:
+    def describe(self, roles: Sequence[str], name: Callable[[int], str]) -> str:
         return "; ".join(
             f"{name(node)}: {', '.join(roles[role] for role in self.roles_of(node))}"
             for node in sorted(set(self.homes))
@@ -129,58 +130,59 @@ class Placement:
         return Placement(tuple(found[:actors]), tuple(found[actors:]), self.epoch + 1)
 
 
+class Need(NamedTuple):
+    """The requirements of a learner process for its node."""
+
+    device: str = "cpu"
+    label: str = ""  # of the node (`policy.node`)
+    beside: int | None = None  # an earlier learner process, on the same node
+
+    def fits(self, node: NodeInfo) -> bool:
+        return not self.label or node.has_label(self.label)
+
+
 def place(
-    nodes: Sequence[NodeInfo],
-    actors: int,
-    devices: Sequence[str],
-    wanted: Sequence[str] = (),
-    beside: Sequence[int] = (),
-    epoch: int = 1,
-    lead: bool = False,
+    nodes: Sequence[NodeInfo], actors: int, needs: Sequence[Need], lead: bool = False
 ) -> Placement:
     """Assign a node to every role.
 
     Learners that need a GPU go to a node with GPUs; a policy's label (`policy.node`) has priority.
-    Each other role goes to the node with the most remaining cores, learners before actors. For
-    `devices`, `wanted` and `beside` see `needs_of`. If `lead`, the head hosts the first actor.
+    Each other role goes to the node with the most remaining cores, learners before actors. If
+    `lead`, the head hosts the first actor.
     """
-    left = {node.number: float(node.cores) for node in nodes}
+    cores = {node.number: node.cores for node in nodes}
     gpus = {node.number: node.gpus for node in nodes}
-    by_number = {node.number: node for node in nodes}
 
-    def take(allowed: Sequence[int]) -> int:
-        best = max(allowed, key=lambda number: (left[number], -number))
-        left[best] -= 1.0
+    def take(allowed: Sequence[NodeInfo]) -> int:
+        best = max((node.number for node in allowed), key=lambda n: (cores[n], -n))
+        cores[best] -= 1
         return best
 
     learners: list[int] = []
-    for i, device in enumerate(devices):
-        label = wanted[i] if i < len(wanted) else ""
-        allowed = [n for n, node in by_number.items() if not label or node.has_label(label)]
-        if i < len(beside) and beside[i] != i:
-            home = learners[beside[i]]
-            if home not in allowed:
-                raise LookupError(
-                    f"has the label {label!r} (policy.node) and trains the other policies of the "
-                    "same experience.group, which must share a node"
-                )
-            allowed = [home]
+    for need in needs:
+        allowed = [node for node in nodes if need.fits(node)]
+        if need.beside is not None:
+            allowed = [node for node in allowed if node.number == learners[need.beside]]
         if not allowed:
-            raise LookupError(f"has the label {label!r} (policy.node)")
-        able = [n for n in allowed if by_number[n].gpus > 0]
-        if device.startswith("cuda") and able:  # learners share GPUs if there are too few
-            most = max(gpus[n] for n in able)
-            allowed = [n for n in able if gpus[n] == most]
-        home = take(allowed)
-        gpus[home] -= device.startswith("cuda")
-        learners.append(home)
-    left[HEAD] -= lead
-    players = [node.number for node in nodes if node.plays]
+            message = f"has the label {need.label!r} (policy.node)"
+            if need.beside is not None:
+                message += " and trains the other policies of the same experience.group, which "
+                message += "must share a node"
+            raise LookupError(message)
+        uses_gpu = need.device.startswith("cuda")
+        able = [node for node in allowed if node.gpus]
+        if uses_gpu and able:  # learners share GPUs if there are too few
+            most = max(gpus[node.number] for node in able)
+            allowed = [node for node in able if gpus[node.number] == most]
+        learners.append(take(allowed))
+        gpus[learners[-1]] -= uses_gpu
+    cores[HEAD] -= lead
+    players = [node for node in nodes if node.plays]
     if not players:
         raise LookupError("has a label of actor.nodes")
-    found = [HEAD] if lead else []
-    found += [take(players) for _ in range(actors - len(found))]
-    return Placement(tuple(found), tuple(learners), epoch)
+    homes = [HEAD] if lead else []
+    homes += [take(players) for _ in range(actors - len(homes))]
+    return Placement(tuple(homes), tuple(learners))
 
 
 def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Placement | None:
@@ -188,7 +190,7 @@ def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Place
     by_number = {node.number: node for node in nodes}
     if not by_number[new].plays:
         return None
-    found, moved = placement, False
+    found = placement
     while len(found.roles_of(new)) < by_number[new].cores:
         lack = {n: len(found.roles_of(n)) - o.cores for n, o in by_number.items() if n != new}
         # The first actor stays, because it may lead a population.
@@ -197,41 +199,36 @@ def relieved(placement: Placement, nodes: Sequence[NodeInfo], new: int) -> Place
             break
         most = max(crowded, key=lambda number: lack[number])
         actor = max(a for a, home in enumerate(found.actors) if home == most and a)
-        found, moved = found.moved({actor: new}), True
-    return replace(found, epoch=placement.epoch + 1) if moved else None
+        found = found.moved({actor: new})
+    return None if found is placement else replace(found, epoch=placement.epoch + 1)
 
 
 def without(
     placement: Placement,
-    gone: Collection[int],
+    lost: Collection[int],
     nodes: Sequence[NodeInfo],
-    devices: Sequence[str] = (),
-    wanted: Sequence[str] = (),
-    beside: Sequence[int] = (),
+    needs: Sequence[Need],
 ) -> Placement:
     """Move each role of a lost node to the remaining node with the most free cores.
 
     Learners prefer nodes with the wanted label, and with a GPU if they train on one; see `place`.
     """
-    load = {node.number: 0 for node in nodes}
-    for home in placement.homes:
-        if home in load:
-            load[home] += 1
+    roles = Counter(placement.homes)
+    actors = len(placement.actors)
     homes: dict[int, int] = {}
-    for role in [role for role, home in enumerate(placement.homes) if home in gone]:
-        plays = role < len(placement.actors)
-        fit = [o for o in nodes if o.plays or not plays] or list(nodes)
-        learner = role - len(placement.actors)
-        if not plays and learner < len(beside) and beside[learner] != learner:
-            home = homes[role - learner + beside[learner]]  # both were on the same node
+    for role in [role for role, home in enumerate(placement.homes) if home in lost]:
+        fit = list(nodes)
+        if role < actors:
+            fit = [node for node in nodes if node.plays] or fit
         else:
-            if not plays:
-                label = wanted[learner] if learner < len(wanted) else ""
-                device = devices[learner] if learner < len(devices) else ""
-                fit = [o for o in fit if label and o.has_label(label)] or fit
-                fit = [o for o in fit if o.gpus and device.startswith("cuda")] or fit
-            home = max(fit, key=lambda o: (o.cores - load[o.number], -o.number)).number
-        load[home] += 1
+            need = needs[role - actors]
+            fit = [node for node in fit if need.fits(node)] or fit
+            if need.beside is not None:  # both were on the same node
+                fit = [node for node in nodes if node.number == homes[actors + need.beside]]
+            elif need.device.startswith("cuda"):
+                fit = [node for node in fit if node.gpus] or fit
+        home = max(fit, key=lambda node: (node.cores - roles[node.number], -node.number)).number
+        roles[home] += 1
         homes[role] = home
     return placement.moved(homes)
 

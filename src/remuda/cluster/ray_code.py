@@ -11,15 +11,14 @@ import hashlib
 import importlib.util
 import re
 import sys
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from remuda.errors import RemudaError
 from remuda.system.loading import is_pickled, texts_in
+from remuda.system.user_errors import is_installed
 from remuda.system.version import __version__
 
 OWN = "remuda"  # the package whose source must be the same on all nodes
@@ -40,35 +39,34 @@ def versions() -> dict[str, str]:
 
 def named_modules(tree: object) -> list[str]:
     """Return the top-level modules in the configuration that this process can find."""
-    found: dict[str, None] = {}
-    for text in texts_in(tree):
-        match = None if is_pickled(text) else NAMED.fullmatch(text)
-        if match is not None and _root(match[1]) is not None and match[1] != OWN:
-            found[match[1]] = None
-    return list(found)
+    matches = (NAMED.fullmatch(text) for text in texts_in(tree) if not is_pickled(text))
+    modules = dict.fromkeys(match[1] for match in matches if match is not None)
+    return [module for module in modules if module != OWN and _root(module) is not None]
 
 
 def own_code(modules: Iterable[str], with_pickles: bool) -> list[str]:
     """Return the files and folders to send: `modules`, and modules loaded from the same folders."""
-    roots = [root for module in modules if (root := _root(module)) is not None]
-    folders = {root.parent for root in roots if not _is_installed(root)}
+    roots = _own_roots(modules)
+    folders = {root.parent for root in roots}
     if with_pickles:
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         folders.add(Path(main).resolve().parent if main else Path.cwd())
-    found = {root: None for root in roots if not _is_installed(root)}
-    for name in [name for name in sys.modules if "." not in name and name != "__main__"]:
-        root = _root(name)
-        if root is not None and root.parent in folders and not _is_installed(root):
-            found[root] = None
-    found = {root: None for root in found if root.name not in (OWN, "ray")}
-    for root in found:
+    loaded = [name for name in sys.modules if "." not in name and name != "__main__"]
+    roots += [root for root in _own_roots(loaded) if root.parent in folders]
+    roots = [root for root in dict.fromkeys(roots) if root.name not in (OWN, "ray")]
+    for root in roots:
         size = sum(file.stat().st_size for file in _files(root, "*"))
         if size > LARGEST:
             raise RemudaError(
                 f"{root} has {size / 1e6:.0f} MB; at most {LARGEST / 1e6:.0f} MB of your code are "
                 "sent to nodes: put the data elsewhere, or install the package on all nodes"
             )
-    return [str(root) for root in found]
+    return [str(root) for root in roots]
+
+
+def _own_roots(modules: Iterable[str]) -> list[Path]:
+    roots = (_root(module) for module in modules)
+    return [root for root in roots if root is not None and not is_installed(str(root))]
 
 
 def digests(modules: Sequence[str]) -> dict[str, str]:
@@ -78,22 +76,17 @@ def digests(modules: Sequence[str]) -> dict[str, str]:
 
 def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> str | None:
     """Describe how a node differs from this machine; None if the difference does not matter."""
+    same = "install the same version on all nodes"
     for what, own in here["versions"].items():
         other = there["versions"].get(what)
         if other != own:
-            return (
-                f"node {node} has {what} {other}, and this machine has {own}: install the same "
-                "version on all nodes"
-            )
+            return f"node {node} has {what} {other}, and this machine has {own}: {same}"
     for module, own in here["digests"].items():
         other = there["digests"].get(module)
         if not other:
             return f"node {node} has no module {module}, which the run needs: install it there"
         if other != own:
-            return (
-                f"the source of {module} on node {node} differs from this machine's: install the "
-                "same version on all nodes"
-            )
+            return f"the source of {module} on node {node} differs from this machine's: {same}"
     return None
 
 
@@ -108,19 +101,6 @@ def _root(module: str) -> Path | None:
     if file.suffix != ".py":
         return None
     return file.parent if found.submodule_search_locations else file
-
-
-@cache
-def _libraries() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple(Path(paths[kind]).resolve() for kind in kinds)
-
-
-def _is_installed(root: Path) -> bool:
-    return any(root.is_relative_to(library) for library in _libraries()) or (
-        "site-packages" in root.parts or "dist-packages" in root.parts
-    )
 
 
 def _files(root: Path, pattern: str) -> list[Path]:

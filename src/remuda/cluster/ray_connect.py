@@ -12,6 +12,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -125,7 +126,7 @@ def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = (
             _hush(ray)
             ray.init(**options, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
-            _speak(ray)
+            _restore_output(ray)
             why = " ".join(str(error).split())[:300]
             raise RemudaError(
                 f"cluster.address is {setting!r}: the Ray cluster at {address} cannot be joined: "
@@ -137,24 +138,23 @@ def disconnect(ray: ModuleType) -> None:
     """Leave the cluster, and restore Ray's output."""
     with _own_signals():
         ray.shutdown()
-    _speak(ray)
-
-
-def _speak(ray: ModuleType) -> None:
-    worker: Any = ray._private.worker
-    if getattr(worker, "print_to_stdstream", None) is _to_log:
-        worker.print_to_stdstream = _SPOKE[0]
+    _restore_output(ray)
 
 
 def _hush(ray: ModuleType) -> None:
     """Keep Ray's messages about dead workers and nodes out of the terminal; Remuda reports them."""
     worker: Any = ray._private.worker
     if getattr(worker, "print_to_stdstream", _to_log) is not _to_log:
-        _SPOKE[:] = [worker.print_to_stdstream]
+        _ray_prints.append(worker.print_to_stdstream)
         worker.print_to_stdstream = _to_log
 
 
-_SPOKE: list[Any] = []  # Ray's own print function, while this module replaces it
+def _restore_output(ray: ModuleType) -> None:
+    if _ray_prints:
+        ray._private.worker.print_to_stdstream = _ray_prints.pop()
+
+
+_ray_prints: list[Any] = []  # Ray's own print function, while this module replaces it
 
 
 def _to_log(data: Mapping[str, Any], *_: object, **__: object) -> None:
@@ -189,60 +189,50 @@ class NodeSnapshot:
 class NodePoller:
     """A thread that queries Ray's nodes, because a query hangs if Ray's control service is dead."""
 
-    def __init__(self, ask: Callable[[], NodeSnapshot]) -> None:
-        self._ask = ask
-        self._questions: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[NodeSnapshot] = queue.SimpleQueue()
-        self._asked: float | None = None
-        self._looked = time.monotonic()
+    def __init__(self, list_nodes: Callable[[], NodeSnapshot]) -> None:
+        self._list_nodes = list_nodes
+        self._queries: queue.SimpleQueue[Future[NodeSnapshot] | None] = queue.SimpleQueue()
+        self._query: Future[NodeSnapshot] | None = None  # the running query
+        self._queried_at = self._checked_at = time.monotonic()
         self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._work, name="ray-nodes", daemon=True)
         self.failure = ""  # the error of the running query's last attempt
 
     def newest(self) -> NodeSnapshot | None:
         """Return the answer of a finished query once; start a query if none is running."""
         now = time.monotonic()
-        if self._asked is not None and now > self._looked + GAP:
+        if now > self._checked_at + GAP:
             # This process itself was stopped: an answer may have arrived without being read.
-            self._asked += now - self._looked
-        self._looked = now
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="looks", daemon=True)
+            self._queried_at += now - self._checked_at
+        self._checked_at = now
+        if self._thread.ident is None:
             self._thread.start()
-        if self._asked is None:
-            self._asked = now
-            self._questions.put(None)
-        try:
-            found = self._answers.get_nowait()
-        except queue.Empty:
+        if self._query is None:
+            self._query, self._queried_at = Future(), now
+            self._queries.put(self._query)
+        if not self._query.done():
             return None
-        self._asked = None
-        return found
+        query, self._query = self._query, None
+        return query.result()
 
     @property
     def waits(self) -> float:
-        return 0.0 if self._asked is None else self._looked - self._asked
+        return 0.0 if self._query is None else self._checked_at - self._queried_at
 
     def stop(self) -> None:
         """Stop the thread; a query that hangs is abandoned."""
         self._stopped.set()
-        self._questions.put(None)
-        if self._thread is not None:
+        self._queries.put(None)
+        if self._thread.ident is not None:
             self._thread.join(END)
 
     def _work(self) -> None:
-        while True:
-            self._questions.get()
-            while not self._stopped.is_set():
+        while (query := self._queries.get()) is not None:
+            while not (query.done() or self._stopped.is_set()):
                 try:
-                    found = self._ask()
+                    query.set_result(self._list_nodes())
+                    self.failure = ""
                 except Exception as error:
                     self.failure = f"{type(error).__name__}: {error}"
                     LOG.info("Ray does not list its nodes: %s", self.failure)
                     self._stopped.wait(AGAIN)
-                else:
-                    self.failure = ""
-                    self._answers.put(found)
-                    break
-            if self._stopped.is_set():
-                return

@@ -11,8 +11,9 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +21,7 @@ import cloudpickle
 import psutil
 
 from remuda.cluster.nodes import HEAD, Call, NodeInfo
-from remuda.cluster.ray_calls import THREADS, Host, LostCall, RayCall, answer_of
+from remuda.cluster.ray_calls import THREADS, Host, RayCall, answer_of
 from remuda.cluster.ray_code import difference, digests, named_modules, own_code, versions
 from remuda.cluster.ray_connect import (
     NodePoller,
@@ -63,14 +64,6 @@ class _Node:
     gone: bool = False
 
 
-@dataclass
-class _Absent:
-    """A lost Ray node, whose process is dead, with the time when it may be used again."""
-
-    times: int = 0
-    until: float = field(default_factory=time.monotonic)
-
-
 class RayNodes:
     """The nodes of an existing Ray cluster, or of a Ray cluster started on this machine.
 
@@ -90,7 +83,8 @@ class RayNodes:
         self._ray: ModuleType = import_ray(bool(config.cluster.local))
         self._nodes: dict[int, _Node] = {}
         self._coming: dict[str, _Node] = {}
-        self._absent: dict[str, _Absent] = {}
+        # lost Ray nodes: how often each was lost, and when it may be used again
+        self._absent: dict[str, tuple[int, float]] = {}
         self._refused: set[str] = set()
         self._lost: list[int] = []
         self._poller = NodePoller(self._list_nodes)
@@ -222,7 +216,8 @@ class RayNodes:
             raise RemudaError(fault)
         reserved = int(node.entry["Resources"].get("memory", snapshot["memory"]))
         labels = node.entry.get("Labels") or {}
-        info = node.info = NodeInfo(
+        players = self._config.actor.nodes
+        info = NodeInfo(
             number=self._number,
             name=name,
             address=node.entry["NodeManagerAddress"],
@@ -231,6 +226,7 @@ class RayNodes:
             gpus=node.gpus,
             labels={key: value for key, value in labels.items() if key != "ray.io/node-id"},
         )
+        node.info = info = replace(info, plays=not players or any(map(info.has_label, players)))
         node.process, node.logs = snapshot["process"], snapshot["logs"]
         self._nodes[self._number] = node
         self._number += 1
@@ -265,7 +261,9 @@ class RayNodes:
         node = self._nodes[number]
         assert node.info is not None
         if node.gone:
-            return LostCall(node.info.name)
+            lost: Future[Any] = Future()
+            lost.set_exception(NodeLostError(f"node {node.info.name} is gone"))
+            return lost
         answer = node.host.call.remote(method, cloudpickle.dumps(args))
         return RayCall(self._ray, answer, node.info.name, node.logs)
 
@@ -303,9 +301,8 @@ class RayNodes:
             ray_id = entry["NodeID"]
             if ray_id in taken or ray_id in self._coming or ray_id in self._refused:
                 continue
-            absent = self._absent.get(ray_id)
-            may_return = absent is None or time.monotonic() > absent.until
-            if not may_return or (self._cluster.nodes and room <= 0):
+            _, returns_at = self._absent.get(ray_id, (0, 0.0))
+            if time.monotonic() <= returns_at or (self._cluster.nodes and room <= 0):
                 continue
             free = _free(entry, snapshot)
             if free is not None:  # otherwise it is checked again later
@@ -321,9 +318,8 @@ class RayNodes:
             return
         node.gone = True
         self._kill(node)
-        absent = self._absent.setdefault(node.ray_id, _Absent())
-        absent.until = time.monotonic() + RETURN_AFTER * 2**absent.times
-        absent.times += 1
+        times, _ = self._absent.get(node.ray_id, (0, 0.0))
+        self._absent[node.ray_id] = times + 1, time.monotonic() + RETURN_AFTER * 2**times
 
     def _kill(self, node: _Node) -> None:
         with suppress(Exception):  # Ray raises if the process is already dead

@@ -18,7 +18,13 @@ from typing import Any
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
 from remuda.cluster.channel import in_all
-from remuda.cluster.member import ASK, FetchedLogs, JoiningNodes, LinkMonitor, Member, answers_of
+from remuda.cluster.member import (
+    POLL,
+    FetchedLogs,
+    JoiningNodes,
+    LinkMonitor,
+    Member,
+)
 from remuda.cluster.migration import Migration, Move, MoveCounts
 from remuda.cluster.node import Node
 from remuda.cluster.nodes import HEAD, Addresses, Call, NodeInfo, Nodes, Placement, relieved
@@ -26,7 +32,6 @@ from remuda.errors import NodeLostError, RemudaError, RoleDiedError
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.compiling import Progress
-from remuda.system.timeline import Spans
 from remuda.types import RoleStatus
 
 log = logging.getLogger(__name__)
@@ -47,28 +52,25 @@ class ClusterRuntime:
         placement: Placement,
         addresses: Addresses,
         infos: Sequence[NodeInfo],
-        with_plays: Callable[[NodeInfo], NodeInfo],
         prepare: Callable[[NodeInfo], Call],
         logs: Path,
         checkpoints: Checkpoints,
-        *,
-        silence: float,
-        write_limit: float,
     ) -> None:
+        config = node.assembly.config
         self._node, self._nodes = node, nodes
         self.placement, self._addresses = placement, dict(addresses)
         self._logs, self._checkpoints = FetchedLogs(logs), checkpoints
-        self._silence, self._write_limit = silence, write_limit
+        self._silence = config.cluster.silence
+        self._write_limit = config.checkpoint.write_limit
         self._local: ProcessRuntime = node.runtime(placement, addresses, logs, checkpoints)
         self._infos = {info.number: info for info in infos}
-        self._with_plays = with_plays
         self._members = {n: Member(n, i.name) for n, i in self._infos.items() if n != HEAD}
         self._joining = JoiningNodes(nodes, prepare)
-        self._gone: dict[int, str] = {}  # nodes found lost but not handled yet, and why
+        self._lost: dict[int, str] = {}  # nodes found lost but not handled yet, and why
         self._migration = Migration(node, nodes, checkpoints)
         self._news: list[str] = []
         self._moved = MoveCounts()
-        self._reach = LinkMonitor(silence)
+        self._reach = LinkMonitor(self._silence)
         # unfinished requests to nodes, sent while roles moved
         self._pending: list[tuple[int, Call]] = []
         self._stopped = False
@@ -91,7 +93,7 @@ class ClusterRuntime:
         self._look(seconds)
         self._news += self._reach.news(self.placement, self._members.values(), self._name)
         placement = self.placement
-        if self._gone or set(self._local.here) != set(placement.roles_of(HEAD)):
+        if self._lost or set(self._local.here) != set(placement.roles_of(HEAD)):
             return False  # some roles have not started yet
         statuses = [m.status for n, m in self._members.items() if n in placement.nodes]
         # A node's report from an earlier epoch does not cover roles that moved there since.
@@ -130,15 +132,15 @@ class ClusterRuntime:
         self._wait_for(self._call_all("settle", number, manifest))
 
     def status(self) -> list[RoleStatus]:
-        found = [replace(each, node=self._name(HEAD)) for each in self._local.status()]
+        roles = [replace(role, node=self._name(HEAD)) for role in self._local.status()]
         for member in self._members.values():
-            for each in member.status.roles:
-                name = f"{BRIDGE}@{member.name}" if each.name == BRIDGE else each.name
-                found.append(replace(each, name=name, node=member.name))
-        return self._moved.counted(found)
+            for role in member.status.roles:
+                name = f"{BRIDGE}@{member.name}" if role.name == BRIDGE else role.name
+                roles.append(replace(role, name=name, node=member.name))
+        return [self._moved.counted(role) for role in roles]
 
     def describe(self) -> str:
-        return self.placement.in_words(self._roles, self._name)
+        return self.placement.describe(self._roles, self._name)
 
     def traffic(self) -> tuple[int, int] | None:
         others = [member.status.traffic for member in self._members.values()]
@@ -171,8 +173,8 @@ class ClusterRuntime:
         end = time.monotonic() + seconds
         while True:
             left = max(end - time.monotonic(), 0.0)
-            self._local.run_for(min(left, ASK))
-            self._gone |= dict.fromkeys(self._nodes.lost(), GONE)
+            self._local.run_for(min(left, POLL))
+            self._lost |= dict.fromkeys(self._nodes.lost(), GONE)
             for member in self._members.values():
                 self._ask(member)
             self._lose()
@@ -183,13 +185,13 @@ class ClusterRuntime:
 
     def _ask(self, member: Member) -> None:
         """Process a node's reports, and poll it again when that is due."""
-        member.ask(self._nodes)
-        if member.is_gone or member.number in self._gone:
-            self._gone.setdefault(member.number, GONE)
+        member.poll(self._nodes)
+        if member.is_lost or member.number in self._lost:
+            self._lost.setdefault(member.number, GONE)
             return
         if member.is_silent(self._silence):
             self._nodes.give_up(member.number)
-            self._gone[member.number] = f"gave no answer for {self._silence:g} s (cluster.silence)"
+            self._lost[member.number] = f"gave no answer for {self._silence:g} s (cluster.silence)"
             return
         reports, member.unread = member.unread, []
         for member.status in reports:
@@ -209,10 +211,10 @@ class ClusterRuntime:
         """Give up a node without roles; the run continues."""
         if number in self._members:
             self._nodes.give_up(number)
-            self._gone.setdefault(number, f"cannot be used: {error}")
+            self._lost.setdefault(number, f"cannot be used: {error}")
 
     def _lose(self) -> None:
-        gone, self._gone = self._gone, {}
+        gone, self._lost = self._lost, {}
         lost: dict[int, str] = {}
         for number, why in gone.items():
             self._joining.lose(number)
@@ -239,7 +241,7 @@ class ClusterRuntime:
             log.warning("%s", what)
             for role in roles[number]:
                 self._moved.note(role, what)
-            to = Move(self.placement, after).in_words(number, names, self._name)
+            to = Move(self.placement, after).describe(number, names, self._name)
             news.append(f"{what}; the run continues with {to}" if to else what)
         self._move(after, lost.keys())
         self._news += news
@@ -262,12 +264,12 @@ class ClusterRuntime:
         for info, port in self._joining.prepared():
             number = info.number
             self._addresses[number] = (info.address, port)
-            self._infos[number] = self._with_plays(info)
+            self._infos[number] = info
             self._members[number] = Member(number, info.name)
             start = self._nodes.call(number, "start", self.placement, self._addresses)
             self._joining.begins(number, [start, self._nodes.call(number, "go")])
         for number in self._joining.ready(self._members):
-            if self._is_another_gone() or number in self._gone:
+            if self._is_another_lost() or number in self._lost:
                 self._joining.begins(number, ())  # try again later
             else:
                 self._relieve(number)
@@ -309,17 +311,17 @@ class ClusterRuntime:
             self._addresses,
             handovers[HEAD],
             self._checkpoints,
-            self._is_another_gone,
+            self._is_another_lost,
         )
 
-    def _is_another_gone(self) -> bool:
+    def _is_another_lost(self) -> bool:
         """Return whether a node with roles is lost; `_look` handles it."""
-        self._gone |= dict.fromkeys(self._nodes.lost(), GONE)
+        self._lost |= dict.fromkeys(self._nodes.lost(), GONE)
         for member in self._members.values():
-            member.ask(self._nodes)
-            if member.is_gone:
-                self._gone.setdefault(member.number, GONE)
-        return bool(self._gone.keys() & self._members.keys() & set(self.placement.nodes))
+            member.poll(self._nodes)
+            if member.is_lost:
+                self._lost.setdefault(member.number, GONE)
+        return bool(self._lost.keys() & self._members.keys() & set(self.placement.nodes))
 
     @property
     def _roles(self) -> list[str]:
@@ -331,21 +333,35 @@ class ClusterRuntime:
 
     def _wait_for(self, calls: Mapping[int, Call], limit: float | None = None) -> dict[int, Any]:
         """Wait for the answers of nodes while watching the roles here; lost nodes are left out."""
-        limit = self._silence if limit is None else limit
-        return answers_of(
-            calls, self._members, self._nodes, self._silence, limit, self._work_meanwhile
-        )
 
-    def _work_meanwhile(self) -> None:
-        with contextlib.suppress(RemudaError):  # a role's death: `_look` reports it
-            self._local.run_for(GLANCE)
+        def may_answer(number: int) -> bool:
+            member = self._members.get(number)
+            if calls[number].done() or member is None:
+                return not calls[number].done()
+            member.poll(self._nodes)
+            return not (member.is_lost or member.is_silent(self._silence))
+
+        end = time.monotonic() + (self._silence if limit is None else limit)
+        while time.monotonic() < end and any(map(may_answer, calls)):
+            with contextlib.suppress(RemudaError):  # a role's death: `_look` reports it
+                self._local.run_for(GLANCE)
+        answers = {}
+        for number, call in calls.items():
+            if not call.done():
+                log.warning("node %d did not answer", number)
+                continue
+            try:
+                answers[number] = call.result(0.0)
+            except NodeLostError:
+                log.warning("node %d is gone", number)
+        return answers
 
     def _see_all(self, stamps: Mapping[int, Call], limit: float | None = None) -> bool:
         """Wait for all data that nodes wrote before these stamps; return whether it arrived."""
         linked = self.placement.nodes  # others have no role and send no data
         wanted = {n: stamp for n, stamp in self._wait_for(stamps, limit).items() if n in linked}
         end = time.monotonic() + self._silence
-        seen = self._node.stamps.all
+        seen = self._node.stamps["stamps"]
         while any(seen[number] < stamp for number, stamp in wanted.items()):
             if time.monotonic() > end:
                 log.warning("the last writes of some nodes did not arrive")
@@ -369,4 +385,6 @@ class ClusterRuntime:
                 later = (sent + time.perf_counter()) / 2 - now
                 for role, found in spans.items():
                     name = f"{role}@{self._name(number)}"
-                    assembly.spans_elsewhere[name] = Spans(found, later)
+                    assembly.spans_elsewhere[name] = [
+                        (span, start + later, end + later) for span, start, end in found
+                    ]

@@ -44,15 +44,9 @@ Parts = list[tuple[Array, list[int] | slice]]
 ALL = slice(None)
 
 
-class Stamps:
-    """A counter per node, written only there; its readers see all that the node wrote before."""
-
-    def __init__(self, nodes: int) -> None:
-        self._shared = SharedArrays({"stamps": ((nodes,), np.int64)})
-
-    @property
-    def all(self) -> Array:
-        return self._shared["stamps"]
+def make_stamps(nodes: int) -> SharedArrays:
+    """Make a counter per node, written only there; readers see all that the node wrote before."""
+    return SharedArrays({"stamps": ((nodes,), np.int64)})
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Stores:
     scoreboard: Scoreboard
     changes: LiveHyperparameters
     control: Control
-    stamps: Stamps
+    stamps: SharedArrays  # of `make_stamps`
     actors: tuple[Wakeup, ...]
     learners: tuple[Wakeup, ...]
     in_turns: bool  # actor and learners take turns, as in `lockstep`
@@ -129,7 +123,7 @@ class Stores:
         if to == HEAD:
             own = [actor for actor, at in enumerate(placement.actors) if at == home]
             parts += [(board[actor], turns) for actor in own]
-            parts.append((self.stamps.all, [home]))
+            parts.append((self.stamps["stamps"], [home]))
         return Words([(array, where) for array, where in parts if where != []])
 
     def _population_words(self, placement: Placement, home: int, to: int) -> Parts:

@@ -112,7 +112,7 @@ class ScoreboardReader:
 
     def read(self) -> Reading:
         board = self.scoreboard
-        rows = board.policy_rows()
+        rows = board.arrays["policy"].copy()
         return Reading(
             time.perf_counter(),
             board.played(),

@@ -87,7 +87,7 @@ class Game:
                 f"it has {', '.join([RANDOM, *self.scripted])}; pass your own as module:callable"
             )
         if loading.is_pickled(name):
-            return loading.load_named(name)
+            return loading.load_object(name, loading.pickle_of(name))
         module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
             policy: object = getattr(loading.import_module(module), attribute)

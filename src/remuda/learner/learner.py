@@ -17,7 +17,7 @@ from remuda.population.members.births import Newborn
 from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
 from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, whole
-from remuda.system.scoreboard import Learn, Row, count_on, fitting_learned
+from remuda.system.scoreboard import LEARN_COUNTS, Learn, Row, count_on
 from remuda.system.timeline import Timeline
 from remuda.types import State
 
@@ -226,7 +226,7 @@ class PolicyTrainer:
         self._algorithm.restore(self.index, branch(state, "algorithm"))
         self._published_at = whole(state, "published_at", Range(0, self.updates))
         self._bad_in_a_row = whole(state, "bad_in_a_row")
-        count_on(self.row, fitting_learned(state, "counted", self.row))
+        count_on(self.row, fitting(state, "counted", self.row, COUNT, LEARN_COUNTS))
         self.row[Learn.VERSION] = self.version
         self._count_hyperparameters()
         good = state.get("good")

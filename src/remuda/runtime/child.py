@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections import deque
@@ -15,6 +14,7 @@ from remuda.runtime.control import Control
 from remuda.runtime.role_loop import RoleLoop
 from remuda.system.checkpoint.opening import open_stream
 from remuda.system.memory.waiting import Wakeup
+from remuda.system.processes import logs
 from remuda.system.processes.activity import Activity, ProcessId
 from remuda.system.processes.process import Process
 from remuda.system.timeline import Timeline
@@ -96,7 +96,6 @@ class Silence:
 
 # prefix of a log line (`LOG_FORMAT` in system/processes/logs.py)
 LOGGED = re.compile(r"^\d+-\d\d-\d\d [\d:,]+ [A-Z]+ [^:]*: ")
-AT_THE_END = 2**16  # bytes at the end of a log that `last_line` reads
 EVERY = 1.0  # seconds between two measurements of a role's processor time
 
 
@@ -193,9 +192,7 @@ def last_line(path: Path) -> str:
     """Return the last line of a log without its prefix."""
     try:
         with open_stream(path) as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - AT_THE_END, 0))
-            text = file.read(AT_THE_END).decode(errors="replace")
+            line = logs.last_line(file.fileno())
     except OSError:
         return "its log cannot be read"
-    lines = [line for line in text.splitlines() if line.strip()]
-    return LOGGED.sub("", lines[-1].strip()) if lines else "its log is empty"
+    return LOGGED.sub("", line) if line else "its log is empty"

@@ -96,11 +96,9 @@ class Control:
         self.words["heartbeat"][role] = time.monotonic()
 
     def tell_saved(self, role: int, number: int, failed: bool) -> None:
-        """Report that this role has written its part of a checkpoint, or has failed to."""
         store(self.words["saved"], role, -number if failed else number)
 
     def tell_compiling(self, role: int, compiling: bool) -> None:
-        """Report the start or end of a compilation."""
         if compiling:
             self.words["compiled"][role] += 1
         store(self.words["compiling"], role, int(compiling))
@@ -142,9 +140,6 @@ class Control:
 
     def heartbeat(self, role: int) -> float:
         return float(self.words["heartbeat"][role])
-
-    def silence(self, role: int) -> float:
-        return time.monotonic() - float(self.words["heartbeat"][role])
 
     def _tell(self, word: str, value: int) -> None:
         store(self.words[word], 0, value)

@@ -57,7 +57,7 @@ def host(role: Role, control: Control, hosting: Hosting) -> None:
             while not (control.may_go or control.stopped):
                 control.beat(hosting.index)
                 context.sleep_until(lambda: control.may_go)
-            hosting.loop.run(worker, context)
+            hosting.loop(worker, context)
             worker.finish()
         control.enter(hosting.index, DONE)
         log.info("finished")

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from remuda.errors import RemudaError
 from remuda.runtime.host import threads
 from remuda.runtime.role_loop import restore
+from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.timeline import Span, Timeline
 from remuda.system.user_errors import naming_user_code, where_raised
@@ -19,7 +20,7 @@ from remuda.types import Role, RoleStatus, Worker
 log = logging.getLogger(__name__)
 
 
-class InlineRuntime:
+class InlineRuntime(Runtime):
     """A runtime that alternates between a turn and the updates that are due."""
 
     def __init__(
@@ -79,17 +80,8 @@ class InlineRuntime:
             self._timeline.add(Span.CHECKPOINT, start, time.perf_counter())
         return parts
 
-    def settle(self, number: int) -> None:
-        """Do nothing: no role waits for checkpoints."""
-
     def status(self) -> list[RoleStatus]:
         return [RoleStatus("main", os.getpid(), "running", 0.0, 0)]
-
-    def traffic(self) -> tuple[int, int] | None:
-        return None
-
-    def news(self) -> list[str]:
-        return []
 
     @naming_user_code(log)
     def stop(self) -> None:

@@ -7,15 +7,11 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import psutil
 
 from remuda.config import Config
 from remuda.errors import ConfigError
-
-if TYPE_CHECKING:
-    import torch
 
 PROCESS_MEMORY = 800 * 2**20  # estimated bytes of a process: the interpreter, torch, its arrays
 NICE = 3  # niceness of learners if cores are scarce; gives half of an actor's processor time
@@ -55,7 +51,6 @@ class Layout:
     shares_parts: bool = False  # learner processes may compute parts of a minibatch in parallel
 
     def describe(self, schedule: str, names: Sequence[str]) -> str:
-        """Describe the processes for the user."""
         devices = ", ".join(sorted(set(self.devices)))
         if schedule == "sequential":
             trained = "1 policy" if len(names) == 1 else f"{len(names)} policies"
@@ -89,12 +84,11 @@ def make_layout(
     """
     common = devices_of(config)
     if cores is None:
-        named = {"learners.devices": common, "actor.device": [config.actor.device]}
-        for key, devices_of_key in (
-            named | {"policy.device": [*filter(None, own_devices)]}
-        ).items():
-            for device in devices_of_key:
-                _check_device(device, key)
+        for device in common:
+            _check_device(device, "learners.devices")
+        _check_device(config.actor.device, "actor.device")
+        for device in filter(None, own_devices):
+            _check_device(device, "policy.device")
     own = own_devices or ("",) * num_policies
     devices = tuple(own[i] or common[i % len(common)] for i in range(num_policies))
     used = tuple(dict.fromkeys(devices)) if any(own) else common
@@ -184,7 +178,7 @@ def _choose(
     num_policies: int,
     devices: Sequence[str],
     costs: Costs | None,
-    cores: int | None = None,
+    cores: int | None,
 ) -> tuple[int, int]:
     free = max(int(psutil.virtual_memory().available // PROCESS_MEMORY), 2)
     if cores is not None:  # the cores of several nodes, each with separate memory
@@ -287,22 +281,18 @@ def _check_device(device: str, key: str) -> None:
     import torch
 
     count = torch.cuda.device_count()
-    there = ", ".join(("cpu", *_gpus()))
+    choices = ", ".join(("cpu", *_gpus()))
     try:
         kind = torch.device(device)
     except RuntimeError:
-        raise ConfigError(f"{key} {device!r} is not a device; use one of {there}") from None
-    if kind.type not in ("cpu", "cuda") and not _is_there(kind):
-        raise ConfigError(f"{key} {device!r} is not available here; use one of {there}")
-    if kind.type == "cuda" and (kind.index or 0) >= count:
+        raise ConfigError(f"{key} {device!r} is not a device; use one of {choices}") from None
+    index = kind.index or 0
+    if kind.type == "cuda" and index >= count:
         raise ConfigError(
-            f"{key} {device!r} does not exist: this machine has {count} GPUs; use one of {there}"
+            f"{key} {device!r} does not exist: this machine has {count} GPUs; use one of {choices}"
         )
-
-
-def _is_there(device: torch.device) -> bool:
-    import torch
-
-    kind = torch.accelerator.current_accelerator(check_available=True)
-    here = kind is not None and kind.type == device.type
-    return here and (device.index or 0) < torch.accelerator.device_count()
+    if kind.type not in ("cpu", "cuda"):
+        found = torch.accelerator.current_accelerator(check_available=True)
+        is_other = found is None or found.type != kind.type
+        if is_other or index >= torch.accelerator.device_count():
+            raise ConfigError(f"{key} {device!r} is not available here; use one of {choices}")

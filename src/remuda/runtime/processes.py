@@ -14,6 +14,7 @@ from remuda.errors import CannotStartError, RemudaError, RoleDiedError, Unguarde
 from remuda.runtime.child import AwakeClock, Child, Place, Silence, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
+from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.compiling import Progress
 from remuda.system.memory.lifeline import Lifeline
@@ -31,7 +32,7 @@ KILLING = 0.5  # seconds of each wait for a killed process
 ATTEMPTS = 3  # starts that may be lost with the fork server before a lost start counts as a death
 
 
-class ProcessRuntime:
+class ProcessRuntime(Runtime):
     """A runtime that starts, watches, restarts and stops one process per role.
 
     1. Processes are forked from a server that never touched a GPU, or spawned, and receive shared
@@ -203,7 +204,7 @@ class ProcessRuntime:
                     if child.process is not None
                     else "waiting to restart"
                 ),
-                heartbeat_age=self._control.silence(child.index),
+                heartbeat_age=time.monotonic() - self._control.heartbeat(child.index),
                 restarts=child.restarts,
                 problem=child.problem,
                 log=str(child.log),
@@ -211,9 +212,6 @@ class ProcessRuntime:
             )
             for child in self._children
         ]
-
-    def traffic(self) -> tuple[int, int] | None:
-        return None
 
     def news(self) -> list[str]:
         news = self._news.copy()

@@ -7,25 +7,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 from remuda.errors import RemudaError
 from remuda.runtime.control import DONE, Control
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.timeline import Span, Timeline
-from remuda.types import State, Worker
+from remuda.types import Worker
 
 log = logging.getLogger(__name__)
 
 BEAT = 1.0  # maximum seconds between the heartbeats of a waiting role
-
-
-class RoleLoop(Protocol):
-    """A loop that drives a worker until the coordinator stops it."""
-
-    def run(self, worker: Worker, context: RoleContext) -> None:
-        """Drive the worker; return when it must finish."""
 
 
 class RoleContext:
@@ -76,112 +68,101 @@ class RoleContext:
             self._timeline.add(what, start, time.perf_counter())
 
 
-class AsyncLoop:
-    """The loop of `async`: work whenever possible, sleep when there is nothing to do."""
-
-    def run(self, worker: Worker, context: RoleContext) -> None:
-        control = context.control
-        while not control.stopped:
-            control.beat(context.index)
-            if context.save_due():
-                context.save(worker)
-            if worker.done:
-                control.enter(context.index, DONE)
-                context.sleep_until(lambda: False)
-            elif not worker.work():
-                context.sleep(worker.wait)
+RoleLoop = Callable[[Worker, RoleContext], None]
+"""A loop that drives a worker until the coordinator stops it."""
 
 
-class LockstepActor:
-    """The actor's loop in `lockstep`: play a turn, then wait until every learner has trained.
+def run_async(worker: Worker, context: RoleContext) -> None:
+    """Work whenever possible, sleep when there is nothing to do: the loop of `async`."""
+    control = context.control
+    while not control.stopped:
+        control.beat(context.index)
+        if context.save_due():
+            context.save(worker)
+        if worker.done:
+            control.enter(context.index, DONE)
+            context.sleep_until(lambda: False)
+        elif not worker.work():
+            context.sleep(worker.wait)
+
+
+def run_lockstep_actor(worker: Worker, context: RoleContext) -> None:
+    """Play a turn, then wait until every learner has trained: the actor's loop in `lockstep`.
 
     A checkpoint belongs to one turn: the learners save before they report that turn as trained, and
     the actor waits until the checkpoint is settled. Learners that die are restarted and then report
     the turn. The actor never waits longer than `BEAT` seconds at a time.
     """
-
-    def run(self, worker: Worker, context: RoleContext) -> None:
-        control, had_room = context.control, True
-        while not control.stopped:
-            control.beat(context.index)
-            if not control.all_trained():
-                context.sleep(self._wait_for(context, control.all_trained))
-            elif context.save_due():
-                self._save(worker, context)
-            elif worker.done:
-                control.enter(context.index, DONE)
-                context.sleep_until(lambda: False)
-            elif worker.work():
-                had_room = True
-                control.end_turn(control.save_after)
-            elif had_room:
-                # The rings may be full after a restart: learners train in an empty turn.
-                had_room = False
-                control.end_turn(control.save_after)
-            else:
-                raise RemudaError("the rings are full and no learner can train; this is a bug")
-
-    def _save(self, worker: Worker, context: RoleContext) -> None:
-        control = context.control
-        number = control.save
-        # An empty turn, in which the learners only save.
-        control.end_turn(number)
-        while not (control.stopped or control.all_trained()):
-            control.beat(context.index)
-            context.sleep(self._wait_for(context, control.all_trained))
-        context.save(worker)
-        while not control.stopped and control.settled < number:
-            control.beat(context.index)
-            context.sleep(self._wait_for(context, lambda: control.settled >= number))
-
-    @staticmethod
-    def _wait_for(
-        context: RoleContext, condition: Callable[[], bool]
-    ) -> Callable[[float, Callable[[], bool]], object]:
-        """Return a wait that a requested checkpoint does not interrupt."""
-        control = context.control
-        wakeup = control.wakeups[context.index]
-        return lambda timeout, _: wakeup.wait(lambda: control.stopped or condition(), timeout)
+    control, had_room = context.control, True
+    while not control.stopped:
+        control.beat(context.index)
+        if not control.all_trained():
+            _wait_for(context, control.all_trained)
+        elif context.save_due():
+            _save_in_lockstep(worker, context)
+        elif worker.done:
+            control.enter(context.index, DONE)
+            context.sleep_until(lambda: False)
+        elif worker.work():
+            had_room = True
+            control.end_turn(control.save_after)
+        elif had_room:
+            # The rings may be full after a restart: learners train in an empty turn.
+            had_room = False
+            control.end_turn(control.save_after)
+        else:
+            raise RemudaError("the rings are full and no learner can train; this is a bug")
 
 
-class LockstepLearner:
-    """The learners' loop in `lockstep`: after each turn, do the training that is due; report it."""
+def _save_in_lockstep(worker: Worker, context: RoleContext) -> None:
+    control = context.control
+    number = control.save
+    # An empty turn, in which the learners only save.
+    control.end_turn(number)
+    while not (control.stopped or control.all_trained()):
+        control.beat(context.index)
+        _wait_for(context, control.all_trained)
+    context.save(worker)
+    while not control.stopped and control.settled < number:
+        control.beat(context.index)
+        _wait_for(context, lambda: control.settled >= number)
 
-    def run(self, worker: Worker, context: RoleContext) -> None:
-        control, index = context.control, context.index
-        wakeup = control.wakeups[index]
-        saved = control.save_after
 
-        def to_do() -> bool:
-            return control.stopped or control.trained(index) != control.played
+def _wait_for(context: RoleContext, condition: Callable[[], bool]) -> None:
+    """Sleep until `condition` holds or the run stops; a requested checkpoint does not interrupt."""
+    control = context.control
+    wakeup = control.wakeups[context.index]
+    context.sleep(lambda timeout, _: wakeup.wait(lambda: control.stopped or condition(), timeout))
 
-        while not control.stopped:
-            control.beat(index)
-            if not to_do():
-                context.sleep(lambda timeout, _: wakeup.wait(to_do, timeout))
-                continue
-            if not self._train(worker, context):
-                return  # stopped mid-turn: the coordinator expects no checkpoint of this turn
-            if control.save_after != saved:
-                saved = control.save_after
-                context.save(worker)
-            control.end_training(index)
 
-    @staticmethod
-    def _train(worker: Worker, context: RoleContext) -> bool:
-        """Do all training that is due; return False if the role must stop before the end."""
+def run_lockstep_learner(worker: Worker, context: RoleContext) -> None:
+    """Do the training that is due after each turn, and report it: a learner in `lockstep`."""
+    control, index = context.control, context.index
+    saved = control.save_after
+
+    def turn_ended() -> bool:
+        return control.trained(index) != control.played
+
+    while not control.stopped:
+        control.beat(index)
+        if not turn_ended():
+            _wait_for(context, turn_ended)
+            continue
         while worker.work():
-            context.control.beat(context.index)
-            if context.control.stopped:
-                return False
-        return True
+            control.beat(index)
+            if control.stopped:
+                return  # mid-turn: the coordinator expects no checkpoint of this turn
+        if control.save_after != saved:
+            saved = control.save_after
+            context.save(worker)
+        control.end_training(index)
 
 
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
     """Restore a worker from its newest checkpoint parts; return the names of the parts found."""
-    found: Mapping[str, State | None] = {part: checkpoints.newest(part) for part in worker.parts}
+    states = {part: checkpoints.newest(part) for part in worker.parts}
+    found = {part: state for part, state in states.items() if state is not None}
     for part, state in found.items():
-        if state is not None:
-            with checkpoints.restoring(part):
-                worker.restore(part, state)
-    return [part for part, state in found.items() if state is not None]
+        with checkpoints.restoring(part):
+            worker.restore(part, state)
+    return list(found)

@@ -32,16 +32,18 @@ class Runtime(Protocol):
         """Let every role write its parts of a checkpoint; return the names of the written parts."""
 
     def settle(self, number: int) -> None:
-        """Announce that a checkpoint is complete or given up."""
+        """Announce that a checkpoint is complete or given up, if roles wait for that."""
 
     def status(self) -> list[RoleStatus]:
         """Return the status of every role."""
 
     def traffic(self) -> tuple[int, int] | None:
         """Return the bytes and messages sent between nodes so far; None if there is one node."""
+        return None
 
     def news(self) -> list[str]:
         """Return the new messages for the user."""
+        return []
 
     def stop(self) -> None:
         """Let every role finish, and make sure that all have ended."""

@@ -20,9 +20,7 @@ import logging
 import os
 import pickle
 import re
-import site
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from operator import attrgetter
@@ -35,7 +33,7 @@ import cloudpickle
 import remuda
 from remuda.errors import ConfigError, MissingCodeError, RemudaError, UsageError, UserCodeError
 from remuda.system.checkpoint.opening import checked, read_file, read_json
-from remuda.system.user_errors import where_raised
+from remuda.system.user_errors import is_installed, where_raised
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -59,7 +57,7 @@ def load(path: str, key: str) -> Any:
     """Load `module:Name` (the name may have dots), or a pickle by its name."""
     if is_pickled(path):
         try:
-            return load_named(path)
+            return load_object(path, pickle_of(path))
         except MissingCodeError as error:
             raise MissingCodeError(f"{key}: {error}") from error
     module, _, name = path.partition(":")
@@ -126,11 +124,8 @@ def texts_in(tree: object) -> Iterator[str]:
     """Yield all texts in a tree of plain data, except its keys."""
     if isinstance(tree, str):
         yield tree
-    elif isinstance(tree, Mapping):
-        for part in tree.values():
-            yield from texts_in(part)
-    elif isinstance(tree, list | tuple):
-        for part in tree:
+    elif isinstance(tree, Mapping | list | tuple):
+        for part in tree.values() if isinstance(tree, Mapping) else tree:
             yield from texts_in(part)
 
 
@@ -244,11 +239,6 @@ def load_object(name: str, data: bytes) -> Any:
     return found
 
 
-def load_named(name: str) -> Any:
-    """Return the class or function of that name; this runs code."""
-    return load_object(name, pickle_of(name))
-
-
 def file_name(name: str) -> str:
     """Return the name of a pickle's file in a run's directory."""
     return f"code-{_digest_in(name)}.pkl"
@@ -271,12 +261,9 @@ def found_here(tree: object) -> dict[str, object]:
 
 def _is_own(directory: str) -> bool:
     """Return whether a directory holds the user's modules, not installed modules."""
-    if not os.path.isdir(directory):
-        return False
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    installed = [*map(sysconfig.get_path, names), *site.getsitepackages()]
-    installed += [site.getusersitepackages(), os.path.dirname(os.path.dirname(remuda.__file__))]
-    return not any(f"{directory}/".startswith(f"{each}/") for each in installed)
+    above_remuda = os.path.dirname(os.path.dirname(remuda.__file__))
+    is_remuda = f"{directory}/".startswith(f"{above_remuda}/")
+    return os.path.isdir(directory) and not is_remuda and not is_installed(directory)
 
 
 def read_beside(config: Path, tree: object) -> None:

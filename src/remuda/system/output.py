@@ -76,15 +76,12 @@ class _Sink(io.RawIOBase):
         self._thread: threading.Thread | None = None
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self._descriptor
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def isatty(self) -> bool:
-        """Return whether the output is a terminal."""
         return os.isatty(self._descriptor)
 
     def close(self) -> None:
@@ -154,9 +151,9 @@ class _Sink(io.RawIOBase):
     def _caught_up(self) -> None:
         self._stalled, lost, self._lost = False, self._lost, 0
         if lost and not self._gone:
-            words = f"[{lost} lines are missing here: the output was not read]\n".encode()
-            self._queue.append(words)
-            self._size += len(words)
+            message = f"[{lost} lines are missing here: the output was not read]\n".encode()
+            self._queue.append(message)
+            self._size += len(message)
 
     def _write_some(self, data: bytes) -> int:
         """Write a piece; return how many bytes were written, or dropped after an error."""

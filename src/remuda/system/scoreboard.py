@@ -8,6 +8,8 @@ writer; a number is one aligned 64-bit word, so no process reads it half written
 blocks a process, and the counters survive its death.
 """
 
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 from enum import IntEnum
@@ -138,35 +140,28 @@ class Scoreboard:
         self, policies: tuple[str, ...], num_actors: int = 1, episode_metrics: tuple[str, ...] = ()
     ) -> None:
         self.policies, self.num_actors, self.episode_metrics = policies, num_actors, episode_metrics
-        self._shared = SharedArrays(
+        totals = len(EpisodeTotals) + 2 * len(episode_metrics)
+        self.arrays = SharedArrays(
             {
                 "play": ((num_actors, len(Play)), np.float64),
                 "policy": ((num_actors, len(policies), len(Policy)), np.float64),
                 "learn": ((len(policies), len(Learn)), np.float64),
-                "episode_totals": (
-                    (num_actors, len(EpisodeTotals) + 2 * len(episode_metrics)),
-                    np.float64,
-                ),
+                "episode_totals": ((num_actors, totals), np.float64),
                 "mark": ((1,), np.float64),
                 "notes": ((num_actors, NOTES, NOTE_WORDS), np.int64),
             }
         )
         self.mark_interval()  # rows start with interval zero, which is never the current one
 
-    @property
-    def arrays(self) -> SharedArrays:
-        """The arrays `play`, `policy`, `learn`, `episode_totals`, `notes` and `mark`."""
-        return self._shared
-
     def state(self) -> State:
         """Return all rows, with those of the actors added up."""
-        metrics = len(EpisodeTotals) + len(self.episode_metrics)
+        metrics, totals = len(EpisodeTotals) + len(self.episode_metrics), self.all_episode_totals()
         return {
             "play": self.played(),
             "policy": self.all_acted(),
-            "learn": self._shared["learn"].copy(),
-            "episode_totals": self.all_episode_totals()[:metrics],
-            "metric_counts": self.all_episode_totals()[metrics:],
+            "learn": self.arrays["learn"].copy(),
+            "episode_totals": totals[:metrics],
+            "metric_counts": totals[metrics:],
         }
 
     def restore(self, state: State) -> None:
@@ -174,28 +169,26 @@ class Scoreboard:
 
         The first actor's row continues the sums of all earlier actors.
         """
-        shared, metrics = self._shared, len(EpisodeTotals) + len(self.episode_metrics)
-        totals, acted = shared["episode_totals"][0], shared["policy"][0][:, : Policy.MARK]
-        shared["play"][0] = fitting(state, "play", shared["play"][0], COUNT)
+        arrays, metrics = self.arrays, len(EpisodeTotals) + len(self.episode_metrics)
+        totals, acted = arrays["episode_totals"][0], arrays["policy"][0][:, : Policy.MARK]
+        arrays["play"][0] = fitting(state, "play", arrays["play"][0], COUNT)
         totals[:metrics] = fitting(state, "episode_totals", totals[:metrics], FINITE_64)
         totals[metrics:] = fitting(state, "metric_counts", totals[metrics:], COUNT)
         acted[...] = fitting(state, "policy", acted, COUNT, POLICY_COUNTS)
-        shared["learn"][...] = fitting_learned(state, "learn", shared["learn"])
+        learn = arrays["learn"]
+        learn[...] = fitting(state, "learn", learn, COUNT, LEARN_COUNTS)
 
     def play(self, actor: int = 0) -> Row:
         """Return an actor's row, by `Play`."""
-        row: Row = self._shared["play"][actor]
-        return row
+        return self.arrays["play"][actor]
 
     def policy(self, name: str, actor: int = 0) -> Row:
         """Return an actor's row of one policy, by `Policy`."""
-        row: Row = self._shared["policy"][actor, self.policies.index(name)]
-        return row
+        return self.policies_of(actor)[self.policies.index(name)]
 
     def policies_of(self, actor: int = 0) -> Row:
         """Return an actor's rows of all policies, [policies, fields by `Policy`]."""
-        rows: Row = self._shared["policy"][actor]
-        return rows
+        return self.arrays["policy"][actor]
 
     @property
     def mark(self) -> Row:
@@ -204,17 +197,11 @@ class Scoreboard:
         An actor whose row has another number resets the row's extremes. If it checked just before a
         change, it may count an episode in the old interval, which is not read again.
         """
-        word: Row = self._shared["mark"]
-        return word
+        return self.arrays["mark"]
 
     def mark_interval(self) -> None:
         """Start an interval of return extremes; for the coordinator."""
-        self._shared["mark"][0] += 1.0
-
-    def policy_rows(self) -> Row:
-        """Return a copy of all actors' counts: [actors, policies, fields by `Policy`]."""
-        rows: Row = self._shared["policy"].copy()
-        return rows
+        self.mark[0] += 1.0
 
     def episode_totals(self, actor: int = 0) -> Row:
         """Return an actor's row of whole episodes.
@@ -222,19 +209,18 @@ class Scoreboard:
         Columns by `EpisodeTotals`, then the sums of episode metrics, and the number of episodes in
         which each had a value.
         """
-        row: Row = self._shared["episode_totals"][actor]
-        return row
+        return self.arrays["episode_totals"][actor]
 
     def note(self, key: str, text: str, actor: int = 0) -> None:
         """Leave a note about an actor's environment: once per key, for at most `NOTES` keys.
 
         The last word of a note is its length, written after the text.
         """
-        rows = self._shared["notes"][actor]
-        found = [_note_in(row) for row in rows]
-        if None not in found or any(each and each[0] == key for each in found):
+        rows = self.arrays["notes"][actor]
+        notes = [_note_in(row) for row in rows]
+        if None not in notes or any(note and note[0] == key for note in notes):
             return
-        row = rows[found.index(None)]
+        row = rows[notes.index(None)]
         data = f"{key}\n{text}".encode()[: 8 * (NOTE_WORDS - 1)]
         row.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
         fence_release()
@@ -242,22 +228,19 @@ class Scoreboard:
 
     def notes(self) -> dict[str, str]:
         """Return the environments' notes by key; the first actor with a key decides."""
-        found: dict[str, str] = {}
-        for row in self._shared["notes"].reshape(-1, NOTE_WORDS):
-            note = _note_in(row)
-            if note is not None:
-                found.setdefault(*note)
-        return found
+        notes: dict[str, str] = {}
+        for row in self.arrays["notes"].reshape(-1, NOTE_WORDS):
+            if (note := _note_in(row)) is not None:
+                notes.setdefault(*note)
+        return notes
 
     def all_episode_totals(self) -> Row:
         """Return the rows of all actors' episodes added up."""
-        total: Row = self._shared["episode_totals"].sum(0)
-        return total
+        return self.arrays["episode_totals"].sum(0)
 
     def turns(self) -> float:
         """Return turns played by all actors."""
-        turns: list[float] = self._shared["play"][:, Play.TURNS].tolist()
-        return sum(turns)
+        return sum(self.arrays["play"][:, Play.TURNS].tolist())
 
     def most_steps(self, num_agents: int) -> int:
         """Return an upper bound of a policy's steps so far.
@@ -269,12 +252,11 @@ class Scoreboard:
 
     def played(self) -> Row:
         """Return the rows of all actors added up, by `Play`."""
-        total: Row = self._shared["play"].sum(0)
-        return total
+        return self.arrays["play"].sum(0)
 
     def all_acted(self) -> Row:
-        """Return `acted` of every policy: [policies, fields by `Policy` before `MARK`]."""
-        return added_up(self._shared["policy"])
+        """Return the actors' rows added up: [policies, fields by `Policy` before `MARK`]."""
+        return added_up(self.arrays["policy"])
 
     def all_learned(self) -> Row:
         """Return a copy of every learner's row: [policies, fields by `Learn`].
@@ -282,7 +264,7 @@ class Scoreboard:
         `Learn.RESTORED` is NaN if the row was being rewritten by a live or dead learner, so that it
         equals no other.
         """
-        shared = self._shared["learn"]
+        shared = self.arrays["learn"]
         before = shared[:, Learn.RESTORED].copy()
         fence_acquire()
         rows: Row = shared.copy()
@@ -295,12 +277,11 @@ class Scoreboard:
 
     def acted(self, name: str) -> Row:
         """Return the actors' rows of one policy added up, by `Policy` before `MARK`."""
-        return added_up(self._shared["policy"][:, self.policies.index(name)])
+        return added_up(self.arrays["policy"][:, self.policies.index(name)])
 
     def learn(self, name: str) -> Row:
         """Return the learner's row of one policy, by `Learn`."""
-        row: Row = self._shared["learn"][self.policies.index(name)]
-        return row
+        return self.arrays["learn"][self.policies.index(name)]
 
 
 def _note_in(row: Integers) -> tuple[str, str] | None:
@@ -335,8 +316,3 @@ def count_on(row: Row, counts: Row) -> None:
     row[:] = counts
     fence_release()
     row[Learn.RESTORED] += 1.0
-
-
-def fitting_learned(state: State, name: str, like: Row) -> Row:
-    """Return the counts `name` of a state, of one or several learners."""
-    return fitting(state, name, like, COUNT, LEARN_COUNTS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,16 @@ class Span(IntEnum):
     CHECKPOINT = 8
 
 
+TimedSpan = tuple[Span, float, float]  # with its start and end, of `time.perf_counter`
+
+
 class Timeline:
     """The newest spans of one role, written only by that role, in any of its processes."""
 
-    def __init__(self) -> None:
-        self._shared = SharedArrays(
+    def __init__(self, _shared: SharedArrays | None = None) -> None:
+        self._shared = _shared or SharedArrays(
             {"spans": ((CAPACITY * _SPAN.size,), np.uint8), "count": ((1,), np.int64)}
         )
-        self._attach()
-
-    def _attach(self) -> None:
         self._bytes = self._shared["spans"].data
         self._count = self._shared["count"].data
         self._next = int(self._shared["count"][0])
@@ -57,52 +57,29 @@ class Timeline:
         _pack(self._bytes, count % CAPACITY * _SIZE, what, start, end)
         self._next = self._count[0] = count + 1
 
-    def spans(self) -> Iterator[tuple[Span, float, float]]:
+    def spans(self) -> Iterator[TimedSpan]:
         """Yield the newest `CAPACITY` spans, oldest first."""
         count = int(self._count[0])
         for i in range(max(count - CAPACITY, 0), count):
             what, start, end = _SPAN.unpack_from(self._bytes, i % CAPACITY * _SPAN.size)
             yield Span(what), start, end
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_shared": self._shared}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._attach()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Timeline, (self._shared,)
 
 
-class Spans:
-    """The spans of a role on another node, converted to this node's clock."""
-
-    def __init__(self, spans: Iterable[tuple[Span, float, float]], later: float) -> None:
-        """Convert spans; `later` is how many seconds this node's clock is ahead of the other's."""
-        self._spans = [(Span(what), start + later, end + later) for what, start, end in spans]
-
-    def spans(self) -> Iterator[tuple[Span, float, float]]:
-        """Return all spans, oldest first."""
-        return iter(self._spans)
-
-
-def write_trace(path: Path, timelines: Mapping[str, Timeline | Spans]) -> int:
+def write_trace(path: Path, spans_of: Mapping[str, Sequence[TimedSpan]]) -> int:
     """Write the spans of all roles as Chrome trace events, for Perfetto; return their number."""
-    count = 0
-    kept = {role: list(timeline.spans()) for role, timeline in timelines.items()}
-    begin = min((spans[0][1] for spans in kept.values() if spans), default=0.0)
-    with path.open("w") as file:
-        file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
-        lines = []
-        for row, (role, spans) in enumerate(kept.items()):
-            name = {"name": role}
-            lines.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": row, "args": name})
-            count += len(spans)
-            for what, start, end in spans:
-                event = {"name": what.name.lower(), "ph": "X", "pid": 1, "tid": row}
-                times = {
-                    "ts": round((start - begin) * 1e6, 3),
-                    "dur": round((end - start) * 1e6, 3),
-                }
-                lines.append(event | times)
-        file.write(",\n".join(json.dumps(line) for line in lines))
-        file.write("\n]}\n")
-    return count
+    begin = min((spans[0][1] for spans in spans_of.values() if spans), default=0.0)
+    events: list[dict[str, object]] = []
+    for row, (role, spans) in enumerate(spans_of.items()):
+        name = {"name": role}
+        events.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": row, "args": name})
+        for what, start, end in spans:
+            event: dict[str, object] = {"name": what.name.lower(), "ph": "X", "pid": 1, "tid": row}
+            event["ts"] = round((start - begin) * 1e6, 3)
+            event["dur"] = round((end - start) * 1e6, 3)
+            events.append(event)
+    lines = ",\n".join(map(json.dumps, events))
+    path.write_text(f'{{"displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n')
+    return len(events) - len(spans_of)

@@ -25,7 +25,11 @@ LONGEST = 500  # characters of an exception's message that are shown
 HOME = os.path.dirname(os.path.abspath(remuda.__file__)) + os.sep
 ADAPTERS = os.path.join(HOME, "envs", "adapters") + os.sep
 CALLS_FACTORIES = os.path.join(ADAPTERS, "user_envs.py")  # bad options cause bad calls there
-STANDARD = tuple({sysconfig.get_path(key) + os.sep for key in ("stdlib", "platstdlib")})
+STANDARD = tuple(
+    os.path.join(resolved(sysconfig.get_path(key)), "")
+    for key in ("stdlib", "platstdlib")
+    for resolved in (str, os.path.realpath)
+)
 USED_BY_REMUDA = {
     *("cloudpickle", "imageio", "llvmlite", "matplotlib", "numba", "numpy", "PIL", "psutil"),
     *("pydantic", "pydantic_core", "rich", "safetensors", "tensorboard", "torch", "tyro", "yaml"),
@@ -35,7 +39,7 @@ called them."""
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Line:
     file: str
     line: int
     function: str
@@ -53,32 +57,26 @@ class _Place:
 def where_raised(error: BaseException, libraries: bool = True) -> str | None:
     """Describe an exception of the user's code in one line: its type, file, line and message.
 
-    An exception is the user's if its traceback has a file outside Remuda and installed libraries.
-    With `libraries`, so is an exception of a library that Remuda does not use itself, such as a
-    game's, or of an adapter that failed on an environment's result.
-
-    Args:
-        error: the exception; its causes count too (`raise ... from error`).
-        libraries: whether libraries and adapters count.
-
-    Returns:
-        For example `ValueError in your code (game.py, line 12, in step): no food`, or None.
+    An exception is the user's if its traceback, or that of one of its causes, has a file outside
+    Remuda and installed libraries. With `libraries`, so is an exception of a library that Remuda
+    does not use itself, such as a game's, or of an adapter that failed on an environment's result.
+    For example `ValueError in your code (game.py, line 12, in step): no food`.
     """
     causes = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
     for cause in causes:
-        own = [place for place in _places(cause) if place.is_own]
+        own = [line for line in _lines(cause) if line.is_own]
         if own:
             return _described(cause, "your code", own)
     for cause in causes if libraries else ():
-        places = list(_places(cause))
-        foreign = _of_a_library(places)
+        lines = list(_lines(cause))
+        foreign = _of_a_library(lines)
         if foreign:
             return _described(cause, foreign[0].package, foreign)
-        last = places[-1].file if places else ""
+        last = lines[-1].file if lines else ""
         if last.startswith(ADAPTERS) and last != CALLS_FACTORIES:
-            code = linecache.getline(places[-1].file, places[-1].line).strip()
+            code = linecache.getline(last, lines[-1].line).strip()
             return (
                 "the environment does not follow its library's interface: "
                 f"{type(cause).__name__}: {' '.join(str(cause).split())}, at `{code}`"
@@ -105,39 +103,42 @@ def naming_user_code(log: Logger | None = None, libraries: bool = True) -> Itera
         raise UserCodeError(message) from error
 
 
-def _described(error: BaseException, whose: str, places: list[_Place]) -> str:
-    last, first = places[-1], places[0]
+def _described(error: BaseException, owner: str, lines: list[_Line]) -> str:
+    last, first = lines[-1], lines[0]
     where = str(last)
     if (first.file, first.line) != (last.file, last.line):
         where += f", called from {first.line_in_file() if first.file == last.file else first}"
-    words = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    if not words:  # `assert x > 0` has no message
-        words = linecache.getline(last.file, last.line).strip()
-    if len(words) > LONGEST:
-        words = f"{words[:LONGEST]}..."
-    return f"{type(error).__name__} in {whose} ({where})" + (f": {words}" if words else "")
+    message = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    if not message:  # `assert x > 0` has no message
+        message = linecache.getline(last.file, last.line).strip()
+    if len(message) > LONGEST:
+        message = f"{message[:LONGEST]}..."
+    return f"{type(error).__name__} in {owner} ({where})" + (f": {message}" if message else "")
 
 
-def _places(error: BaseException) -> Iterator[_Place]:
+def _lines(error: BaseException) -> Iterator[_Line]:
     """Yield the lines that an exception passed through, the innermost last."""
     for frame, line in traceback.walk_tb(error.__traceback__):
         file, package = frame.f_code.co_filename, _package(frame)
-        own = package not in ("", "remuda") and not _is_installed(file, package)
-        yield _Place(file, line, frame.f_code.co_name, package, own)
+        source = file
+        if file.startswith("<") and package != "__main__":  # generated by a library
+            source = getattr(sys.modules.get(package), "__file__", None) or file
+        own = package not in ("", "remuda") and not is_installed(source)
+        yield _Line(file, line, frame.f_code.co_name, package, own)
     # A file that cannot be compiled has no frame.
     if isinstance(error, SyntaxError) and error.filename:
-        own = not _is_installed(error.filename, "__main__")
-        yield _Place(error.filename, error.lineno or 0, "<module>", "__main__", own)
+        own = not is_installed(error.filename)
+        yield _Line(error.filename, error.lineno or 0, "<module>", "__main__", own)
 
 
-def _of_a_library(places: list[_Place]) -> list[_Place]:
+def _of_a_library(lines: list[_Line]) -> list[_Line]:
     """Return the lines after Remuda's last, if Remuda called a library that only games use."""
-    after: list[_Place] = []
-    for place in places:
-        if place.package == "remuda":
+    after: list[_Line] = []
+    for line in lines:
+        if line.package == "remuda":
             after = []
-        elif after or place.package:
-            after.append(place)
+        elif after or line.package:
+            after.append(line)
     return [] if not after or after[0].package in USED_BY_REMUDA else after
 
 
@@ -148,29 +149,25 @@ def _package(frame: FrameType) -> str:
     if not file.startswith("<") and os.path.abspath(file).startswith(HOME):
         return "remuda"
     if name in ("__main__", "__mp_main__"):
-        return "__main__" if file.startswith("<") or not _in_standard_library(file) else ""
-    if name in sys.stdlib_module_names or _in_standard_library(file):
+        return "__main__" if file.startswith("<") or not _is_standard(file) else ""
+    if name in sys.stdlib_module_names or _is_standard(file):
         return ""
     return name or "__main__"
 
 
-def _is_installed(file: str, package: str) -> bool:
-    """Return whether code belongs to an installed library, not to the user."""
-    if file.startswith("<"):  # typed in, or generated by a library
-        if package == "__main__":
-            return False
-        module = sys.modules.get(package)
-        file = getattr(module, "__file__", None) or ""
-    parts = os.path.abspath(file).split(os.sep) if file else []
-    return "site-packages" in parts or "dist-packages" in parts
+def is_installed(file: str) -> bool:
+    """Return whether a file or folder belongs to Python or an installed library."""
+    return not file.startswith("<") and (_is_library(file) or _is_standard(file))
 
 
-def _in_standard_library(file: str) -> bool:
+def _is_library(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(os.path.abspath(file).split(os.sep))
+
+
+def _is_standard(file: str) -> bool:
     if file.startswith("<"):
         return file.startswith("<frozen ")
-    path = os.path.abspath(file)
-    installed = "site-packages" in path or "dist-packages" in path
-    return not installed and path.startswith(STANDARD)
+    return not _is_library(file) and os.path.join(os.path.abspath(file), "").startswith(STANDARD)
 
 
 def _shown(file: str) -> str:

@@ -55,12 +55,12 @@ class Branch(dict[str, Any]):
 
 def rooted(state: State, source: str, path: str = "") -> Branch:
     """Return a state whose branches know their file and path."""
-    found = Branch()
-    found.where = f"{source}: {path}"
+    root = Branch()
+    root.where = f"{source}: {path}"
     for name, value in state.items():
         is_branch = isinstance(value, dict)
-        found[name] = rooted(value, source, f"{path}{name}/") if is_branch else value
-    return found
+        root[name] = rooted(value, source, f"{path}{name}/") if is_branch else value
+    return root
 
 
 def where_is(state: Mapping[str, Any], name: str) -> str:

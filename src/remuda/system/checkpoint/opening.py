@@ -77,21 +77,13 @@ def checked(data: object, kinds: Kinds) -> dict[str, Any]:
     for name, kind in kinds.items():
         if name not in data:
             raise ValueError(f"it has no {name}")
-        if not isinstance(data[name], kind) or not _is_possible(data[name]):
-            raise ValueError(f"{name} cannot be {_shown(data[name])}")
+        value = data[name]
+        if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+            raise ValueError(f"{name} cannot be a whole number of more than 64 bits")
+        is_huge = isinstance(value, float) and LARGEST_REAL < abs(value) < math.inf
+        if not isinstance(value, kind) or is_huge:
+            raise ValueError(f"{name} cannot be {json.dumps(value)[:40]}")
     return data
-
-
-def _is_possible(value: object) -> bool:
-    if isinstance(value, int):
-        return -LARGEST_WHOLE <= value <= LARGEST_WHOLE
-    return not isinstance(value, float) or not math.isfinite(value) or abs(value) <= LARGEST_REAL
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, int) and not _is_possible(value):
-        return "a whole number of more than 64 bits"
-    return json.dumps(value)[:40]
 
 
 def checked_all(data: object, kinds: Kinds) -> dict[str, dict[str, Any]]:
@@ -116,12 +108,12 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
 @cache
 def kinds_of(record: type) -> Kinds:
     """Return the allowed types of a dataclass's fields; contents of containers are not checked."""
-    found = {}
+    kinds = {}
     for field in fields(record):
         container, bracket, _ = str(field.type).partition("[")
-        words = [container] if bracket else container.split(" | ")
-        found[field.name] = tuple(kind for word in words for kind in _BY_ANNOTATION[word])
-    return found
+        names = [container] if bracket else container.split(" | ")
+        kinds[field.name] = tuple(kind for name in names for kind in _BY_ANNOTATION[name])
+    return kinds
 
 
 _BY_ANNOTATION: Mapping[str, tuple[type, ...]] = {

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from remuda.errors import CheckpointError
 from remuda.system.checkpoint.fitting import fitting, rooted, where_is
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Buffer = bytes | memoryview
 
 # the name of a file that is being written, with its writer's process id
-TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")
+TEMPORARY = re.compile(r"\..+\.(\d{1,9})\.tmp")
 _REST = "state"  # the key in the metadata for everything except the arrays
 _NAMES = {f"float{bits}": f"F{bits}" for bits in (16, 32, 64)} | {"bool": "BOOL"}
 _NAMES |= {f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)}
@@ -45,7 +46,7 @@ def pieces(state: Mapping[str, Any]) -> Iterator[Buffer]:
     """Yield the content of a state's file; arrays must not change until they are written."""
     arrays: dict[str, Array] = {}
     rest = _take_arrays(state, "", arrays)
-    yield from _tensor_file(arrays, {_REST: json.dumps(rest)})
+    return _tensor_file(arrays, {_REST: json.dumps(rest)})
 
 
 def save_tensors(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
@@ -129,20 +130,10 @@ def sweep(directory: Path) -> None:
     """Remove the temporary files of `write_whole` whose processes were killed."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(directory):
-            found = TEMPORARY.fullmatch(entry.name)
-            if found and not _is_alive(int(found[1])):
+            match = TEMPORARY.fullmatch(entry.name)
+            if match and not psutil.pid_exists(int(match[1])):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # it belongs to another user
-        return True
-    return True
 
 
 def rng_state(random: np.random.Generator) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -69,7 +70,6 @@ class Manifest:
     format: int = FORMAT
 
     def pack(self) -> bytes:
-        """Return the content of its file."""
         return json.dumps(asdict(self), indent=1).encode()
 
 
@@ -158,16 +158,6 @@ class Checkpoints:
         for left in self.path.glob(f".{number:06d}.*partial"):
             shutil.rmtree(left, ignore_errors=True)
 
-    def _way_out(self, found: int) -> str:
-        """Advise on a checkpoint of another format."""
-        if found > FORMAT:
-            return "a newer version wrote it: install that version"
-        return (
-            "an older version wrote it, and its training cannot be resumed. Its policies "
-            "can be played, and a new run can start with only their weights: "
-            f"--policy.init_from {shlex.quote(str(self.path.parent))}"
-        )
-
     def manifest(self, number: int) -> Manifest:
         """Read the manifest of a checkpoint."""
         path = self.directory(number) / MANIFEST
@@ -175,9 +165,16 @@ class Checkpoints:
             data = checked(read_json(path), {"format": int})
             found = data["format"]
             if found != FORMAT:
+                advice = "a newer version wrote it: install that version"
+                if found < FORMAT:
+                    advice = (
+                        "an older version wrote it, and its training cannot be resumed. Its "
+                        "policies can be played, and a new run can start with only their weights: "
+                        f"--policy.init_from {shlex.quote(str(self.path.parent))}"
+                    )
                 raise OtherFormatError(
                     f"{path} is of format {found}, and this version of Remuda reads format "
-                    f"{FORMAT}; {self._way_out(found)}"
+                    f"{FORMAT}; {advice}"
                 )
             checked(data, kinds_of(Manifest))
             checked(data["files"], dict.fromkeys(data["files"], str))
@@ -317,8 +314,8 @@ class Checkpoints:
 
     def _kept_apart(self) -> list[int]:
         """Return the removed checkpoints whose parts still exist."""
-        found = (path.name.removeprefix("parts-") for path in self.path.glob("parts-*"))
-        return [int(number) for number in found if number.isdecimal()]
+        numbers = (path.name.removeprefix("parts-") for path in self.path.glob("parts-*"))
+        return [int(number) for number in numbers if number.isdecimal()]
 
     def best(self) -> dict[str, Any] | None:
         """Return the number and mean return of the best checkpoint; None if it is unknown."""
@@ -339,15 +336,12 @@ class Checkpoints:
         write_whole(self.path / BEST, json.dumps(metadata, indent=1).encode())
 
     def directory(self, number: int) -> Path:
-        """Return the directory of a checkpoint."""
         return self.path / f"{number:06d}"
 
     def _set_aside(self, number: int) -> Path:
-        base = self.path / f"damaged-{number:06d}"
-        aside, count = base, 1
-        while aside.exists():
-            count += 1
-            aside = base.with_name(f"{base.name}-{count}")
+        base = f"damaged-{number:06d}"
+        names = itertools.chain([base], (f"{base}-{count}" for count in itertools.count(2)))
+        aside = next(path for name in names if not (path := self.path / name).exists())
         self.directory(number).rename(aside)
         return aside
 

@@ -60,7 +60,11 @@ class Wakeup:
 
     def was_rung(self) -> bool:
         """Return whether it was rung since the last call; only its one waiter may call this."""
-        return self._drain()
+        rung = False
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                rung = True
+        return rung
 
     def wait(self, predicate: Callable[[], bool], timeout: float) -> bool:
         """Sleep until `predicate` holds, at most `timeout` seconds; return whether it holds.
@@ -70,20 +74,13 @@ class Wakeup:
         """
         deadline = time.monotonic() + timeout
         while True:
-            self._drain()
+            self.was_rung()
             if predicate():
                 return True
             left = deadline - time.monotonic()
             if left <= 0.0:
                 return False
             self._poll.poll(left * 1000.0)
-
-    def _drain(self) -> bool:
-        rung = False
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._read, 4096):
-                rung = True
-        return rung
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach, tuple(DupFd(descriptor) for descriptor in self._descriptors)

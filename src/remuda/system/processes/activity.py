@@ -23,10 +23,12 @@ class Activity:
     runnable: bool  # whether it computes or waits for a processor
 
     @staticmethod
-    def of(pid: int, started: int = 0) -> Activity | None:
+    def of(pid: int, start_time: int = 0) -> Activity | None:
         """Return the activity over all threads of a process; None if it has ended."""
+        if start_time not in (0, started(pid)):
+            return None
         try:
-            return _from_proc(pid, started) if PROC.is_dir() else _from_psutil(pid, started)
+            return _from_proc(pid) if PROC.is_dir() else _from_psutil(pid)
         except (OSError, psutil.Error):
             return None
 
@@ -36,30 +38,21 @@ def started(pid: int) -> int:
     try:
         if PROC.is_dir():
             return int(_stat(PROC / str(pid) / "stat")[STARTED])
-        return _milliseconds(psutil.Process(pid))
+        return int(psutil.Process(pid).create_time() * 1000.0)
     except (OSError, psutil.Error):
         return 0
 
 
-def _from_proc(pid: int, began: int) -> Activity | None:
-    fields = _stat(PROC / str(pid) / "stat")
-    if began not in (0, int(fields[STARTED])):
-        return None
-    cpu = sum(map(int, fields[CPU])) / os.sysconf("SC_CLK_TCK")
+def _from_proc(pid: int) -> Activity:
+    cpu = sum(map(int, _stat(PROC / str(pid) / "stat")[CPU])) / os.sysconf("SC_CLK_TCK")
     states = {_stat(task / "stat")[0] for task in (PROC / str(pid) / "task").iterdir()}
     return Activity(cpu, "R" in states)
 
 
-def _from_psutil(pid: int, began: int) -> Activity | None:
+def _from_psutil(pid: int) -> Activity:
     process = psutil.Process(pid)
-    if began not in (0, _milliseconds(process)):
-        return None
     times = process.cpu_times()
     return Activity(times.user + times.system, process.status() == psutil.STATUS_RUNNING)
-
-
-def _milliseconds(process: psutil.Process) -> int:
-    return int(process.create_time() * 1000.0)
 
 
 def _stat(path: Path) -> list[str]:

@@ -53,7 +53,11 @@ def main(recipe: int, lifeline: int | None, parent: socket.socket | None = None)
             _prepare(header)
             output.never_fail()
             if parent is not None:
-                _receive(parent, header["descriptors"])
+                try:
+                    receive(parent, header["descriptors"])
+                except OSError as error:
+                    tell(parent, FAILED, error.errno or 0)
+                    os._exit(EXCEPTION)
             process.current_process()._inheriting = True  # type: ignore[attr-defined]
             try:
                 preparation = pickle.load(file)
@@ -88,14 +92,6 @@ def script_name() -> str:
     """Return the name of the script that this process runs."""
     path = sys.argv[0] if sys.argv else ""
     return os.path.basename(path) or "the script"
-
-
-def _receive(parent: socket.socket, count: int) -> None:
-    try:
-        receive(parent, count)
-    except OSError as error:
-        tell(parent, FAILED, error.errno or 0)
-        os._exit(EXCEPTION)
 
 
 def end(code: int) -> None:

@@ -10,19 +10,22 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from multiprocessing import util
 from typing import Any
 
 from remuda.system.memory.descriptors import nameless_file
 from remuda.system.memory.lifeline import Lifeline
 from remuda.system.processes.child import STOPPING_SIGNALS
+from remuda.system.processes.logs import last_line
 from remuda.system.processes.process import (
     ForkedProcess,
     OwnFork,
     Process,
     ServerProcess,
     SpawnedProcess,
+    interpreter,
+    interpreter_flags,
 )
 from remuda.system.processes.recipe import Recipe
 
@@ -49,6 +52,7 @@ READ_EARLY = (
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN)
 PASSING = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # a start may succeed later
 DYING = 1.0  # seconds for a server to die after it has closed its socket
+PAUSE = 0.002  # seconds between two checks for its end
 
 
 class Server:
@@ -80,28 +84,20 @@ class Server:
         atexit.register(self.end)
 
     @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
     def is_alive(self) -> bool:
         return self.process.poll() is None
 
-    def is_dying(self) -> bool:
-        """Return whether the server has died, after waiting up to `DYING` seconds for its end."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(DYING)
-        return not self.is_alive
+    def wait_for_end(self) -> None:
+        """Wait up to `DYING` seconds for the end of a server that has closed its socket."""
+        limit = time.monotonic() + DYING
+        while self.is_alive and time.monotonic() < limit:
+            time.sleep(PAUSE)
 
     def last_words(self) -> str:
         """Return the last line of the server's output."""
-        try:
-            size = os.fstat(self._output).st_size
-            output = os.pread(self._output, 4096, max(size - 4096, 0)).decode(errors="replace")
-        except OSError:
-            return "nothing"
-        lines = [line.strip() for line in output.splitlines() if line.strip()]
-        return lines[-1] if lines else "nothing"
+        with contextlib.suppress(OSError):
+            return last_line(self._output) or "nothing"
+        return "nothing"
 
     def send(self, parts: list[int]) -> None:
         """Request a child; raise an OSError if the server is dead or its queue is full."""
@@ -109,7 +105,6 @@ class Server:
         self._users += 1
 
     def child_ended(self) -> None:
-        """Note that a child has ended."""
         self._users -= 1
         if self._retired and not self._users:
             self.end()
@@ -135,7 +130,6 @@ class InheritedServer:
     """The server that forked this process."""
 
     served = True
-    is_alive = True
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -144,23 +138,17 @@ class InheritedServer:
     def send(self, parts: list[int]) -> None:
         socket.send_fds(self._requests, [b"fork"], parts, socket.MSG_NOSIGNAL)
 
-    def is_dying(self) -> bool:
-        """Return True: the server has closed its end of the socket, and no other replaces it."""
-        return True
-
     def child_ended(self) -> None:
         """Do nothing: another process ends the server."""
 
 
 def _execute(requests: int, lifeline: int, output: int) -> ServerProcess:
     """Start a server as a fresh process that imports the libraries."""
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}; "
-        "from remuda.system.processes.server import main; "
-        f"main({requests}, {lifeline}, {MODULES!r})"
-    )
     return subprocess.Popen(
-        [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
+        interpreter(
+            "from remuda.system.processes.server import main; "
+            f"main({requests}, {lifeline}, {MODULES!r})"
+        ),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -187,14 +175,14 @@ def begin(start: Callable[[int, int, int], ServerProcess] = _execute) -> None:
         state.why_not = "this system has no process descriptors (pidfd)"
     if state.why_not or isinstance(state.server, InheritedServer):
         return
-    found = state.server
-    if found is not None and not found.is_alive:
-        if not found.served:
-            state.why_not = f"the fork server died; its last output: {found.last_words()}"
-        found.end()
+    server = state.server
+    if server is not None and not server.is_alive:
+        if not server.served:
+            state.why_not = f"the fork server died; its last output: {server.last_words()}"
+        server.end()
         state.server = None
-    elif found is not None and found.surroundings != _surroundings():
-        found.retire()
+    elif server is not None and server.surroundings != _surroundings():
+        server.retire()
         state.server = None
     if state.server is None and not state.why_not:
         try:
@@ -226,14 +214,14 @@ def inherit(requests: socket.socket) -> None:
 
 def server_pid() -> int | None:
     """Return the process id of this process's server, if it runs."""
-    found = ProcessState.server
-    return found.pid if isinstance(found, Server) and found.is_alive else None
+    server = ProcessState.server
+    return server.process.pid if isinstance(server, Server) and server.is_alive else None
 
 
 def is_own_fork() -> bool:
     """Return whether the server is a fork of this process."""
-    found = ProcessState.server
-    return isinstance(found, Server) and isinstance(found.process, OwnFork)
+    server = ProcessState.server
+    return isinstance(server, Server) and isinstance(server.process, OwnFork)
 
 
 def start(
@@ -246,24 +234,23 @@ def start(
 ) -> Process:
     """Start a process that calls `target(*args)`, both picklable, without waiting for it."""
     recipe = Recipe(target, args, name, log)
-    begin()
-    lifeline = lifeline or ProcessState.lifeline
     for _ in range(2):  # the second attempt finds another server if the first was dying
         begin()
-        found = ProcessState.server
-        if found is not None:
+        server = ProcessState.server
+        if server is not None:
             try:
-                return _ask(found, recipe, lifeline)
+                return _request(server, recipe, lifeline or ProcessState.lifeline)
             except OSError as error:
                 if error.errno not in GONE:
                     break  # it is alive but its queue is full: spawn instead of waiting
-            found.is_dying()
+            if isinstance(server, Server):
+                server.wait_for_end()
     with held_signals():
-        return SpawnedProcess(recipe, lifeline)
+        return SpawnedProcess(recipe, lifeline or ProcessState.lifeline)
 
 
-def _ask(
-    asked: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
+def _request(
+    server: Server | InheritedServer, recipe: Recipe, lifeline: Lifeline | None
 ) -> ForkedProcess:
     """Request a child; raise an OSError if the server is dead or its queue is full."""
     with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as always:
@@ -282,9 +269,9 @@ def _ask(
                 stream.flush()
         ours.setblocking(False)
         recipe.send(ours)
-        asked.send(parts)
+        server.send(parts)
         if_it_fails.pop_all()
-    return ForkedProcess(asked, ours)
+    return ForkedProcess(server, ours)
 
 
 @contextlib.contextmanager
@@ -307,5 +294,4 @@ def _is_open(descriptor: int) -> bool:
 
 def _surroundings() -> tuple[object, ...]:
     """Return the interpreter and environment that a server depends on."""
-    early = tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith(READ_EARLY)))
-    return sys.executable, tuple(util._args_from_interpreter_flags()), early  # type: ignore[attr-defined]
+    return interpreter_flags(), {k: v for k, v in os.environ.items() if k.startswith(READ_EARLY)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TAIL = 2**16  # bytes at the end of a file that `last_line` reads
 
 _levels: list[str] = []  # levels of this process's log files (`run.log_level`); the last applies
 _is_log: list[str] = []  # the level, if this process's output is a log file itself
@@ -49,6 +51,14 @@ def log_to_stderr(name: str) -> None:
     handler.setLevel(least)
     root.setLevel(min(least, root.level) if root.handlers else least)
     root.addHandler(handler)
+
+
+def last_line(descriptor: int) -> str:
+    """Return the last line of a file that is not blank; empty if there is none."""
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, TAIL, max(size - TAIL, 0)).decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def _prints(handler: logging.Handler) -> bool:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from multiprocessing import util
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from remuda.system.memory.lifeline import Lifeline
 from remuda.system.processes.recipe import (
@@ -24,50 +24,12 @@ from remuda.system.processes.recipe import (
     receive_descriptors,
 )
 
+if TYPE_CHECKING:
+    from remuda.system.processes.client import InheritedServer, Server
+
 UNKNOWN = 255  # exit code if neither the server nor `waitpid` reported one
 AT_ONCE = 3600.0  # the longest single wait in seconds: `poll` counts milliseconds in 32 bits
 TELLING = 1.0  # seconds for the server to report the exit code of a process that has ended
-
-
-class Process(Protocol):
-    """A child process."""
-
-    @property
-    def pid(self) -> int | None:
-        """Return its process id; None until it has started."""
-
-    @property
-    def sentinel(self) -> int:
-        """Return a descriptor that is readable when its state changes; read it before each wait."""
-
-    @property
-    def exitcode(self) -> int | None:
-        """Its exit code, or minus the signal that killed it; None while it starts or runs."""
-
-    @property
-    def failure(self) -> str:
-        """Return why the system could not start it; empty if it has started or still may."""
-
-    @property
-    def was_lost(self) -> bool:
-        """Return whether it died before it started, so that the caller should start it again."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-
-    def join(self, timeout: float) -> bool:
-        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
-
-    def close(self) -> None:
-        """Release the handle of a process that has ended."""
-
-
-class Server(Protocol):
-    """The interface of the fork server that its children need."""
-
-    served: bool  # True once one of its children has started
-
-    def child_ended(self) -> None: ...
 
 
 class ForkedProcess:
@@ -79,33 +41,33 @@ class ForkedProcess:
     receive the pidfd, it watches the socket instead: the child holds the other end until it exits.
     """
 
-    def __init__(self, server: Server, reply: socket.socket) -> None:
+    def __init__(self, server: Server | InheritedServer, reply: socket.socket) -> None:
         self._server, self._reply = server, reply
         self._is_held = True
         self._pid: int | None = None
         self._descriptor: int | None = None
         self._code: int | None = None
-        self._failure = ""
+        self.failure = ""  # why the system could not start it
 
     @property
     def pid(self) -> int | None:
+        """Its process id; None until it has started."""
         self._listen()
         return self._pid
 
     @property
     def sentinel(self) -> int:
+        """A descriptor that is readable when its state changes; read it before each wait."""
         return self._reply.fileno() if self._descriptor is None else self._descriptor
 
     @property
-    def failure(self) -> str:
-        return self._failure
-
-    @property
     def was_lost(self) -> bool:
-        return self._code is not None and self._pid is None and not self._failure
+        """True if it died before it started, so that the caller should start it again."""
+        return self._code is not None and self._pid is None and not self.failure
 
     @property
     def exitcode(self) -> int | None:
+        """Its exit code, or minus the signal that killed it; None while it starts or runs."""
         self._listen()
         if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
             limit = time.monotonic() + TELLING
@@ -138,6 +100,7 @@ class ForkedProcess:
                 os.kill(self._pid, signal.SIGKILL)
 
     def join(self, timeout: float) -> bool:
+        """Wait for its end, at most `timeout` seconds; return whether it has ended."""
         limit = time.monotonic() + timeout
         while self.exitcode is None:
             left = limit - time.monotonic()
@@ -147,6 +110,7 @@ class ForkedProcess:
         return True
 
     def close(self) -> None:
+        """Release the handle of a process that has ended."""
         self._reply.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -178,7 +142,7 @@ class ForkedProcess:
             elif what == EXITED:
                 self._code = number
             elif what == FAILED:
-                self._code, self._failure = UNKNOWN, os.strerror(number or errno.EAGAIN)
+                self._code, self.failure = UNKNOWN, os.strerror(number or errno.EAGAIN)
 
 
 class SpawnedProcess:
@@ -197,21 +161,17 @@ class SpawnedProcess:
             if_it_fails.callback(os.close, ours)
             always.callback(os.close, theirs)
             own = [file, theirs] if alive is None else [file, theirs, alive]
-            code = f"import sys; sys.path[:] = {sys.path!r}; "
-            code += "from remuda.system.processes.child import main_of_spawned; "
-            code += f"main_of_spawned({file}, {alive}, {own})"
             self._process = subprocess.Popen(
-                [sys.executable, *util._args_from_interpreter_flags(), "-c", code],  # type: ignore[attr-defined]
+                interpreter(
+                    "from remuda.system.processes.child import main_of_spawned; "
+                    f"main_of_spawned({file}, {alive}, {own})"
+                ),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[*own, *recipe.descriptors],
             )
             if_it_fails.pop_all()
-        self._sentinel = ours
+        self.sentinel = ours
         self.pid: int | None = self._process.pid
-
-    @property
-    def sentinel(self) -> int:
-        return self._sentinel
 
     @property
     def exitcode(self) -> int | None:
@@ -226,76 +186,60 @@ class SpawnedProcess:
         return self._process.returncode is not None
 
     def close(self) -> None:
-        os.close(self._sentinel)
+        os.close(self.sentinel)
+
+
+Process = ForkedProcess | SpawnedProcess
+
+
+def interpreter_flags() -> list[str]:
+    """Return this interpreter and its flags, as `multiprocessing` passes them to children."""
+    return [sys.executable, *util._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+
+
+def interpreter(code: str) -> list[str]:
+    """Return the command that runs code in a fresh interpreter with this process's search path."""
+    return [*interpreter_flags(), "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]
 
 
 def _is_ready(descriptor: int, timeout: float) -> bool:
-    """Return whether a descriptor becomes readable, or its other end closes, before `timeout`."""
-    poll, limit = select.poll(), time.monotonic() + timeout
+    """Return whether a descriptor is readable, or its other end closed, within `timeout`.
+
+    A wait ends after `AT_ONCE` seconds at the latest; the caller repeats it.
+    """
+    poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    while True:
-        left = max(limit - time.monotonic(), 0.0)
-        if poll.poll(min(left, AT_ONCE) * 1000.0):
-            return True
-        if left <= AT_ONCE:
-            return False
-
-
-PAUSE = 0.002  # seconds between two checks for an exit
-
-
-class ServerProcess(Protocol):
-    """The part of `subprocess.Popen` that a server's process needs."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None:
-        """Return its exit code, or minus the signal that killed it; None while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code, or raise `subprocess.TimeoutExpired`."""
-
-    def kill(self) -> None: ...
+    return bool(poll.poll(min(timeout, AT_ONCE) * 1000.0))
 
 
 class OwnFork:
-    """A child that this process forked."""
+    """A child that this process forked, used like a `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._code: int | None = None
 
-    @property
-    def pid(self) -> int:
-        return self._pid
-
     def poll(self) -> int | None:
-        return self._look(os.WNOHANG)
+        return self._wait(os.WNOHANG)
 
-    def wait(self, timeout: float | None = None) -> int:
-        if timeout is not None:
-            limit = time.monotonic() + timeout
-            while self.poll() is None:
-                if time.monotonic() > limit:
-                    raise subprocess.TimeoutExpired("a fork of this process", timeout)
-                time.sleep(PAUSE)
-        code = self._look(0)
-        assert code is not None
-        return code
+    def wait(self) -> int | None:
+        return self._wait(0)
 
     def kill(self) -> None:
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
 
-    def _look(self, options: int) -> int | None:
+    def _wait(self, options: int) -> int | None:
         if self._code is None:
             try:
-                pid, status = os.waitpid(self._pid, options)
+                pid, status = os.waitpid(self.pid, options)
             except ChildProcessError:  # an environment waited for all children, or ignores SIGCHLD
                 self._code = UNKNOWN
             else:
                 if pid:
                     self._code = os.waitstatus_to_exitcode(status)
         return self._code
+
+
+ServerProcess = subprocess.Popen[bytes] | OwnFork

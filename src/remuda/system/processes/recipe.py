@@ -55,24 +55,17 @@ def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[i
 
 
 @dataclass(frozen=True)
-class Inherited:
-    """A descriptor that a spawned child inherits under its parent's number."""
+class Passed:
+    """A descriptor for a child: sent to a forked child, inherited by a spawned one."""
 
-    number: int
+    number: int  # in the parent
+    index: int  # among those that are sent; -1 if it is inherited
 
     def detach(self) -> int:
+        if self.index >= 0:
+            return _received[self.index]
         os.set_inheritable(self.number, False)
         return self.number
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A descriptor that is sent to a forked child."""
-
-    index: int
-
-    def detach(self) -> int:
-        return _received[self.index]
 
 
 _received: list[int] = []  # in a child: the descriptors that it received
@@ -147,14 +140,14 @@ def receive(parent: socket.socket, count: int) -> None:
 class _Descriptors:
     """The interface of `multiprocessing.reduction.DupFd` while a recipe is written."""
 
-    def __init__(self, found: list[int], sent: bool) -> None:
-        self._found, self._sent = found, sent
+    def __init__(self, numbers: list[int], sent: bool) -> None:
+        self._numbers, self._sent = numbers, sent
 
     def duplicate_for_child(self, descriptor: int) -> int:
         """Note a descriptor that the child needs, and return its index."""
-        self._found.append(descriptor)
-        return len(self._found) - 1
+        self._numbers.append(descriptor)
+        return len(self._numbers) - 1
 
-    def DupFd(self, index: int) -> Sent | Inherited:  # noqa: N802
+    def DupFd(self, index: int) -> Passed:  # noqa: N802
         """Return the descriptor as the child receives it."""
-        return Sent(index) if self._sent else Inherited(self._found[index])
+        return Passed(self._numbers[index], index if self._sent else -1)
