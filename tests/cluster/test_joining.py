@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
 from remuda.cluster.member import JoiningNodes, Member
 from remuda.cluster.nodes import NodeInfo
-from remuda.errors import NodeLostError, RemudaError
+from remuda.errors import RemudaError
 
 
 class Answer:
@@ -52,8 +50,7 @@ def test_a_node_has_roles_only_once_its_bridge_has_begun():
     calls[2].found = 4711
     ((info, port),) = arrivals.prepared()
     assert (info.number, port) == (2, 4711)
-    arrivals.begins(2, ())
-    assert arrivals.beginning == {2}
+    arrivals.starting.add(2)
     members = {2: Member(2, "two")}
     assert arrivals.ready(members) == []
     members[2].status = replace(members[2].status, is_ready=True)
@@ -69,26 +66,8 @@ def test_one_that_cannot_prepare_itself_is_told_and_one_that_is_gone_is_forgotte
     assert [info.number for info, _ in arrivals.prepared()] == [3]
     assert arrivals.nodes.given_up == [1]
     assert arrivals.news == ["the node node-1 joined, but cannot be used: no memory"]
-    arrivals.begins(3, ())
+    arrivals.starting.add(3)
     assert arrivals.ready({}) == []
     late = {3: Member(3, "three")}
     late[3].status = replace(late[3].status, is_ready=True)
     assert arrivals.ready(late) == [], "another node may have its number one day"
-
-
-@pytest.mark.parametrize("error", [RemudaError("no process"), NodeLostError("gone")])
-def test_one_whose_bridge_cannot_begin_costs_no_run(error):
-    arrivals, _ = arrivals_of()
-    start, go = Answer(), Answer()
-    start.found = error
-    arrivals.begins(1, [start, go])
-    members = {1: Member(1, "one")}
-    assert arrivals.ready(members) == []
-    assert members[1].is_lost
-    if isinstance(error, NodeLostError):
-        assert arrivals.news == []
-    else:
-        assert arrivals.news == ["the node one joined, but cannot be used: no process"]
-        assert arrivals.nodes.given_up == [1]
-    assert arrivals.ready(members) == []
-    assert arrivals.beginning == frozenset()

@@ -84,7 +84,7 @@ def test_two_nodes_that_are_lost_together_are_given_no_role_of_each_other():
 
 def test_a_node_whose_bridge_begins_is_given_no_role_of_one_that_is_lost():
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._joining.begins(2, ())
+    runtime._joining.starting.add(2)
     runtime._nodes.gone = [1]
     runtime._look(0.0)
     assert set(runtime.placement.homes) == {HEAD}
@@ -96,7 +96,7 @@ def test_a_node_whose_bridge_begins_is_given_no_role_of_one_that_is_lost():
 
 def test_no_node_is_relieved_while_another_is_lost_and_its_turn_comes_again():
     runtime = head_of((HEAD, 1), (1, 2))
-    runtime._joining.begins(2, ())
+    runtime._joining.starting.add(2)
     runtime._members[2].status = NodeStatus(is_ready=True)
     runtime._relieve = lambda number: runtime.moves.append(number)
     runtime._members[1].is_lost = True

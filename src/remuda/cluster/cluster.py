@@ -111,13 +111,6 @@ class Cluster:
         )
 
 
-def check_ray(config: Config) -> None:
-    """Check that Ray is installed, before a run creates its directory."""
-    from remuda.cluster.ray_connect import import_ray
-
-    import_ray(bool(config.cluster.local))
-
-
 @contextlib.contextmanager
 def gathered(config: Config, say: Callable[[str], None]) -> Iterator[Cluster]:
     """Gather the nodes of a run, and release them at the end."""

@@ -68,14 +68,9 @@ class JoiningNodes:
     nodes: Nodes
     prepare: Callable[[NodeInfo], Call]  # starts a node's agent; the call returns its bridge's port
     news: list[str] = field(default_factory=list)  # messages about nodes that cannot be used
+    # nodes whose bridges are starting; they must not get roles yet
+    starting: set[int] = field(default_factory=set)
     _preparing: dict[int, tuple[NodeInfo, Call]] = field(default_factory=dict)
-    # pending requests of nodes whose bridges are starting
-    _beginning: dict[int, Sequence[Call]] = field(default_factory=dict)
-
-    @property
-    def beginning(self) -> frozenset[int]:
-        """The nodes whose bridges are starting; they must not get roles yet."""
-        return frozenset(self._beginning)
 
     def prepared(self) -> list[tuple[NodeInfo, int]]:
         """Return the newly prepared nodes, with their ports."""
@@ -88,43 +83,20 @@ class JoiningNodes:
                 try:
                     found.append((info, int(call.result(0.0))))
                 except RemudaError as error:
-                    self.refuse(number, info.name, error)
+                    self.nodes.give_up(number)
+                    self.news.append(f"the node {info.name} joined, but cannot be used: {error}")
         return found
-
-    def refuse(self, number: int, name: str, why: object) -> None:
-        self.lose(number)
-        self.nodes.give_up(number)
-        self.news.append(f"the node {name} joined, but cannot be used: {why}")
-
-    def begins(self, number: int, calls: Sequence[Call]) -> None:
-        self._beginning[number] = calls
 
     def ready(self, members: Mapping[int, Member]) -> list[int]:
         """Return the nodes whose bridges have just become ready; they may get roles."""
-        found = []
-        for number, calls in list(self._beginning.items()):
-            member = members.get(number)
-            if member is None or member.is_lost:
-                self.lose(number)
-                continue
-            try:
-                for call in calls:
-                    if call.done():
-                        call.result(0.0)
-            except NodeLostError:
-                member.is_lost = True  # reported elsewhere
-            except RemudaError as error:
-                self.refuse(number, member.name, error)
-                member.is_lost = True
-            else:
-                if member.status.is_ready:
-                    del self._beginning[number]
-                    found.append(number)
-        return found
+        self.starting &= members.keys()
+        ready = [number for number in sorted(self.starting) if members[number].status.is_ready]
+        self.starting.difference_update(ready)
+        return ready
 
     def lose(self, number: int) -> None:
         self._preparing.pop(number, None)
-        self._beginning.pop(number, None)
+        self.starting.discard(number)
 
 
 class FetchedLogs:

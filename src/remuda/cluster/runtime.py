@@ -71,7 +71,7 @@ class ClusterRuntime:
         self._news: list[str] = []
         self._moved = MoveCounts()
         self._reach = LinkMonitor(self._silence)
-        # unfinished requests to nodes, sent while roles moved
+        # unfinished requests to nodes, sent while roles moved or nodes joined
         self._pending: list[tuple[int, Call]] = []
         self._stopped = False
 
@@ -234,7 +234,7 @@ class ClusterRuntime:
                 f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot "
                 "continue on other nodes"
             )
-        left = [i for n, i in self._infos.items() if n not in self._joining.beginning]
+        left = [i for n, i in self._infos.items() if n not in self._joining.starting]
         after = self._migration.without(self.placement, lost.keys(), left)
         news = []
         for number, what in lost.items():
@@ -267,10 +267,11 @@ class ClusterRuntime:
             self._infos[number] = info
             self._members[number] = Member(number, info.name)
             start = self._nodes.call(number, "start", self.placement, self._addresses)
-            self._joining.begins(number, [start, self._nodes.call(number, "go")])
+            self._pending += [(number, start), (number, self._nodes.call(number, "go"))]
+            self._joining.starting.add(number)
         for number in self._joining.ready(self._members):
             if self._is_another_lost() or number in self._lost:
-                self._joining.begins(number, ())  # try again later
+                self._joining.starting.add(number)  # try again later
             else:
                 self._relieve(number)
         self._news += self._joining.news

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from remuda.assembly.assembly import Assembly
 from remuda.assembly.calibration import choose_layout
-from remuda.cluster.cluster import check_ray, gathered
+from remuda.cluster.cluster import gathered
+from remuda.cluster.ray_connect import import_ray
 from remuda.config import Config, load_config, overlay
 from remuda.coordinator.coordinator import Signals
 from remuda.coordinator.guarded_view import GuardedView
@@ -98,7 +99,7 @@ def _train_watched(
     if config.run.fallback and config.schedule != "sequential":
         in_one_process(config)
     if config.cluster.used:
-        check_ray(config)
+        import_ray(bool(config.cluster.local))
     beginnings = {} if resume else find_beginnings(config, prepared.specs)
     imported = () if resume else find_imported(config, prepared.specs)
     prepared.check_memory(prepared.layout)
