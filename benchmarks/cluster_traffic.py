@@ -351,11 +351,9 @@ def units() -> dict[str, float]:
 
 
 def _looking(words: Words) -> Any:
-    sent = np.zeros(len(words), np.int64)
-
     def look() -> None:
         words.read()
-        words.changed(sent)
+        words.changed()
 
     return look
 

@@ -7,7 +7,7 @@ from equivalence.runs import BASE, PPO
 from remuda.cluster.nodes import Placement
 from remuda.config import overlay
 from remuda.experience.ring import CONTENTS
-from remuda.runtime.role_loop import restore
+from remuda.runtime.host import restore
 from remuda.system.checkpoint.names import COORDINATOR
 from remuda.system.checkpoint.state import pack
 from remuda.system.checkpoint.store import Checkpoints, Manifest

@@ -18,9 +18,9 @@ from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.store import ExperienceStore
 from remuda.publish.snapshot import PublishedWeights
 from remuda.runtime.child import Place
+from remuda.runtime.host import run_async, run_lockstep_actor, run_lockstep_learner
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.processes import ProcessRuntime
-from remuda.runtime.role_loop import run_async, run_lockstep_actor, run_lockstep_learner
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.memory.waiting import Wakeup
 from ring_writers import ExperienceWriter

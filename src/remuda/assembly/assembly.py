@@ -45,16 +45,16 @@ from remuda.runs.metrics import View
 from remuda.runs.run_directory import RunDirectory
 from remuda.runtime.child import Place
 from remuda.runtime.control import Control
-from remuda.runtime.host import threads
-from remuda.runtime.inline import InlineRuntime
-from remuda.runtime.layout import Layout, niceness, parts_at_once
-from remuda.runtime.processes import ProcessRuntime
-from remuda.runtime.role_loop import (
+from remuda.runtime.host import (
     RoleLoop,
     run_async,
     run_lockstep_actor,
     run_lockstep_learner,
+    threads,
 )
+from remuda.runtime.inline import InlineRuntime
+from remuda.runtime.layout import Layout, niceness, parts_at_once
+from remuda.runtime.processes import ProcessRuntime
 from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.fitting import Range, branch, whole
 from remuda.system.checkpoint.names import COORDINATOR, file_name

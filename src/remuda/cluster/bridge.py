@@ -21,7 +21,7 @@ from remuda.cluster.link import GREETING, Frame, Identity, Link, LinkLostError
 from remuda.cluster.nodes import Plan
 from remuda.cluster.stores import Stores
 from remuda.errors import RemudaError
-from remuda.runtime.role_loop import RoleContext
+from remuda.runtime.host import RoleContext
 from remuda.system.memory.waiting import Wakeup
 from remuda.types import State, Worker
 

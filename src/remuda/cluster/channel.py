@@ -50,9 +50,6 @@ class Channel:
         self._slow_out = stores.slow_words(placement, me, peer)
         self._fast_in = stores.fast_words(placement, peer, me)
         self._slow_in = stores.slow_words(placement, peer, me)
-        # Start with a value that no word has, so every word is sent once.
-        self._fast_sent: Integers = np.full(len(self._fast_out), -(2**63), np.int64)
-        self._slow_sent: Integers = np.full(len(self._slow_out), -(2**63), np.int64)
         self._table_out: TableOut | None = None
         self._table_in: TableIn | None = None
         self._shards_out: dict[int, ShardOut] = {}
@@ -104,7 +101,7 @@ class Channel:
         frame = Frame()
         newer = self._weights_out.newer() if now >= self._next_weights else {}
         self._fast_out.read()  # read words before copying the data that they count
-        is_stamped = self._peer == HEAD and self._fast_out.last != self._fast_sent[-1]
+        is_stamped = self._peer == HEAD and self._fast_out.has_new_last
         if is_stamped or self._stores.in_turns:  # in lockstep, before the word `trained`
             newer = self._weights_out.newer()
         slowly = now >= self._next_slow or is_stamped or bool(newer)
@@ -123,17 +120,10 @@ class Channel:
         if is_whole:
             if table is not None:
                 table.add(frame)
-            for kind, words, sent in (
-                (Kind.SLOW, self._slow_out, self._slow_sent),
-                (Kind.FAST, self._fast_out, self._fast_sent),
-            ):
-                if kind == Kind.SLOW and not slowly:
-                    continue
-                at, values = words.changed(sent)
-                if len(at):
-                    frame.add(kind, 0, np.concatenate((at, values)))
             if slowly:
                 self._next_slow = now + SLOWLY
+                frame.add_words(Kind.SLOW, self._slow_out)
+            frame.add_words(Kind.FAST, self._fast_out)
             if not self._sent_all and (self._table_out is None or (table and table.is_read)):
                 self._sent_all = True
                 frame.add(Kind.IN_STEP, 0, np.zeros(0, np.int64))

@@ -28,6 +28,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from remuda.cluster.words import Words
 from remuda.errors import RemudaError
 from remuda.types import Array, Integers
 
@@ -81,6 +82,12 @@ class Frame:
         if rest:
             self.buffers.append(memoryview(bytes(rest)))
         self.size += len(fixed) + size + rest
+
+    def add_words(self, kind: Kind, words: Words) -> None:
+        """Add the words that were not sent yet, if any."""
+        changed = words.changed()
+        if changed.size:
+            self.add(kind, 0, changed)
 
     def finished(self) -> list[memoryview]:
         check = 0

@@ -86,7 +86,6 @@ class RayNodes:
         # lost Ray nodes: how often each was lost, and when it may be used again
         self._absent: dict[str, tuple[int, float]] = {}
         self._refused: set[str] = set()
-        self._lost: list[int] = []
         self._poller = NodePoller(self._list_nodes)
         self._here = ""
         self._host: Any = None
@@ -269,15 +268,14 @@ class RayNodes:
 
     def lost(self) -> list[int]:
         watches = {node.watch: n for n, node in self._nodes.items() if not node.gone}
-        if watches:
-            ready, _ = self._ray.wait(
-                list(watches), num_returns=len(watches), timeout=0, fetch_local=False
-            )
-            for watch in ready:
-                self._give_up(self._nodes[watches[watch]])
-                self._lost.append(watches[watch])
-        found, self._lost = self._lost, []
-        return found
+        if not watches:
+            return []
+        ready, _ = self._ray.wait(
+            list(watches), num_returns=len(watches), timeout=0, fetch_local=False
+        )
+        for watch in ready:
+            self._give_up(self._nodes[watches[watch]])
+        return [watches[watch] for watch in ready]
 
     def joined(self) -> list[NodeInfo]:
         found = []

@@ -48,7 +48,6 @@ class TableOut:
 
     def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
         self._table, self._words, self._learn = table, words, learn
-        self._sent: Integers = np.full(len(words), -(2**63), np.int64)
         self._orders: Integers = np.full(len(table.policies), -1, np.int64)
         places = len(table.places)
         self._frozen: Integers = np.full(places, -1, np.int64)
@@ -84,9 +83,7 @@ class TableOut:
                 rows = table.births.rows(table.policies[place])
                 frame.add(Kind.NEWBORN, place, np.zeros(0, np.int64), [r.copy() for r in rows])
         self._orders = orders
-        at, values = self._words.changed(self._sent)
-        if len(at):
-            frame.add(Kind.TABLE, 0, np.concatenate((at, values)))
+        frame.add_words(Kind.TABLE, self._words)
 
 
 class TableIn:
@@ -135,15 +132,10 @@ class ShardOut:
 def write_results(shard: Shard, begin: int, count: int, data: Array) -> None:
     """Store `count` results of a remote follower on the head, from result `begin`."""
     rows = np.arange(begin, begin + count) % shard.size
-    at = 0
-    for name in RESULTS:
-        array = shard.arrays[name]
-        size = count * array[0].nbytes if array.size else 0
-        if size:
-            array[rows] = np.frombuffer(data[at : at + size].tobytes(), array.dtype).reshape(
-                count, *array.shape[1:]
-            )
-        at += size
+    results = [shard.arrays[name][rows] for name in RESULTS]
+    _fill(results, data)
+    for name, result in zip(RESULTS, results, strict=True):
+        shard.arrays[name][rows] = result
     shard.set_word(WRITTEN, max(shard.word(WRITTEN), begin + count))
 
 

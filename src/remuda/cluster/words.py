@@ -38,6 +38,8 @@ class Words:
         # The addresses stay valid while `_arrays` refers to the arrays.
         self._addresses: Integers = np.concatenate([*found, np.zeros(0, np.int64)])
         self._now: Integers = np.zeros(size, np.int64)
+        # Start with a value that no word has, so every word is sent once.
+        self._sent: Integers = np.full(size, -(2**63), np.int64)
         self._at: Integers = np.zeros(size, np.int64)
         self._values: Integers = np.zeros(size, np.int64)
 
@@ -50,13 +52,14 @@ class Words:
         return self._now
 
     @property
-    def last(self) -> int:
-        return int(self._now[-1])
+    def has_new_last(self) -> bool:
+        """True if the last word, as last read, is not sent yet."""
+        return bool(self._now[-1] != self._sent[-1])
 
-    def changed(self, sent: Integers) -> tuple[Integers, Integers]:
-        """Return indices and values of words that differ from `sent`, and update `sent`."""
-        count = _changed(self._now, sent, self._at, self._values)
-        return self._at[:count], self._values[:count]
+    def changed(self) -> Integers:
+        """Return the indices, then the values, of words that were not sent yet; they now are."""
+        count = _changed(self._now, self._sent, self._at, self._values)
+        return np.concatenate((self._at[:count], self._values[:count]))
 
     def write(self, at: Integers, values: Integers) -> None:
         if len(at) and (at[0] < 0 or at[-1] >= len(self) or (at[1:] <= at[:-1]).any()):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from remuda.envs.workers.process import WorkerStatus
 from remuda.runtime.control import Control
-from remuda.runtime.role_loop import RoleLoop
+from remuda.runtime.host import RoleLoop
 from remuda.system.checkpoint.opening import open_stream
 from remuda.system.memory.waiting import Wakeup
 from remuda.system.processes import logs

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from remuda.errors import RemudaError
-from remuda.runtime.host import threads
-from remuda.runtime.role_loop import restore
+from remuda.runtime.host import restore, threads
 from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.timeline import Span, Timeline

@@ -66,19 +66,16 @@ class ProcessRuntime(Runtime):
     ) -> None:
         self._threads = threads
         self._num_actors = num_actors  # actors come first, then learners
-        self._places = tuple(places)
+        self._places = (*places, *([bridge] if bridge is not None else []))
         self._control = control or Control(tuple(place.wakeup for place in places))
-        self._children = [
-            Child(i, place, logs / f"{place.role.name}.log")
-            for i, place in enumerate(places)
-            if here is None or i in here
-        ]
+        self._logs, self._nice, self._resumed = logs, (*nice, 0), resumed
+        self._checkpoints, self._supervision = checkpoints, supervision
+        here = range(len(places)) if here is None else sorted(here)
+        self._children = [self._child(index) for index in here]
         self._bridge: Child | None = None
         if bridge is not None:
-            self._bridge = Child(len(places), bridge, logs / f"{bridge.role.name}.log")
+            self._bridge = self._child(len(places))
             self._children.append(self._bridge)
-        self._checkpoints, self._supervision = checkpoints, supervision
-        self._logs, self._nice, self._resumed = logs, tuple(nice), resumed
         # seconds that a child may take to start, or to compile (`run.start_limit`)
         self.start_limit = start_limit
         self._stop_limit, self._write_limit = stop_limit, write_limit
@@ -87,14 +84,18 @@ class ProcessRuntime(Runtime):
         self._news: list[str] = []
         self._fatal: RemudaError | None = None
 
+    def _child(self, index: int, was_ready: bool = False) -> Child:
+        place = self._places[index]
+        return Child(index, place, self._logs / f"{place.role.name}.log", was_ready=was_ready)
+
     @property
     def roles(self) -> tuple[Role, ...]:
         return tuple(child.place.role for child in self._children)
 
     @property
     def pids(self) -> dict[str, int]:
-        found = {c.name: c.process.pid for c in self._children if c.process is not None}
-        return {name: pid for name, pid in found.items() if pid is not None}
+        processes = {c.name: c.process for c in self._children if c.process is not None}
+        return {name: pid for name, each in processes.items() if (pid := each.pid) is not None}
 
     def start(self, stopped: Callable[[], bool], ready: Callable[[], None] = lambda: None) -> None:
         """Spawn every role, and let them work once all are ready."""
@@ -131,8 +132,7 @@ class ProcessRuntime(Runtime):
                     child.process.close()
         known = {child.index for child in self._children}
         for index in sorted(set(here) - known):
-            place = self._places[index]
-            child = Child(index, place, self._logs / f"{place.role.name}.log", was_ready=True)
+            child = self._child(index, was_ready=True)
             self._children.insert(index if self._bridge is None else -1, child)
             self._spawn(child)
 
@@ -184,12 +184,8 @@ class ProcessRuntime(Runtime):
             ):
                 break
             self._watch(GLANCE)
-        return {
-            part
-            for child, _ in saving
-            if control.saved(child.index) == number
-            for part in child.place.role.parts
-        }
+        written = [child for child, _ in saving if control.saved(child.index) == number]
+        return {part for child in written for part in child.place.role.parts}
 
     def settle(self, number: int) -> None:
         self._control.settle(number)
@@ -252,17 +248,15 @@ class ProcessRuntime(Runtime):
     def _spawn(self, child: Child) -> None:
         child.due = 0.0
         child.reset(self._control)
-        is_actor = child.index < self._num_actors
-        # A learner always resumes from its last state. An actor's saved state is only for a resumed
-        # run; within a run, the rings are newer.
-        resumed, was_ready = self._resumed, child.was_ready
-        restore = resumed and not was_ready if is_actor else resumed or was_ready
+        is_actor, resumed = child.index < self._num_actors, self._resumed
         hosting = Hosting(
             index=child.index,
-            nice=0 if child is self._bridge else self._nice[child.index],
+            nice=self._nice[child.index],
             loop=child.place.loop,
             checkpoints=self._checkpoints,
-            restore=restore,
+            # A learner always resumes from its last state. An actor's saved state is only for a
+            # resumed run; within a run, the rings are newer.
+            restore=resumed and not child.was_ready if is_actor else resumed or child.was_ready,
             timeline=child.place.timeline,
             starts=child.restarts,
             threads=(1, 1) if is_actor else self._threads,

@@ -80,11 +80,9 @@ class SharedArrays:
         self,
         fields: Fields,
         arena: Arena | None = None,
-        _place: tuple[MappedFile, int] | None = None,
+        _block: tuple[MappedFile, int] | None = None,
     ) -> None:
-        self._fields = {
-            name: (tuple(shape), np.dtype(dtype)) for name, (shape, dtype) in fields.items()
-        }
+        self._fields = {name: (tuple(s), np.dtype(dtype)) for name, (s, dtype) in fields.items()}
         offsets: dict[str, int] = {}
         size = 0
         for name, (shape, dtype) in self._fields.items():
@@ -92,9 +90,9 @@ class SharedArrays:
             length = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             size += -(-length // CACHE_LINE) * CACHE_LINE
         self.nbytes = max(size, CACHE_LINE)
-        if _place is None:
-            _place = arena.cut(self.nbytes) if arena else (MappedFile(self.nbytes), 0)
-        self._file, self._offset = _place
+        if _block is None:
+            _block = arena.cut(self.nbytes) if arena else (MappedFile(self.nbytes), 0)
+        self._file, self._offset = _block
         self._arrays: dict[str, Array] = {
             name: np.ndarray(shape, dtype, self._file.memory, self._offset + offsets[name])
             for name, (shape, dtype) in self._fields.items()
@@ -109,11 +107,7 @@ class SharedArrays:
         return self._arrays[name]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (self._fields, self._file, self._offset)
-
-
-def _attach(fields: Fields, file: MappedFile, offset: int) -> SharedArrays:
-    return SharedArrays(fields, _place=(file, offset))
+        return SharedArrays, (self._fields, None, (self._file, self._offset))
 
 
 def _map(size: int, descriptor: Any) -> MappedFile:

@@ -1,7 +1,7 @@
 """The order in which roles work."""
 
 from remuda.runtime.control import Control
-from remuda.runtime.role_loop import RoleContext, run_lockstep_learner
+from remuda.runtime.host import RoleContext, run_lockstep_learner
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.memory.waiting import Wakeup
 
