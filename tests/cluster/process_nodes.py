@@ -30,7 +30,7 @@ class ProcessNodes:
     """As `remuda.cluster.nodes.Nodes`; each node is a process and its children."""
 
     def __init__(self, count, cores=2):
-        self._infos = [NodeInfo(i, f"node-{i}", "127.0.0.1", cores, 2**33, 0) for i in range(count)]
+        self._infos = [NodeInfo(i, f"node-{i}", "127.0.0.1", cores, 0) for i in range(count)]
         self._processes, self._connections, self._calls = {}, {}, {}
         self._lost, self._locks, self._next = [], {}, 0
 

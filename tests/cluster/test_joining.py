@@ -38,7 +38,7 @@ class Coming:
 
 def arrivals_of(*numbers):
     nodes, calls = Coming(), {}
-    nodes.new = [NodeInfo(n, f"node-{n}", "127.0.0.1", 1, 0, 0) for n in numbers]
+    nodes.new = [NodeInfo(n, f"node-{n}", "127.0.0.1", 1, 0) for n in numbers]
     found = JoiningNodes(nodes, lambda info: calls.setdefault(info.number, Answer()))
     return found, calls
 

@@ -43,7 +43,7 @@ def test_agents_answer_fail_in_their_own_words_and_leave_nothing():
         (0, "local-0", "127.0.0.1"),
         (1, "local-1", "127.0.0.1"),
     ]
-    assert all(info.cores >= 1 and info.memory > 0 and info.gpus == 0 for info in infos)
+    assert all(info.cores >= 1 and info.gpus == 0 for info in infos)
     assert signal.getsignal(signal.SIGTERM) is before
     for info in infos:
         nodes.start(info.number, TOY, (f"toy {info.number}",))

@@ -169,7 +169,7 @@ def test_auto_where_no_cluster_runs(monkeypatch):
 
 
 def test_labels_and_names_mean_nodes():
-    node = NodeInfo(1, "fast", "10.0.0.2", 8, 10**9, 1, {"zone": "a", "gpu": ""})
+    node = NodeInfo(1, "fast", "10.0.0.2", 8, 1, {"zone": "a", "gpu": ""})
     means = ("fast", "zone", "gpu", "zone=a")
     assert all(node.has_label(label) for label in means)
     assert not any(node.has_label(label) for label in ("slow", "zone=b", "zone=", "fast=a", ""))

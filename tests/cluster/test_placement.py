@@ -8,7 +8,7 @@ from remuda.cluster.nodes import HEAD, Need, NodeInfo, Placement, place, relieve
 
 
 def offer(number, cores=2, gpus=0, plays=True, labels=None):
-    return NodeInfo(number, f"node-{number}", "10.0.0.1", cores, 2**30, gpus, labels or {}, plays)
+    return NodeInfo(number, f"node-{number}", "10.0.0.1", cores, gpus, labels or {}, plays)
 
 
 @st.composite

@@ -9,7 +9,7 @@ from remuda.policies import compatibility
 
 
 def offer(number, cores, gpus=0, **labels):
-    return NodeInfo(number, f"n{number}", "", cores, 1, gpus, labels)
+    return NodeInfo(number, f"n{number}", "", cores, gpus, labels)
 
 
 def test_learners_go_where_their_gpu_or_label_is_and_elsewhere_where_none_is():

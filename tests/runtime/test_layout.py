@@ -180,8 +180,8 @@ def test_eight_policies_on_two_gpus(machine):
     four = make_layout(load_config({"learners": {"processes": 4}}), 8)
     assert [{four.devices[i] for i in group} for group in four.groups] == [
         {"cuda:0"},
-        {"cuda:1"},
         {"cuda:0"},
+        {"cuda:1"},
         {"cuda:1"},
     ]
     one = make_layout(load_config({"learners": {"processes": 1}}), 8)

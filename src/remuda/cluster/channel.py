@@ -60,11 +60,8 @@ class Channel:
         self._weights_every = weights_every
         self._next_slow = self._next_weights = 0.0
         # experience of policies that learn on the peer, if actors play on this node
-        self._late = [
-            stores.experience[name]
-            for policy, name in enumerate(stores.policies)
-            if placement.learners[stores.learner_of(policy)] == peer and me in placement.actors
-        ]
+        learn = stores.learning(placement, peer) if me in placement.actors else []
+        self._late = [stores.experience[stores.policies[policy]] for policy in learn]
         self._own_actors = [i for i, at in enumerate(placement.actors) if at == me]
         self.epoch = placement.epoch
         # in_step: all the peer's data has arrived here; _sent_all: all of this node's data is sent

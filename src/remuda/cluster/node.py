@@ -35,8 +35,7 @@ class Node:
     ) -> None:
         self.assembly, self.number = assembly, number
         self.listener, self._secret = listener, secret
-        layout = assembly.layout
-        self.plan = Plan(len(layout.copies), len(layout.groups), nodes)
+        self.plan = Plan(len(assembly.wakeups), nodes)
         self.stamps, self.traffic = make_stamps(nodes), Traffic(nodes)
 
     def runtime(

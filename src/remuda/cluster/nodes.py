@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import socket
+import pickle
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from socket import gethostbyname
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,7 +25,6 @@ class NodeInfo:
     name: str  # name for users: its host name, or a label
     address: str  # the IP address at which other nodes reach it
     cores: int  # cores that the run may use
-    memory: int  # bytes that the run may use
     gpus: int  # GPUs that the run may use
     labels: Mapping[str, str] = field(default_factory=dict)  # labels set when the node was started
     plays: bool = True  # actors may run there (`actor.nodes`)
@@ -79,7 +79,6 @@ class Nodes(Protocol):
 
 
 Addresses = Mapping[int, tuple[str, int]]  # the address of each node's bridge
-NOWHERE = 0  # the port of a missing node
 
 
 @dataclass(frozen=True)
@@ -241,15 +240,13 @@ class Plan:
     revision that it uses in `seen`. If the hosting process dies while writing, the bridge ends too.
     """
 
-    def __init__(self, actors: int, learners: int, nodes: int) -> None:
-        self._actors = actors
+    def __init__(self, roles: int, nodes: int) -> None:
         self._shared = SharedArrays(
             {
                 "revision": ((1,), np.int64),
                 "seen": ((1,), np.int64),
-                "epoch": ((1,), np.int64),
-                "homes": ((actors + learners,), np.int64),
-                "addresses": ((nodes, 2), np.int64),  # IPv4 as a number, port
+                "size": ((1,), np.int64),
+                "data": ((1024 + 16 * roles + 64 * nodes,), np.uint8),
             }
         )
 
@@ -272,32 +269,23 @@ class Plan:
         store(self._shared["seen"], 0, revision)
 
     def write(self, placement: Placement, addresses: Addresses) -> None:
+        resolved = {node: (gethostbyname(host), port) for node, (host, port) in addresses.items()}
+        data = pickle.dumps((placement, resolved))
         shared, revision = self._shared, self.revision
         revision -= revision % 2
         store(shared["revision"], 0, revision + 1)
         fence_release()
-        shared["epoch"][0] = placement.epoch
-        shared["homes"][:] = placement.homes
-        shared["addresses"][:] = NOWHERE
-        for node, (address, port) in addresses.items():
-            number = int.from_bytes(socket.inet_aton(socket.gethostbyname(address)), "big")
-            shared["addresses"][node] = number, port
+        shared["data"][: len(data)] = np.frombuffer(data, np.uint8)
+        shared["size"][0] = len(data)
         store(shared["revision"], 0, revision + 2)
 
-    def read(self) -> tuple[int, Placement, dict[int, tuple[str, int]]] | None:
+    def read(self) -> tuple[int, Placement, Addresses] | None:
         """Return revision, placement and addresses; None while `revision` is odd or changes."""
         shared, revision = self._shared, self.revision
         if revision % 2 == 1:
             return None
-        epoch, homes = int(shared["epoch"][0]), shared["homes"].tolist()
-        addresses = shared["addresses"].tolist()
+        data = shared["data"][: shared["size"][0]].tobytes()
         fence_acquire()
         if self.revision != revision:
             return None
-        found = {
-            node: (socket.inet_ntoa(number.to_bytes(4, "big")), port)
-            for node, (number, port) in enumerate(addresses)
-            if port != NOWHERE
-        }
-        placement = Placement(tuple(homes[: self._actors]), tuple(homes[self._actors :]), epoch)
-        return revision, placement, found
+        return revision, *pickle.loads(data)

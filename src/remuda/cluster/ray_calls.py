@@ -101,12 +101,9 @@ class Host:
         self._never = threading.Event()
 
     def describe(self, modules: Sequence[str]) -> dict[str, Any]:
-        import psutil
-
         return {
             "versions": versions(),
             "digests": digests(modules),
-            "memory": psutil.virtual_memory().available,
             "process": os.getpid(),
             "logs": _log(),
         }

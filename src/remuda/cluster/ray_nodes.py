@@ -213,7 +213,6 @@ class RayNodes:
             self._refused.add(node.ray_id)
             self._kill(node)
             raise RemudaError(fault)
-        reserved = int(node.entry["Resources"].get("memory", snapshot["memory"]))
         labels = node.entry.get("Labels") or {}
         players = self._config.actor.nodes
         info = NodeInfo(
@@ -221,7 +220,6 @@ class RayNodes:
             name=name,
             address=node.entry["NodeManagerAddress"],
             cores=node.cores,
-            memory=min(snapshot["memory"] // max(self._cluster.local, 1), reserved),
             gpus=node.gpus,
             labels={key: value for key, value in labels.items() if key != "ray.io/node-id"},
         )

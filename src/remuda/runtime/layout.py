@@ -100,13 +100,10 @@ def make_layout(
             f"learners.threads is {threads}, but the schedule {config.schedule} needs 1, because "
             "floating-point sums depend on the number of threads"
         )
-    groups = (
-        _by_device(devices, processes) if any(own) else _groups(num_policies, processes, common)
-    )
     on_processor = all(device == "cpu" for device in devices)
     return Layout(
         _shares(config.env.num_envs, actors),
-        groups,
+        _groups(devices, processes),
         devices,
         1 if threads == "auto" else threads,
         costs.describe(config.env.num_envs / actors) if costs is not None else "",
@@ -226,21 +223,8 @@ def _check_actors(config: Config) -> None:
         )
 
 
-def _groups(
-    num_policies: int, processes: int, devices: Sequence[str]
-) -> tuple[tuple[int, ...], ...]:
+def _groups(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...], ...]:
     """Return the policies of each learner process; a process uses one device if possible."""
-    if len(devices) > 1 and processes % len(devices) == 0:
-        return tuple(tuple(range(i, num_policies, processes)) for i in range(processes))
-    groups, start = [], 0
-    for share in _shares(num_policies, processes):
-        groups.append(tuple(range(start, start + share)))
-        start += share
-    return tuple(groups)
-
-
-def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...], ...]:
-    """Group policies that have individual devices, one device for a process if possible."""
     members: dict[str, list[int]] = {}
     for policy, device in enumerate(devices):
         members.setdefault(device, []).append(policy)
@@ -254,7 +238,7 @@ def _by_device(devices: Sequence[str], processes: int) -> tuple[tuple[int, ...],
     groups = []
     for device, policies in members.items():
         rest = iter(policies)
-        groups += [tuple(islice(rest, n)) for n in _shares(len(policies), shares[device])]
+        groups += [tuple(sorted(islice(rest, n))) for n in _shares(len(policies), shares[device])]
     return tuple(groups)
 
 

@@ -220,7 +220,7 @@ def load_object(name: str, data: bytes) -> Any:
     """Return the class or function in a pickle; this runs code."""
     if name in OBJECTS:
         return OBJECTS[name]
-    if _digest_in(name) != _digest(data):
+    if name.rpartition("-")[2] != _digest(data):
         raise MissingCodeError(
             f"{file_name(name)}, the code of {name}, is damaged or does not match"
         )
@@ -241,7 +241,8 @@ def load_object(name: str, data: bytes) -> Any:
 
 def file_name(name: str) -> str:
     """Return the name of a pickle's file in a run's directory."""
-    return f"code-{_digest_in(name)}.pkl"
+    _, _, digest = name.rpartition("-")
+    return f"code-{digest}.pkl"
 
 
 def found_here(tree: object) -> dict[str, object]:
@@ -328,7 +329,3 @@ def _is_importable(module: str) -> bool:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:DIGITS]
-
-
-def _digest_in(name: str) -> str:
-    return name.rpartition("-")[2]

@@ -87,7 +87,9 @@ def unpack(data: bytes, source: str = "the data") -> State:
         arrays, metadata = load_tensors(data)
         state: State = checked(json.loads(metadata[_REST]), {})
         for path, array in arrays.items():
-            *parents, name = (_unescaped(part) for part in path.split("/"))
+            *parents, name = (
+                part.replace("%2F", "/").replace("%25", "%") for part in path.split("/")
+            )
             branch = state
             for parent in parents:
                 branch = branch[parent]
@@ -165,7 +167,7 @@ def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]
     """Return `state` without its arrays, which are added to `arrays` by their paths."""
     rest: State = {}
     for name, value in state.items():
-        path = prefix + _escaped(name)
+        path = prefix + name.replace("%", "%25").replace("/", "%2F")
         if isinstance(value, np.ndarray):
             arrays[path] = np.ascontiguousarray(value).reshape(value.shape)
         elif isinstance(value, Mapping):
@@ -173,11 +175,3 @@ def _take_arrays(state: Mapping[str, Any], prefix: str, arrays: dict[str, Array]
         else:
             rest[name] = value
     return rest
-
-
-def _escaped(name: str) -> str:
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _unescaped(part: str) -> str:
-    return part.replace("%2F", "/").replace("%25", "%")
