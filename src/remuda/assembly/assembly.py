@@ -55,7 +55,6 @@ from remuda.runtime.host import (
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.layout import Layout, niceness, parts_at_once
 from remuda.runtime.processes import ProcessRuntime
-from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.fitting import Range, branch, whole
 from remuda.system.checkpoint.names import COORDINATOR, file_name
 from remuda.system.checkpoint.store import Checkpoints, Manifest
@@ -65,7 +64,7 @@ from remuda.system.memory.waiting import Wakeup
 from remuda.system.rng import torch_rng
 from remuda.system.scoreboard import Scoreboard
 from remuda.system.timeline import TimedSpan, Timeline, write_trace
-from remuda.types import State
+from remuda.types import Runtime, State
 
 PATIENCE = 0.005  # seconds that policies trained together wait for those whose steps arrive late
 

@@ -26,9 +26,8 @@ from remuda.errors import RoleDiedError
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.metrics import Record, View
 from remuda.runs.run_directory import RunDirectory
-from remuda.runtime.runtime import Runtime
 from remuda.system.processes.child import STOPPING_SIGNALS
-from remuda.types import RoleStatus
+from remuda.types import RoleStatus, Runtime
 
 TICK = 0.25  # seconds between two polls of the run
 LINES, LONGEST = 10, 5.0

@@ -10,11 +10,10 @@ from contextlib import ExitStack
 
 from remuda.errors import RemudaError
 from remuda.runtime.host import restore, threads
-from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.timeline import Span, Timeline
 from remuda.system.user_errors import naming_user_code, where_raised
-from remuda.types import Role, RoleStatus, Worker
+from remuda.types import Role, RoleStatus, Runtime, Worker
 
 log = logging.getLogger(__name__)
 

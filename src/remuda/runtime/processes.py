@@ -14,14 +14,13 @@ from remuda.errors import CannotStartError, RemudaError, RoleDiedError, Unguarde
 from remuda.runtime.child import AwakeClock, Child, Place, Silence, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
-from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.system.compiling import Progress
 from remuda.system.memory.lifeline import Lifeline
 from remuda.system.processes import client as forkserver
 from remuda.system.processes.child import EXCEPTION, REFUSED, UNGUARDED, script_name
 from remuda.system.processes.process import UNKNOWN, Process
-from remuda.types import Role, RoleStatus
+from remuda.types import Role, RoleStatus, Runtime
 
 log = logging.getLogger(__name__)
 

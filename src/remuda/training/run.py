@@ -33,7 +33,6 @@ from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory, can_continue, way_on
 from remuda.runs.saved_weights import final_weights
 from remuda.runtime.layout import Layout, make_layout
-from remuda.runtime.runtime import Runtime
 from remuda.system.checkpoint.store import Manifest
 from remuda.system.compiling import reporting_compiling
 from remuda.system.output import unfailing
@@ -53,6 +52,7 @@ from remuda.training.resume import (
     report_damage,
 )
 from remuda.training.warm_start import describe, describe_imported, find_beginnings, find_imported
+from remuda.types import Runtime
 
 log = logging.getLogger(__name__)
 
