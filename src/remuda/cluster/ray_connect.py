@@ -73,17 +73,18 @@ def version_of(text: str) -> tuple[int, int]:
 
 def find_address(ray: ModuleType, address: str) -> str:
     """Return `host:port` of the head at `cluster.address`."""
-    found = address
-    if address == "auto":
-        try:
-            found = ray._private.services.canonicalize_bootstrap_address("auto") or ""
-        except Exception as error:  # it raises various errors if it finds none
-            raise RemudaError(_none_at(address)) from error
-    host, _, port = found.rpartition(":")
+    found = "" if address == "auto" else address
     try:
+        if address == "auto":
+            found = ray._private.services.canonicalize_bootstrap_address("auto") or ""
+        host, _, port = found.rpartition(":")
         _greet(host.strip("[]"), int(port))
-    except (OSError, ValueError) as error:
-        raise RemudaError(_none_at(address, found, error)) from None
+    except Exception as error:  # Ray raises various errors if it finds none
+        why = f"answers at {found} ({error})" if found else "runs on this machine"
+        raise RemudaError(
+            f"cluster.address is {address!r}, and no Ray cluster {why}: start one with "
+            "`ray start --head`, join it with `ray start --address HOST:PORT`, or use cluster.local"
+        ) from error
     return found
 
 
@@ -97,15 +98,6 @@ def _greet(host: str, port: int) -> None:
         answer = connection.recv(9, socket.MSG_WAITALL)
         if len(answer) < 9 or answer[3] != SETTINGS_FRAME:
             raise ConnectionError("the server there is not a Ray head")
-
-
-def _none_at(address: str, found: str = "", error: Exception | None = None) -> str:
-    why = "runs on this machine" if not found else f"answers at {found}"
-    detail = f" ({error})" if error is not None else ""
-    return (
-        f"cluster.address is {address!r}, and no Ray cluster {why}{detail}: start one with "
-        "`ray start --head`, join it with `ray start --address HOST:PORT`, or use cluster.local"
-    )
 
 
 def connect(ray: ModuleType, address: str, setting: str, code: Sequence[str] = ()) -> None:

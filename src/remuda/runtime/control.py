@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partialmethod
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -66,20 +67,17 @@ class Control:
 
     # The coordinator's side.
 
-    def go(self) -> None:
-        self._tell("go", 1)
+    def _tell(self, word: str, value: int) -> None:
+        store(self.words[word], 0, value)
+        fence_full()
+        for wakeup in self.wakeups:
+            wakeup.ring()
 
-    def stop(self) -> None:
-        self._tell("stop", 1)
-
-    def close(self) -> None:
-        self._tell("close", 1)
-
-    def want_save(self, number: int) -> None:
-        self._tell("save", number)
-
-    def settle(self, number: int) -> None:
-        self._tell("settled", number)
+    go = partialmethod(_tell, "go", 1)
+    stop = partialmethod(_tell, "stop", 1)
+    close = partialmethod(_tell, "close", 1)
+    want_save = partialmethod(_tell, "save")  # with the number of a checkpoint
+    settle = partialmethod(_tell, "settled")  # with the number of a checkpoint
 
     def reset(self, role: int) -> None:
         """Reset a role that has no process now."""
@@ -140,9 +138,3 @@ class Control:
 
     def heartbeat(self, role: int) -> float:
         return float(self.words["heartbeat"][role])
-
-    def _tell(self, word: str, value: int) -> None:
-        store(self.words[word], 0, value)
-        fence_full()
-        for wakeup in self.wakeups:
-            wakeup.ring()

@@ -86,17 +86,12 @@ class InlineRuntime(Runtime):
         """Finish every role, the actor first, even if one raises."""
         workers, self._workers = self._workers, ()
         with self._stack:
-            if workers:
-                _close(workers[0])
+            try:
+                for actor in workers[:1]:
+                    actor.finish()  # it only releases its environment
+            except Exception as error:  # the user's environment may raise anything
+                cause = where_raised(error) or f"{type(error).__name__}: {error}"
+                log.exception("the environment could not be closed: %s", cause)
             with ExitStack() as learners:  # all learners finish before an exception is raised
                 for worker in reversed(workers[1:]):
                     learners.callback(worker.finish)
-
-
-def _close(actor: Worker) -> None:
-    """Finish the actor, which only releases its environment."""
-    try:
-        actor.finish()
-    except Exception as error:  # the user's environment may raise anything
-        cause = where_raised(error) or f"{type(error).__name__}: {error}"
-        log.exception("the environment could not be closed: %s", cause)

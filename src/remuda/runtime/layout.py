@@ -55,11 +55,9 @@ class Layout:
         if schedule == "sequential":
             trained = "1 policy" if len(names) == 1 else f"{len(names)} policies"
             return f"one process plays and trains {trained} in turn, on {devices}"
-        processes = len(self.groups)
-        if processes == len(names):
-            learners = f"{_count(processes, 'learner process')}, one per policy"
-        else:
-            learners = f"{_count(processes, 'learner process')} for {len(names)} policies"
+        learners = _count(len(self.groups), "learner process")
+        is_one_each = len(self.groups) == len(names)
+        learners += ", one per policy" if is_one_each else f" for {len(names)} policies"
         if self.threads > 1:
             learners += f", {self.threads} threads each"
         actors = _count(len(self.copies), "actor process")

@@ -30,7 +30,11 @@ def raise_limit() -> int:
 def check_limit(processes: int) -> None:
     """Raise the limit on open files, and refuse the run if it is still too low."""
     limit = raise_limit()
-    needed = _open_now() + BESIDES + PER_PROCESS * processes
+    try:
+        open_now = len(os.listdir("/dev/fd"))
+    except OSError:
+        open_now = BESIDES
+    needed = open_now + BESIDES + PER_PROCESS * processes
     if needed > limit:
         raise RemudaError(
             f"{processes} processes need about {needed:,} open files, and the limit is {limit:,} "
@@ -62,10 +66,3 @@ def nameless_file(name: str) -> int:
     with contextlib.suppress(OSError):
         os.unlink(path)
     return descriptor
-
-
-def _open_now() -> int:
-    try:
-        return len(os.listdir("/dev/fd"))
-    except OSError:
-        return BESIDES

@@ -112,10 +112,9 @@ class Recipe:
         header["descriptors"] = len(self.descriptors) if sent else 0
         descriptor = nameless_file("remuda-recipe")
         try:
-            for part in (pickle.dumps(header), buffer.getbuffer()):
-                view = memoryview(part)
-                while view:
-                    view = view[os.write(descriptor, view) :]
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                pickle.dump(header, file)
+                file.write(buffer.getbuffer())
             os.lseek(descriptor, 0, os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
