@@ -54,10 +54,10 @@ LOOK = 0.1  # seconds between two checks by the keeper
 
 def sweep_homes() -> None:
     """Remove directories of dead agents on this machine, by the process ids in their names."""
-    for left in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
-        process = left.name.removeprefix(HOME).split("-")[0]
+    for home in Path(tempfile.gettempdir()).glob(f"{HOME}*-*"):
+        process = home.name.removeprefix(HOME).split("-")[0]
         if process.isdecimal() and not Path(f"/proc/{process}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(home, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class Bridge:
     def _adopt_placement(self) -> None:
         """Adopt a new placement and replace all links, because a link belongs to one placement."""
         plan = self._role.plan
-        revision, found = plan.revision, plan.read()
+        revision, newest = plan.revision, plan.read()
         for peer in self._peers.values():
             if peer.link is not None:
                 peer.link.close()
@@ -178,10 +178,10 @@ class Bridge:
             stranger.close()
         self._strangers.clear()
         self._peers.clear()
-        if found is None:  # paused
+        if newest is None:  # paused
             plan.see(revision)
             return
-        self._revision, self._placement, self._addresses = found
+        self._revision, self._placement, self._addresses = newest
         homes = self._placement.homes
         self._identity = Identity(self._role.secret, self._placement.epoch, self._me)
         self._peers = {n: Peer(n) for n in self._placement.peers_of(self._me)}

@@ -144,10 +144,10 @@ class Channel:
     def _add_rings(self, frame: Frame) -> bool:
         at = 0
         for key, followed in self._out.items():
-            found = followed.news(self._payload, at)
-            if found is None:
+            update = followed.news(self._payload, at)
+            if update is None:
                 continue
-            news, at = found
+            news, at = update
             self.steps_out += int((news.heads[:, 3] - news.heads[:, 2]).sum())
             counts = np.array([len(news.words), len(news.heads), len(news.entries)], np.int64)
             numbers = (counts, news.words, news.heads.reshape(-1), news.entries.reshape(-1))
@@ -158,9 +158,9 @@ class Channel:
 
     def _add_weights(self, frame: Frame, newer: Mapping[int, int], now: float) -> None:
         for policy, version in newer.items():
-            found = self._weights_out.take(policy, version)
-            if found is not None:
-                frame.add(Kind.WEIGHTS, policy, *found)
+            snapshot = self._weights_out.take(policy, version)
+            if snapshot is not None:
+                frame.add(Kind.WEIGHTS, policy, *snapshot)
         if newer:
             self._next_weights = now + self._weights_every
 
@@ -216,10 +216,10 @@ class Channel:
         first, second = 3 + words, 3 + words + heads * COLUMNS
         if key not in self._in or len(numbers) != second + entries * ENTRY:
             raise RemudaError("the received frame is damaged")
-        found = numbers[first:second].reshape(heads, COLUMNS)
-        self.steps_in += int((found[:, 3] - found[:, 2]).sum())
+        segments = numbers[first:second].reshape(heads, COLUMNS)
+        self.steps_in += int((segments[:, 3] - segments[:, 2]).sum())
         rows = numbers[second:].reshape(entries, ENTRY)
-        self._in[key].write(RingUpdate(numbers[3:first], found, rows, data))
+        self._in[key].write(RingUpdate(numbers[3:first], segments, rows, data))
 
     def _translate(self) -> None:
         """Replace a remote learner's process id, which actors watch, by the id of this bridge."""

@@ -39,11 +39,11 @@ class Cluster:
         return sum(info.cores for info in self.infos)
 
     def describe(self) -> str:
-        found = []
+        nodes = []
         for info in self.infos:
             gpus = f", {_counted(info.gpus, 'GPU')}" if info.gpus else ""
-            found.append(f"{info.name} ({_counted(info.cores, 'core')}{gpus})")
-        return f"{len(found)} nodes: {', '.join(found)}"
+            nodes.append(f"{info.name} ({_counted(info.cores, 'core')}{gpus})")
+        return f"{len(nodes)} nodes: {', '.join(nodes)}"
 
     def place(self, assembly: Assembly) -> Placement:
         layout, lead = assembly.layout, assembly.table is not None

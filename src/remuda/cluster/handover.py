@@ -95,8 +95,8 @@ def handover_state_of(
     numbers = checkpoints.numbers()
     snapshots, shards = {}, {}
     for name in names:
-        found = reader.newest(name, training=True)
-        snapshots[name] = replace(found, weights=found.weights.copy())
+        snapshot = reader.newest(name, training=True)
+        snapshots[name] = replace(snapshot, weights=snapshot.weights.copy())
     if assembly.table is not None:
         for actor in actors:
             arrays = assembly.table.shards[actor - 1].arrays
@@ -138,16 +138,16 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
             assembly.scoreboard.arrays[name][actor][...] = row
         for spec in assembly.specs:
             ring = assembly.experience[spec.name].rings[actor]
-            found = handover.rings.get((spec.name, actor))
-            if spec.name in handover.learns and found is None and not _was_followed(ring):
+            copy = handover.rings.get((spec.name, actor))
+            if spec.name in handover.learns and copy is None and not _was_followed(ring):
                 # the learner moved here recently and has no data of this ring
                 _begin_after(ring, handover.words[spec.name][actor])
             elif spec.name in handover.learns:
                 mend(ring)
-                if found is not None:
-                    _bring_up(assembly.experience[spec.name], actor, *found)
-            elif found is not None:
-                _put(ring, *found)
+                if copy is not None:
+                    _bring_up(assembly.experience[spec.name], actor, *copy)
+            elif copy is not None:
+                _put(ring, *copy)
             else:
                 _begin_after(ring, handover.words[spec.name][actor])
 
@@ -156,13 +156,13 @@ def rings_of(
     assembly: Assembly, actors: Sequence[int], policies: Sequence[str]
 ) -> dict[tuple[str, int], Any]:
     """Return the state of these actors' rings for these policies, if this node has their data."""
-    found = {}
+    states = {}
     for name in policies:
         for actor in actors:
             ring = assembly.experience[name].rings[actor]
             if _was_followed(ring) or ring.open_steps:
-                found[name, actor] = (ring.state(), load(ring.counters, word.WRITTEN))
-    return found
+                states[name, actor] = (ring.state(), load(ring.counters, word.WRITTEN))
+    return states
 
 
 def _bring_up(experience: Experience, actor: int, state: State, written: int) -> None:
@@ -174,8 +174,8 @@ def _bring_up(experience: Experience, actor: int, state: State, written: int) ->
     followed, following = RingOut(source), RingIn(experience, actor)
     followed.holds(*following.holds)
     payload: Array = np.empty(followed.largest, np.uint8)
-    while (found := followed.news(payload, 0)) is not None:
-        following.write(found[0])
+    while (update := followed.news(payload, 0)) is not None:
+        following.write(update[0])
 
 
 def _was_followed(ring: ExperienceRing) -> bool:

@@ -147,16 +147,16 @@ class LinkMonitor:
     def missing(
         self, placement: Placement, traffic: Mapping[int, Sequence[Sequence[int]]]
     ) -> list[tuple[int, int]]:
-        """Return pairs (node, peer) found without a link, each once per placement."""
+        """Return pairs (node, peer) without a link, each once per placement."""
         if placement.epoch != self._epoch:
             self._epoch, self._since, self._reported = placement.epoch, {}, set()
-        now, found = time.monotonic(), []
+        now, pairs = time.monotonic(), []
         for node, rows in traffic.items():
             for peer in placement.peers_of(node):
                 if peer > node or not rows or rows[peer][Count.IS_OPEN]:
                     self._since.pop((node, peer), None)
                 elif now > self._since.setdefault((node, peer), now) + self._limit:
-                    found.append((node, peer))
-        new = [pair for pair in found if pair not in self._reported]
+                    pairs.append((node, peer))
+        new = [pair for pair in pairs if pair not in self._reported]
         self._reported.update(new)
         return new

@@ -171,8 +171,8 @@ def place(
         uses_gpu = need.device.startswith("cuda")
         able = [node for node in allowed if node.gpus]
         if uses_gpu and able:  # learners share GPUs if there are too few
-            most = max(gpus[node.number] for node in able)
-            allowed = [node for node in able if gpus[node.number] == most]
+            most_free = max(gpus[node.number] for node in able)
+            allowed = [node for node in able if gpus[node.number] == most_free]
         learners.append(take(allowed))
         gpus[learners[-1]] -= uses_gpu
     cores[HEAD] -= lead

@@ -92,23 +92,23 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], node: str) -> 
 
 def _root(module: str) -> Path | None:
     try:
-        found = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):
         return None
-    if found is None or not found.has_location or not found.origin:
+    if spec is None or not spec.has_location or not spec.origin:
         return None
-    file = Path(found.origin).resolve()
+    file = Path(spec.origin).resolve()
     if file.suffix != ".py":
         return None
-    return file.parent if found.submodule_search_locations else file
+    return file.parent if spec.submodule_search_locations else file
 
 
 def _files(root: Path, pattern: str) -> list[Path]:
     """Return the files of a package, or a single file, in a fixed order."""
     if root.is_file():
         return [root]
-    found = [file for file in root.rglob(pattern) if file.is_file()]
-    return sorted(file for file in found if "__pycache__" not in file.parts)
+    files = [file for file in root.rglob(pattern) if file.is_file()]
+    return sorted(file for file in files if "__pycache__" not in file.parts)
 
 
 def _digest(root: Path | None) -> str:

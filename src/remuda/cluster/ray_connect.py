@@ -49,11 +49,11 @@ def import_ray(local: bool) -> ModuleType:
             f"cluster: Ray cannot be imported ({error}); install it: "
             "pip install 'remuda-rl[cluster]'"
         ) from None
-    found = version_of(ray.__version__)
-    if found < OLDEST:
-        least = ".".join(map(str, OLDEST))
+    installed = version_of(ray.__version__)
+    if installed < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
         raise RemudaError(
-            f"cluster: Ray {ray.__version__} is too old, {least} is the oldest supported version; "
+            f"cluster: Ray {ray.__version__} is too old, {oldest} is the oldest supported version; "
             "install a newer one on all nodes: pip install -U 'remuda-rl[cluster]'"
         )
     if local:  # needed if the user's code has already imported Ray
@@ -73,19 +73,19 @@ def version_of(text: str) -> tuple[int, int]:
 
 def find_address(ray: ModuleType, address: str) -> str:
     """Return `host:port` of the head at `cluster.address`."""
-    found = "" if address == "auto" else address
+    head = "" if address == "auto" else address
     try:
         if address == "auto":
-            found = ray._private.services.canonicalize_bootstrap_address("auto") or ""
-        host, _, port = found.rpartition(":")
+            head = ray._private.services.canonicalize_bootstrap_address("auto") or ""
+        host, _, port = head.rpartition(":")
         _greet(host.strip("[]"), int(port))
     except Exception as error:  # Ray raises various errors if it finds none
-        why = f"answers at {found} ({error})" if found else "runs on this machine"
+        why = f"answers at {head} ({error})" if head else "runs on this machine"
         raise RemudaError(
             f"cluster.address is {address!r}, and no Ray cluster {why}: start one with "
             "`ray start --head`, join it with `ray start --address HOST:PORT`, or use cluster.local"
         ) from error
-    return found
+    return head
 
 
 def _greet(host: str, port: int) -> None:

@@ -74,9 +74,9 @@ class LocalNodes:
         assert self._keeper.stdout is not None
         end = time.monotonic() + seconds
         while len(self.sessions) < count:
-            left = max(0.0, end - time.monotonic())
-            ready, _, _ = select.select([self._keeper.stdout], [], [], min(left, AT_ONCE))
-            if not ready and left > AT_ONCE:
+            remaining = max(0.0, end - time.monotonic())
+            ready, _, _ = select.select([self._keeper.stdout], [], [], min(remaining, AT_ONCE))
+            if not ready and remaining > AT_ONCE:
                 continue
             data = os.read(self._keeper.stdout.fileno(), 65536) if ready else b""
             if not data:
@@ -125,21 +125,21 @@ class LocalNodes:
 
 def members(session: int) -> list[int]:
     """Return the living processes of a session."""
-    found = []
+    processes = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with suppress(OSError):
                 fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == session and fields[0] != "Z":
-                    found.append(int(entry))
-    return found
+                    processes.append(int(entry))
+    return processes
 
 
 def kill_session(session: int, seconds: float = 5.0) -> None:
     """Kill all processes of a session except this one, including new ones."""
     end = time.monotonic() + seconds
-    while (there := set(members(session)) - {os.getpid()}) and time.monotonic() < end:
-        for process in there:
+    while (processes := set(members(session)) - {os.getpid()}) and time.monotonic() < end:
+        for process in processes:
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.02)
@@ -279,11 +279,11 @@ def _tell(news: Mapping[str, Any]) -> None:
 
 
 def _reap() -> list[int]:
-    found = []
+    ended = []
     with suppress(ChildProcessError):
         while child := os.waitpid(-1, os.WNOHANG)[0]:
-            found.append(child)
-    return found
+            ended.append(child)
+    return ended
 
 
 def _adopt_orphans() -> None:

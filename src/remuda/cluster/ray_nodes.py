@@ -131,13 +131,13 @@ class RayNodes:
     def _wait_for_nodes(self, end: float) -> Sequence[Mapping[str, Any]]:
         wanted = self._cluster.local or self._cluster.nodes
         while True:
-            found = self._ask(end).entries
-            if found and len(found) >= wanted:
-                return found[:wanted] if wanted else found
+            entries = self._ask(end).entries
+            if entries and len(entries) >= wanted:
+                return entries[:wanted] if wanted else entries
             if time.monotonic() > end:
-                names = ", ".join(_name_of(entry) for entry in found)
+                names = ", ".join(_name_of(entry) for entry in entries)
                 raise RemudaError(
-                    f"only {len(found)} of {wanted} nodes joined within "
+                    f"only {len(entries)} of {wanted} nodes joined within "
                     f"{self._cluster.start_limit:g} s (cluster.start_limit): {names}; start more "
                     f"with `ray start --address {self._address}`, or lower cluster.nodes"
                 )
@@ -160,11 +160,11 @@ class RayNodes:
 
     def _list_nodes(self) -> NodeSnapshot:
         """List Ray's living nodes; does not return if Ray is gone."""
-        found = [entry for entry in self._ray.nodes() if entry["Alive"]]
-        found.sort(key=lambda entry: entry["NodeID"] != self._here)
-        is_whole = found and found[0]["NodeID"] == self._here
+        entries = [entry for entry in self._ray.nodes() if entry["Alive"]]
+        entries.sort(key=lambda entry: entry["NodeID"] != self._here)
+        is_whole = entries and entries[0]["NodeID"] == self._here
         free = getattr(self._ray._private.state, "available_resources_per_node", None)
-        return NodeSnapshot(found if is_whole else (), free() if free is not None else {})
+        return NodeSnapshot(entries if is_whole else (), free() if free is not None else {})
 
     def _begin(self, entry: Mapping[str, Any], cores: int, gpus: int) -> _Node:
         """Start the process of a node, which reserves these cores and GPUs."""
@@ -186,14 +186,14 @@ class RayNodes:
 
     def _wait_for_free(self, entry: Mapping[str, Any], end: float) -> tuple[int, int]:
         """Wait for free cores and GPUs; an earlier run may just be ending."""
-        while (found := _free(entry, self._ask(end))) is None:
+        while (free := _free(entry, self._ask(end))) is None:
             if time.monotonic() > end:
                 raise RemudaError(
                     f"node {_name_of(entry)} has no free core: another run, or another Ray job, "
                     "has reserved them; end that job, or wait for it"
                 )
             time.sleep(STEP)
-        return found
+        return free
 
     def _take(self, node: _Node, seconds: float) -> NodeInfo:
         """Give a node its number once its description arrives and matches the head's code."""
@@ -242,11 +242,11 @@ class RayNodes:
         ]
         for key, label in named:
             if label and not any(info.has_label(label) for info in infos):
-                there = [info.name for info in infos]
-                there += [f"{k}={v}" for info in infos for k, v in info.labels.items()]
+                choices = [info.name for info in infos]
+                choices += [f"{k}={v}" for info in infos for k, v in info.labels.items()]
                 raise RemudaError(
                     f"{key} is {label!r}, and no node has this name or label; there are "
-                    f"{', '.join(dict.fromkeys(there))}"
+                    f"{', '.join(dict.fromkeys(choices))}"
                 )
 
     def start(self, number: int, agent: str, args: tuple[Any, ...]) -> None:

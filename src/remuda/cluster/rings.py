@@ -88,10 +88,10 @@ class RingIn:
         return self._parts.sequence.copy(), self._parts.committed.copy()
 
     def write(self, news: RingUpdate) -> None:
-        found = kernels.follow(*self._bytes, self._parts, *news, self._watched)
-        if found == NOT_THE_SAME:
+        outcome = kernels.follow(*self._bytes, self._parts, *news, self._watched)
+        if outcome == NOT_THE_SAME:
             raise RemudaError("the received steps do not continue the stored ones")
-        if found or (news.words.size and self._ring.tight):
+        if outcome or (news.words.size and self._ring.tight):
             self._experience.learner.ring()
 
 

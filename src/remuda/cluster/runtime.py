@@ -172,8 +172,8 @@ class ClusterRuntime:
     def _look(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while True:
-            left = max(end - time.monotonic(), 0.0)
-            self._local.run_for(min(left, POLL))
+            remaining = max(end - time.monotonic(), 0.0)
+            self._local.run_for(min(remaining, POLL))
             self._lost |= dict.fromkeys(self._nodes.lost(), GONE)
             for member in self._members.values():
                 self._ask(member)
@@ -214,9 +214,9 @@ class ClusterRuntime:
             self._lost.setdefault(number, f"cannot be used: {error}")
 
     def _lose(self) -> None:
-        gone, self._lost = self._lost, {}
+        reasons, self._lost = self._lost, {}
         lost: dict[int, str] = {}
-        for number, why in gone.items():
+        for number, why in reasons.items():
             self._joining.lose(number)
             if (member := self._members.pop(number, None)) is not None:
                 lost[number] = f"the node {member.name} {why}"
@@ -234,8 +234,8 @@ class ClusterRuntime:
                 f"{'; '.join(of)}; the schedule {self._node.assembly.config.schedule} cannot "
                 "continue on other nodes"
             )
-        left = [i for n, i in self._infos.items() if n not in self._joining.starting]
-        after = self._migration.without(self.placement, lost.keys(), left)
+        remaining = [i for n, i in self._infos.items() if n not in self._joining.starting]
+        after = self._migration.without(self.placement, lost.keys(), remaining)
         news = []
         for number, what in lost.items():
             log.warning("%s", what)
@@ -286,9 +286,9 @@ class ClusterRuntime:
             self._move(after, ())
         self._news.append(message)
 
-    def _move(self, after: Placement, gone: Collection[int]) -> None:
+    def _move(self, after: Placement, lost: Collection[int]) -> None:
         move = Move(self.placement, after)
-        if not gone:
+        if not lost:
             for actor in move.actors:
                 home = self.placement.actors[actor]
                 if home == HEAD:
@@ -297,7 +297,7 @@ class ClusterRuntime:
                     self._wait_for(
                         {home: self._nodes.call(home, "release_actor", actor, after.epoch)}, REACH
                     )
-        rings, calls = self._migration.ask_for_rings(move, gone)
+        rings, calls = self._migration.ask_for_rings(move, lost)
         for answer in self._wait_for(calls, REACH).values():
             rings |= answer
         homes = (HEAD, *self._members)
@@ -362,8 +362,8 @@ class ClusterRuntime:
         linked = self.placement.nodes  # others have no role and send no data
         wanted = {n: stamp for n, stamp in self._wait_for(stamps, limit).items() if n in linked}
         end = time.monotonic() + self._silence
-        seen = self._node.stamps["stamps"]
-        while any(seen[number] < stamp for number, stamp in wanted.items()):
+        stamps_here = self._node.stamps["stamps"]
+        while any(stamps_here[number] < stamp for number, stamp in wanted.items()):
             if time.monotonic() > end:
                 log.warning("the last writes of some nodes did not arrive")
                 return False
@@ -384,8 +384,8 @@ class ClusterRuntime:
             answers = self._wait_for({number: self._nodes.call(number, "spans")}, REACH)
             for now, spans in answers.values():
                 later = (sent + time.perf_counter()) / 2 - now
-                for role, found in spans.items():
+                for role, spans_of_role in spans.items():
                     name = f"{role}@{self._name(number)}"
                     assembly.spans_elsewhere[name] = [
-                        (span, start + later, end + later) for span, start, end in found
+                        (span, start + later, end + later) for span, start, end in spans_of_role
                     ]

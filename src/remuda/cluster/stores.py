@@ -146,7 +146,7 @@ class Stores:
             if home == HEAD and placement.actors[actor] == to:
                 parts.append((arrays["words"], [TAKEN_RESULTS]))
         if to == HEAD:
-            confirmed = [place * columns + c for place in here for c in (SINCE, CONFIRMED)]
+            confirmed = [slot * columns + c for slot in here for c in (SINCE, CONFIRMED)]
             parts.append((orders, confirmed))
         return parts
 
@@ -158,8 +158,8 @@ class Stores:
         return table_words(self.table, to in placement.actors, elsewhere)
 
     def learning(self, placement: Placement, node: int) -> list[int]:
-        places = range(len(self.policies))
-        return [place for place in places if self._learns_at(placement, place) == node]
+        policies = range(len(self.policies))
+        return [policy for policy in policies if self._learns_at(placement, policy) == node]
 
     def slow_words(self, placement: Placement, home: int, to: int) -> Words:
         board = self.scoreboard.arrays

@@ -33,10 +33,10 @@ def table_words(table: Table, has_followers: bool, elsewhere: list[int]) -> Word
     arrays = table.arrays
     columns = arrays["orders"].shape[1]
     orders = [
-        place * columns + column
-        for place in range(len(table.policies))
+        slot * columns + column
+        for slot in range(len(table.policies))
         for column in range(columns)
-        if column <= ORDERED + 1 or place in elsewhere
+        if column <= ORDERED + 1 or slot in elsewhere
     ]
     names = (*(FOR_FOLLOWERS if has_followers else ()), *FOR_ALL)
     parts: list[tuple[Array, list[int] | slice]] = [(arrays[name], slice(None)) for name in names]
@@ -49,8 +49,8 @@ class TableOut:
     def __init__(self, table: Table, words: Words, copies: bool, learn: list[int]) -> None:
         self._table, self._words, self._learn = table, words, learn
         self._orders: Integers = np.full(len(table.policies), -1, np.int64)
-        places = len(table.places)
-        self._frozen: Integers = np.full(places, -1, np.int64)
+        slots = len(table.places)
+        self._frozen: Integers = np.full(slots, -1, np.int64)
         self._copies = copies
         self.is_read = False  # True if the lead changed nothing during the last `read`
 
@@ -72,16 +72,16 @@ class TableOut:
         table = self._table
         if self._copies:
             sequence = table.arrays["sequence"].copy()
-            for place in np.flatnonzero(sequence != self._frozen).tolist():
-                rows = table.frozen_weights.rows(place)
-                if rows and table.occupants.is_there(place):
-                    frame.add(Kind.FROZEN, place, np.zeros(0, np.int64), [r.copy() for r in rows])
+            for slot in np.flatnonzero(sequence != self._frozen).tolist():
+                rows = table.frozen_weights.rows(slot)
+                if rows and table.occupants.is_there(slot):
+                    frame.add(Kind.FROZEN, slot, np.zeros(0, np.int64), [r.copy() for r in rows])
             self._frozen = sequence
         orders = table.births.all[:, ORDERED].copy()
-        for place in self._learn:
-            if orders[place] != self._orders[place]:
-                rows = table.births.rows(table.policies[place])
-                frame.add(Kind.NEWBORN, place, np.zeros(0, np.int64), [r.copy() for r in rows])
+        for slot in self._learn:
+            if orders[slot] != self._orders[slot]:
+                rows = table.births.rows(table.policies[slot])
+                frame.add(Kind.NEWBORN, slot, np.zeros(0, np.int64), [r.copy() for r in rows])
         self._orders = orders
         frame.add_words(Kind.TABLE, self._words)
 
@@ -92,12 +92,12 @@ class TableIn:
     def __init__(self, table: Table, words: Words) -> None:
         self._table, self._words = table, words
 
-    def freeze(self, place: int, data: Array) -> None:
+    def freeze(self, slot: int, data: Array) -> None:
         """Write the weights of a frozen copy; `write` later completes it with its identity."""
         sequence = self._table.arrays["sequence"]
-        store(sequence, place, int(sequence[place]) | 1)
+        store(sequence, slot, int(sequence[slot]) | 1)
         fence_release()
-        _fill(self._table.frozen_weights.rows(place), data)
+        _fill(self._table.frozen_weights.rows(slot), data)
 
     def put_newborn(self, place: int, data: Array) -> None:
         """Write the initial state of a new policy; `write` later lets the learner start it."""

@@ -33,8 +33,8 @@ class WeightsOut:
     def newer(self) -> dict[int, int]:
         """Return the newest version of each policy that has an unsent version."""
         versions = self._published.board["versions"][self._policies]
-        found = versions > self._sent
-        pairs = zip(self._policies[found].tolist(), versions[found].tolist(), strict=True)
+        is_newer = versions > self._sent
+        pairs = zip(self._policies[is_newer].tolist(), versions[is_newer].tolist(), strict=True)
         return dict(pairs)
 
     def take(self, policy: int, version: int) -> tuple[Integers, list[Array]] | None:
@@ -44,17 +44,21 @@ class WeightsOut:
         that the shared counters, read earlier, do not; a successor would train on them again.
         """
         name = self._published.policies[policy]
-        found = self._reader.newest(name, training=True)
-        if found.version != version:
+        snapshot = self._reader.newest(name, training=True)
+        if snapshot.version != version:
             return None
-        self._sent[self._policies == policy] = found.version
-        training = found.training
-        epsilon = np.array([found.epsilon]).view(np.int64)[0]
-        numbers: Integers = np.array(
-            [found.version, found.learner_step, epsilon, len(found.weights), training is not None],
-            np.int64,
-        )
-        arrays = [found.weights.copy()]
+        self._sent[self._policies == policy] = version
+        training = snapshot.training
+        epsilon = np.array([snapshot.epsilon]).view(np.int64)[0]
+        fixed = [
+            version,
+            snapshot.learner_step,
+            epsilon,
+            len(snapshot.weights),
+            training is not None,
+        ]
+        numbers: Integers = np.array(fixed, np.int64)
+        arrays = [snapshot.weights.copy()]
         if training is not None:
             rows = self._published.training_rows(name)
             assert rows is not None

@@ -129,8 +129,8 @@ class ProcessorTime:
         now = time.monotonic()
         if pid is None or (self._last and self._last[0] == pid and now < self._last[1] + EVERY):
             return
-        seen = {process: Activity.of(*process) for process in ((pid, 0), *workers)}
-        had = {process: activity.cpu for process, activity in seen.items() if activity}
+        activities = {process: Activity.of(*process) for process in ((pid, 0), *workers)}
+        had = {process: activity.cpu for process, activity in activities.items() if activity}
         if (pid, 0) not in had:
             return
         if self._last is not None and self._last[0] == pid:

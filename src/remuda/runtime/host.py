@@ -170,11 +170,11 @@ def run_lockstep_learner(worker: Worker, context: RoleContext) -> None:
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
     """Restore a worker from its newest checkpoint parts; return the names of the parts found."""
     states = {part: checkpoints.newest(part) for part in worker.parts}
-    found = {part: state for part, state in states.items() if state is not None}
-    for part, state in found.items():
+    saved = {part: state for part, state in states.items() if state is not None}
+    for part, state in saved.items():
         with checkpoints.restoring(part):
             worker.restore(part, state)
-    return list(found)
+    return list(saved)
 
 
 @dataclass(frozen=True)

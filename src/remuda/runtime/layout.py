@@ -199,8 +199,8 @@ def _choose(
     pairs = sorted(((a, p) for a in actors for p in learners), key=sum)
     for pair in pairs:
         copies = config.env.num_envs
-        found, best = rate(costs, copies, *pair, cores), rate(costs, copies, *chosen, cores)
-        if found > best * (1.0 + WORTH_IT) and sum(pair) <= free:
+        speed, best = rate(costs, copies, *pair, cores), rate(costs, copies, *chosen, cores)
+        if speed > best * (1.0 + WORTH_IT) and sum(pair) <= free:
             chosen = pair
     return chosen
 
@@ -274,7 +274,7 @@ def _check_device(device: str, key: str) -> None:
             f"{key} {device!r} does not exist: this machine has {count} GPUs; use one of {choices}"
         )
     if kind.type not in ("cpu", "cuda"):
-        found = torch.accelerator.current_accelerator(check_available=True)
-        is_other = found is None or found.type != kind.type
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        is_other = accelerator is None or accelerator.type != kind.type
         if is_other or index >= torch.accelerator.device_count():
             raise ConfigError(f"{key} {device!r} is not available here; use one of {choices}")

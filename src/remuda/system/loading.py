@@ -199,10 +199,10 @@ def import_path(thing: object) -> str | None:
     if not isinstance(module, str) or not isinstance(name, str) or not _is_importable(module):
         return None
     try:
-        found = attrgetter(name)(sys.modules[module])
+        imported = attrgetter(name)(sys.modules[module])
     except AttributeError:  # within a function, or replaced
         return None
-    return f"{module}:{name}" if found is thing else None
+    return f"{module}:{name}" if imported is thing else None
 
 
 def pickle_of(name: str) -> bytes:
@@ -231,12 +231,12 @@ def load_object(name: str, data: bytes) -> Any:
             f"its code: use Python {python}, or define it in a module"
         )
     try:
-        found = OBJECTS[name] = _searching(lambda: pickle.loads(code))
+        loaded = OBJECTS[name] = _searching(lambda: pickle.loads(code))
     except (ImportError, AttributeError) as error:
         raise MissingCodeError(
             f"{name} cannot be read: {error}; install here the modules that its code imports"
         ) from None
-    return found
+    return loaded
 
 
 def file_name(name: str) -> str:
@@ -278,9 +278,9 @@ def read_beside(config: Path, tree: object) -> None:
                 PICKLES[name] = read_file(config.parent / file_name(name))
     with suppress(OSError, ValueError):
         kinds = {"directories": list, "modules": dict}
-        found = checked(read_json(config.parent / PATHS, LARGEST), kinds)
-        _directories.update(dict.fromkeys(map(str, found["directories"])))
-        _files.update({str(name): str(path) for name, path in found["modules"].items()})
+        paths = checked(read_json(config.parent / PATHS, LARGEST), kinds)
+        _directories.update(dict.fromkeys(map(str, paths["directories"])))
+        _files.update({str(name): str(path) for name, path in paths["modules"].items()})
 
 
 def _pickle(thing: object, what: str) -> bytes:
@@ -320,11 +320,11 @@ def _is_importable(module: str) -> bool:
         if not _is_importable(parent):
             return False
         where = sys.modules[parent].__path__
-    found = None
+    spec = None
     for finder in sys.meta_path:  # `importlib.util.find_spec` would return the imported module
-        found = found or finder.find_spec(module, where)
+        spec = spec or finder.find_spec(module, where)
     file = getattr(sys.modules[module], "__file__", None)
-    return found is not None and (found.origin, found.has_location) == (file, file is not None)
+    return spec is not None and (spec.origin, spec.has_location) == (file, file is not None)
 
 
 def _digest(data: bytes) -> str:

@@ -48,13 +48,13 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
     """Replace characters that an encoding lacks; UTF keeps undecodable bytes of file names."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = bytearray()
+    encoded = bytearray()
     for character in error.object[error.start : error.end]:
         if 0xDC80 <= ord(character) <= 0xDCFF and error.encoding.startswith("utf"):
-            found.append(ord(character) - 0xDC00)
+            encoded.append(ord(character) - 0xDC00)
         else:
-            found += IN_ASCII.get(character, "?").encode("ascii")
-    return bytes(found), error.end
+            encoded += IN_ASCII.get(character, "?").encode("ascii")
+    return bytes(encoded), error.end
 
 
 codecs.register_error(ERRORS, _replaced)

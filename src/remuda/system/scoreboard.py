@@ -299,8 +299,8 @@ def added_up(rows: Row) -> Row:
     The exploration rate and the version are the first actor's.
     """
     total: Row = rows[..., : Policy.MARK].sum(0)
-    kept = [Policy.EPSILON, Policy.VERSION]
-    total[..., kept] = rows[0][..., kept]
+    of_first = [Policy.EPSILON, Policy.VERSION]
+    total[..., of_first] = rows[0][..., of_first]
     return total
 
 

@@ -84,19 +84,19 @@ def fitting(
     columns: Sequence[int] | None = None,
 ) -> Array:
     """Return the array `name` if it has `like`'s shape and dtype, and `columns` are in range."""
-    found = _value(state, name)
-    if not isinstance(found, np.ndarray):
+    array = _value(state, name)
+    if not isinstance(array, np.ndarray):
         raise CheckpointError(f"{where_is(state, name)} should be an array")
-    if found.shape != like.shape or found.dtype != like.dtype:
+    if array.shape != like.shape or array.dtype != like.dtype:
         raise CheckpointError(
             f"the checkpoint does not fit: {where_is(state, name)} should be {like.shape} "
-            f"{like.dtype} and is {found.shape} {found.dtype}"
+            f"{like.dtype} and is {array.shape} {array.dtype}"
         )
-    if found.dtype == np.bool_:  # a file may hold bytes other than 0 and 1
-        _check_range(state, name, found.view(np.uint8), Range(0, 1))
+    if array.dtype == np.bool_:  # a file may hold bytes other than 0 and 1
+        _check_range(state, name, array.view(np.uint8), Range(0, 1))
     elif allowed is not None:
-        _check_range(state, name, found if columns is None else found[..., columns], allowed)
-    return found
+        _check_range(state, name, array if columns is None else array[..., columns], allowed)
+    return array
 
 
 def fitting_all(state: Mapping[str, Any], table: Table) -> dict[str, Array]:
@@ -157,11 +157,11 @@ def _value(state: Mapping[str, Any], name: str) -> Any:
     return state[name]
 
 
-def _check_range(state: Mapping[str, Any], name: str, found: Array, allowed: Range) -> None:
+def _check_range(state: Mapping[str, Any], name: str, array: Array, allowed: Range) -> None:
     low, high = allowed
-    if not found.size or (found.min() >= low and found.max() <= high):
+    if not array.size or (array.min() >= low and array.max() <= high):
         return
-    wrong: Sequence[int] = np.argwhere(~((found >= low) & (found <= high)))[0].tolist()
-    value = found[tuple(wrong)].item()
+    wrong: Sequence[int] = np.argwhere(~((array >= low) & (array <= high)))[0].tolist()
+    value = array[tuple(wrong)].item()
     at = f"[{', '.join(map(str, wrong))}]" if wrong else ""
     raise CheckpointError(f"{where_is(state, name)}{at} is {value}; allowed: {allowed}")

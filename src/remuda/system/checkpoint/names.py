@@ -23,12 +23,12 @@ def file_name(name: str) -> str:
     The file name is unique, differs from those of other parts, and never leads to another
     directory: all characters except ASCII letters, digits, `_` and `-` are escaped as in URLs.
     """
-    found = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
-    if ROLES.fullmatch(found) or found.startswith("-"):
-        found = f"%{ord(found[0]):02X}{found[1:]}"
-    if len(found) > LONGEST:
-        found = f"{found[:LONGEST]}%{hashlib.sha256(found.encode()).hexdigest()[:24]}"
-    return found or "%"
+    escaped = quote(name, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
+    if ROLES.fullmatch(escaped) or escaped.startswith("-"):
+        escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
+    if len(escaped) > LONGEST:
+        escaped = f"{escaped[:LONGEST]}%{hashlib.sha256(escaped.encode()).hexdigest()[:24]}"
+    return escaped or "%"
 
 
 def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
@@ -48,7 +48,7 @@ def new_directory(parent: Path, name: str, suffix: str = "") -> Path:
 @contextmanager
 def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
     """Make a directory; if an error leaves it empty, remove it and the parents made for it."""
-    made = [each for each in (parent, *parent.parents) if not each.exists()]
+    parents = [each for each in (parent, *parent.parents) if not each.exists()]
     try:
         path = new_directory(parent, name)
     except OSError as error:
@@ -57,6 +57,6 @@ def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
         yield path
     except BaseException:
         with suppress(OSError):  # a directory with content is kept
-            for each in (path, *made):
+            for each in (path, *parents):
                 each.rmdir()
         raise

@@ -101,8 +101,8 @@ class Checkpoints:
     def begin(self) -> int:
         """Start the next checkpoint, and return its number."""
         self.path.mkdir(parents=True, exist_ok=True)
-        for left in self.path.glob(".*.partial"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.path.glob(".*.partial"):
+            shutil.rmtree(leftover, ignore_errors=True)
         noted = self._noted_best()
         if noted is not None and noted["checkpoint"] not in self.numbers():
             (self.path / BEST).unlink()  # that checkpoint was set aside; its number may be reused
@@ -147,16 +147,16 @@ class Checkpoints:
             earlier={name: held_by for name, (held_by, _) in carried.items()},
         )
         write_whole(closed / MANIFEST, manifest.pack())
-        for left in closed.glob(".*"):  # a late owner's temporary files
-            left.unlink(missing_ok=True)
+        for leftover in closed.glob(".*"):  # a late owner's temporary files
+            leftover.unlink(missing_ok=True)
         _sync_directory(closed)
         closed.rename(self.directory(manifest.number))
         _sync_directory(self.path)
 
     def abandon(self, number: int) -> None:
         """Give up a checkpoint that is being written; older checkpoints are unchanged."""
-        for left in self.path.glob(f".{number:06d}.*partial"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.path.glob(f".{number:06d}.*partial"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def manifest(self, number: int) -> Manifest:
         """Read the manifest of a checkpoint."""
@@ -264,17 +264,17 @@ class Checkpoints:
         damaged: list[tuple[int, CheckpointError]] = []
         for number in reversed(self.numbers()):
             try:
-                found = self.verify(number)
+                manifest = self.verify(number)
             except OtherFormatError:
                 raise
             except CheckpointError as error:
                 damaged.append((number, error))
                 continue
-            accept(found)
+            accept(manifest)
             for newer, why in damaged:
                 aside = self._set_aside(newer)
                 say(f"{why}; set aside as {aside.name}, falling back to the previous checkpoint")
-            return found
+            return manifest
         return None
 
     def keep(self, count: int) -> None:

@@ -139,8 +139,8 @@ def aligned_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> 
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     memory = np.zeros(size + CACHE_LINE, np.uint8)
     start = -memory.ctypes.data % CACHE_LINE
-    found: Array = memory[start : start + size].view(kind).reshape(shape)
-    return found
+    array: Array = memory[start : start + size].view(kind).reshape(shape)
+    return array
 
 
 def copied(array: Array, device: torch.device | str = "cpu") -> torch.Tensor:

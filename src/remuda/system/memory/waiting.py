@@ -77,10 +77,10 @@ class Wakeup:
             self.was_rung()
             if predicate():
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0.0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0.0:
                 return False
-            self._poll.poll(left * 1000.0)
+            self._poll.poll(remaining * 1000.0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach, tuple(DupFd(descriptor) for descriptor in self._descriptors)

@@ -45,11 +45,11 @@ def log_to_stderr(name: str) -> None:
     for handler in list(root.handlers):
         if _prints(handler):
             root.removeHandler(handler)
-    least = logging.getLevelNamesMapping()[name.upper()]
+    level = logging.getLevelNamesMapping()[name.upper()]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
-    handler.setLevel(least)
-    root.setLevel(min(least, root.level) if root.handlers else least)
+    handler.setLevel(level)
+    root.setLevel(min(level, root.level) if root.handlers else level)
     root.addHandler(handler)
 
 

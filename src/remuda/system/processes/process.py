@@ -70,8 +70,8 @@ class ForkedProcess:
         self._listen()
         if self._code is None and self._descriptor is not None and _is_ready(self._descriptor, 0.0):
             limit = time.monotonic() + TELLING
-            while self._code is None and (left := limit - time.monotonic()) > 0.0:
-                if not _is_ready(self._reply.fileno(), left):
+            while self._code is None and (remaining := limit - time.monotonic()) > 0.0:
+                if not _is_ready(self._reply.fileno(), remaining):
                     break
                 self._listen()
             if self._code is None:
@@ -102,10 +102,10 @@ class ForkedProcess:
         """Wait for its end, at most `timeout` seconds; return whether it has ended."""
         limit = time.monotonic() + timeout
         while self.exitcode is None:
-            left = limit - time.monotonic()
-            if left <= 0.0:
+            remaining = limit - time.monotonic()
+            if remaining <= 0.0:
                 return False
-            _is_ready(self.sentinel, left)
+            _is_ready(self.sentinel, remaining)
         return True
 
     def close(self) -> None:

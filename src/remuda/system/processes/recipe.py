@@ -39,19 +39,21 @@ def tell(reply: socket.socket, what: bytes, number: int = 0) -> None:
         return  # the receiver is dead
 
 
-def receive_descriptors(source: socket.socket, most: int) -> tuple[bytes, list[int], bool]:
+def receive_descriptors(
+    source: socket.socket, max_descriptors: int
+) -> tuple[bytes, list[int], bool]:
     """Return a message, its descriptors, and whether descriptors were lost.
 
     The message is empty if the other end has closed. The descriptors are closed on exec;
     `socket.recv_fds` ignores that flag in Python 3.11.
     """
-    found = array.array("i")
-    size = most * found.itemsize
+    descriptors = array.array("i")
+    size = max_descriptors * descriptors.itemsize
     message, ancillary, flags, _ = source.recvmsg(32, socket.CMSG_LEN(size), CLOSE_ON_EXEC)
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return message, list(found), bool(flags & socket.MSG_CTRUNC)
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return message, list(descriptors), bool(flags & socket.MSG_CTRUNC)
 
 
 @dataclass(frozen=True)
