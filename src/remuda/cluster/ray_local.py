@@ -26,7 +26,7 @@ from typing import IO, Any, NoReturn
 
 from remuda.errors import RemudaError
 from remuda.system.memory.lifeline import Lifeline
-from remuda.system.processes.process import AT_ONCE
+from remuda.system.processes.process import AT_ONCE, interpreter
 
 LOOPBACK = "127.0.0.1"
 # must be set before Ray is imported, in the keeper and in the run
@@ -51,17 +51,14 @@ class LocalNodes:
     """A Ray cluster on this machine, which ends with `stop` or with this process."""
 
     def __init__(self, count: int, cores: int, memory: int) -> None:
-        search = [path for path in sys.path if path]
-        settings = {"count": count, "cores": cores, "memory": memory, "search": search}
-        code = (
-            f"import sys; sys.path[:] = {search!r}; "
-            "from remuda.cluster.ray_local import keep; keep(sys.argv[1])"
-        )
+        settings = {"count": count, "cores": cores, "memory": memory}
+        code = "from remuda.cluster.ray_local import keep; keep(sys.argv[1])"
+        search = os.pathsep.join(path for path in sys.path if path)
         self._keeper = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(settings)],
+            [*interpreter(code), json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(search)},
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": search},
             start_new_session=True,  # Ctrl-C goes only to the run, which ends its nodes cleanly
         )
         self._buffer = b""
