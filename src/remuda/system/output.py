@@ -60,10 +60,11 @@ def _replaced(error: UnicodeError) -> tuple[bytes, int]:
 codecs.register_error(ERRORS, _replaced)
 
 
-class _Sink(io.RawIOBase):
+class _Sink(io.FileIO):
     """A raw stream over a descriptor that it never closes."""
 
     def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
         self._descriptor = descriptor
         self._forget()
 
@@ -74,15 +75,6 @@ class _Sink(io.RawIOBase):
         self._size = self._lost = self._written = 0
         self._stalled = self._gone = False
         self._thread: threading.Thread | None = None
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def writable(self) -> bool:
-        return True
-
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
 
     def close(self) -> None:
         """Do nothing: the process may print until it ends."""
@@ -238,7 +230,7 @@ def _descriptor_of(stream: object) -> int | None:
         return None
     try:
         raw = getattr(stream.buffer, "raw", stream.buffer)
-        return raw.fileno() if isinstance(raw, io.FileIO) else None
+        return raw.fileno() if type(raw) is io.FileIO else None
     except (OSError, ValueError):  # it is closed or detached
         return None
 

@@ -80,7 +80,10 @@ def fork(requests: int, lifeline: int, output: int) -> int:
         return pid
     try:
         child.ignore_held_signals()
-        requests, lifeline, output = (_above_standard(n) for n in (requests, lifeline, output))
+        # Numbers above the standard streams; the originals are closed or replaced next.
+        requests, lifeline, output = (
+            fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3) for number in (requests, lifeline, output)
+        )
         _keep_open({requests, lifeline, output})
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, number in ((nothing, 0), (output, 1), (output, 2)):
@@ -99,13 +102,6 @@ def _fork_now() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
-
-
-def _above_standard(descriptor: int) -> int:
-    """Return the descriptor, or a duplicate with a number above the standard streams."""
-    if descriptor > 2:
-        return descriptor
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _keep_open(wanted: set[int]) -> None:
