@@ -22,8 +22,8 @@ class Begun(NodeAgent):
         self._node = SimpleNamespace(replace=self.note)
         self.keeper = Keeper(watch=lambda: threading.Event().wait(0.01))
 
-    def note(self, runtime, placement, *_):
-        assert runtime is not None
+    def note(self, placement, *_):
+        assert self._runtime is not None
         self.did.append(placement.epoch)
 
     def _start(self, placement, _):
@@ -87,7 +87,7 @@ def test_a_placement_that_waits_for_others_learns_of_the_next_one(first_word):
     agent.start(first, {})
     waits = threading.Event()
 
-    def wait(runtime, placement, addresses, handover, checkpoints, is_overtaken):
+    def wait(placement, addresses, handover, is_overtaken):
         waits.set()
         end = time.monotonic() + 60
         while not is_overtaken():

@@ -224,10 +224,11 @@ def test_a_role_that_comes_begins_in_no_placement_that_is_overtaken(monkeypatch)
     node.number, node.assembly = 1, None
     node.plan = SimpleNamespace(pause=lambda: None, write=lambda *_: None, is_seen=True)
     node.traffic = SimpleNamespace(counts=np.zeros((3, len(Count)), np.int64))
-    runtime = Runtime([0])  # 1 leaves, 2 comes
+    node._runtime = runtime = Runtime([0])  # 1 leaves, 2 comes
+    node._checkpoints = None
     placement = Placement((1, 2), (1,), epoch=2)
-    node.replace(runtime, placement, {}, None, None, lambda: runtime.waits == 3)
+    node.replace(placement, {}, None, lambda: runtime.waits == 3)
     assert runtime.here == [0]
     node.traffic.counts[:, Count.IN_STEP] = 3
-    node.replace(runtime, Placement((1, 2), (1,), epoch=3), {}, None, None, lambda: True)
+    node.replace(Placement((1, 2), (1,), epoch=3), {}, None, lambda: True)
     assert runtime.here == [0, 2]

@@ -172,7 +172,9 @@ class Assembly:
                 if self.table is not None:  # skip the experience of a slot's earlier policy
                     held &= whole(part, "generation") == self.table.births.all[i, ORDERED]
                 contents = branch(part, "experience") if held else None
-                steps = Range(0, self.scoreboard.most_steps(len(self.spec.agents)))
+                # Each agent acts at most once in a turn; turns on other nodes are counted late.
+                turns = 2 * int(self.scoreboard.turns()) + 1_000_000
+                steps = Range(0, turns * max(len(self.spec.agents), 1))
                 written = whole(branch(saved, "written"), spec.name, steps)
                 self.experience[spec.name].restore(contents, written)
         self._resumed, self._seconds = True, found.seconds

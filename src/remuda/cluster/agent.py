@@ -204,12 +204,7 @@ class NodeAgent:
         try:
             self.keeper.do(
                 lambda: self._made.replace(
-                    self._running,
-                    placement,
-                    addresses,
-                    handover,
-                    self._checkpoints,
-                    lambda: self._wanted > placement.epoch,
+                    placement, addresses, handover, lambda: self._wanted > placement.epoch
                 )
             )
         finally:

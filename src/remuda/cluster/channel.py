@@ -9,7 +9,7 @@ before that word, as on one machine.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
@@ -88,7 +88,7 @@ class Channel:
         frame = Frame()
         for key, following in self._in.items():
             frame.add(Kind.HOLDS_RING, key, np.concatenate(following.holds))
-        frame.add(Kind.HOLDS_WEIGHTS, 0, self._weights_in.holds)
+        frame.add(Kind.HOLDS_WEIGHTS, numbers=self._weights_in.holds)
         return frame
 
     def news(self, now: float) -> Frame | None:
@@ -112,7 +112,7 @@ class Channel:
         for actor, shard in self._shards_out.items():
             is_whole &= shard.add(frame, actor)
         if self.wakes:
-            frame.add(Kind.WAKE, 0, np.array(sorted(self.wakes), np.int64))
+            frame.add(Kind.WAKE, numbers=sorted(self.wakes))
             self.wakes.clear()
         if is_whole:
             if table is not None:
@@ -123,7 +123,7 @@ class Channel:
             frame.add_words(Kind.FAST, self._fast_out)
             if not self._sent_all and (self._table_out is None or (table and table.is_read)):
                 self._sent_all = True
-                frame.add(Kind.IN_STEP, 0, np.zeros(0, np.int64))
+                frame.add(Kind.IN_STEP)
         return frame if frame.size else None
 
     def take(self, frame: Array) -> set[int]:
@@ -149,7 +149,7 @@ class Channel:
                 continue
             news, at = update
             self.steps_out += int((news.heads[:, 3] - news.heads[:, 2]).sum())
-            counts = np.array([len(news.words), len(news.heads), len(news.entries)], np.int64)
+            counts = [len(news.words), len(news.heads), len(news.entries)]
             numbers = (counts, news.words, news.heads.reshape(-1), news.entries.reshape(-1))
             frame.add(Kind.RING, key, np.concatenate(numbers), [news.payload])
             if not len(news.words):
@@ -240,12 +240,6 @@ class Count(IntEnum):
     STEPS_IN = 4
     IS_OPEN = 5  # 1 while connected
     IN_STEP = 6  # the last epoch in which all data of the other node arrived
-
-
-def in_all(counts: Sequence[Iterable[Sequence[int]]]) -> tuple[int, int]:
-    """Return the total bytes and frames sent; `counts` is [nodes, peers, columns of `Count`]."""
-    rows = [row for node in counts for row in node]
-    return sum(int(r[Count.SENT_BYTES]) for r in rows), sum(int(r[Count.FRAMES]) for r in rows)
 
 
 class Traffic:

@@ -139,10 +139,8 @@ def take_over(assembly: Assembly, handover: HandoverState, checkpoints: Checkpoi
         for spec in assembly.specs:
             ring = assembly.experience[spec.name].rings[actor]
             copy = handover.rings.get((spec.name, actor))
-            if spec.name in handover.learns and copy is None and not _was_followed(ring):
-                # the learner moved here recently and has no data of this ring
-                _begin_after(ring, handover.words[spec.name][actor])
-            elif spec.name in handover.learns:
+            # A learner that moved here recently may have no data of this ring.
+            if spec.name in handover.learns and (copy is not None or _was_followed(ring)):
                 mend(ring)
                 if copy is not None:
                     _bring_up(assembly.experience[spec.name], actor, *copy)

@@ -72,11 +72,17 @@ class Frame:
     buffers: list[memoryview] = field(default_factory=list)
     size: int = 0
 
-    def add(self, kind: Kind, key: int, numbers: Integers, data: Sequence[Array] = ()) -> None:
+    def add(
+        self,
+        kind: Kind,
+        key: int = 0,
+        numbers: Integers | Sequence[int] = (),
+        data: Sequence[Array] = (),
+    ) -> None:
         views = [_bytes(array) for array in data if array.size]
         size = sum(view.nbytes for view in views)
-        head = np.array([kind, key, numbers.size, size], np.int64)
-        fixed = head.tobytes() + np.ascontiguousarray(numbers, np.int64).tobytes()
+        fixed = np.array([kind, key, len(numbers), size], np.int64).tobytes()
+        fixed += np.asarray(numbers, np.int64).tobytes()
         rest = -size % WORD
         self.buffers += [memoryview(fixed), *views]
         if rest:
@@ -87,7 +93,7 @@ class Frame:
         """Add the words that were not sent yet, if any."""
         changed = words.changed()
         if changed.size:
-            self.add(kind, 0, changed)
+            self.add(kind, numbers=changed)
 
     def finished(self) -> list[memoryview]:
         check = 0

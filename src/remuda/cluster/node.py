@@ -56,21 +56,21 @@ class Node:
             config.cluster.weights_every,
             config.cluster.silence,
         )
-        return assembly.process_runtime(
+        self._checkpoints = checkpoints
+        self._runtime = assembly.process_runtime(
             logs,
             checkpoints,
             control,
             placement.roles_of(self.number),
             Place(role, wakeup, run_bridge),
         )
+        return self._runtime
 
     def replace(
         self,
-        runtime: ProcessRuntime,
         placement: Placement,
         addresses: Addresses,
         handover: HandoverState,
-        checkpoints: Checkpoints,
         is_overtaken: Callable[[], bool],
     ) -> None:
         """Change to another placement.
@@ -79,11 +79,12 @@ class Node:
         newer placement comes first, they do not start. A learner that started without its
         predecessor's last data would repeat updates.
         """
+        runtime = self._runtime
         self.plan.pause()  # once the bridge has seen this, no other node writes here
         end = time.monotonic() + REACH
         while not self.plan.is_seen and time.monotonic() < end:
             runtime.run_for(0.001)
-        take_over(self.assembly, handover, checkpoints)
+        take_over(self.assembly, handover, self._checkpoints)
         self.plan.write(placement, addresses)
         end = time.monotonic() + REACH
         peers = placement.peers_of(self.number)

@@ -170,17 +170,16 @@ class RayNodes:
         """Start the process of a node, which reserves these cores and GPUs."""
         ray_id = entry["NodeID"]
         affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        options: dict[str, Any] = {
-            "num_cpus": cores,
-            "num_gpus": gpus,
-            "max_restarts": 0,
-            "max_task_retries": 0,
-            "max_concurrency": THREADS,
-            "enable_task_events": False,  # else Ray keeps an event of each call on the head
-            "scheduling_strategy": affinity(ray_id, soft=False),
-        }
-        same = {name: os.environ.get(name) for name in SAME}
-        host = self._host.options(**options).remote(same)
+        host_class = self._host.options(
+            num_cpus=cores,
+            num_gpus=gpus,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=THREADS,
+            enable_task_events=False,  # else Ray keeps an event of each call on the head
+            scheduling_strategy=affinity(ray_id, soft=False),
+        )
+        host = host_class.remote({name: os.environ.get(name) for name in SAME})
         description = host.describe.remote(list(self._expected["digests"]))
         return _Node(ray_id, host, description, host.watch.remote(), cores, gpus, entry)
 
@@ -197,7 +196,9 @@ class RayNodes:
 
     def _take(self, node: _Node, seconds: float) -> NodeInfo:
         """Give a node its number once its description arrives and matches the head's code."""
-        name = self._unique(_name_of(node.entry))
+        name = _name_of(node.entry)
+        if name in {n.info.name for n in self._nodes.values() if n.info is not None and not n.gone}:
+            name = f"{name}-{self._number}"
         try:
             snapshot = answer_of(self._ray, node.description, name, seconds)
         except TimeoutError:
@@ -228,10 +229,6 @@ class RayNodes:
         self._nodes[self._number] = node
         self._number += 1
         return info
-
-    def _unique(self, name: str) -> str:
-        taken = {n.info.name for n in self._nodes.values() if n.info is not None and not n.gone}
-        return name if name not in taken else f"{name}-{self._number}"
 
     def _check_labels(self, infos: list[NodeInfo]) -> None:
         config = self._config

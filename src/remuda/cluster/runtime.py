@@ -17,7 +17,7 @@ from typing import Any
 
 from remuda.cluster.agent import sweep_homes
 from remuda.cluster.bridge import BRIDGE
-from remuda.cluster.channel import in_all
+from remuda.cluster.channel import Count
 from remuda.cluster.member import (
     POLL,
     FetchedLogs,
@@ -143,8 +143,10 @@ class ClusterRuntime:
         return self.placement.describe(self._roles, self._name)
 
     def traffic(self) -> tuple[int, int] | None:
-        others = [member.status.traffic for member in self._members.values()]
-        return in_all([self._node.traffic.counts.tolist(), *others])
+        rows: list[Sequence[int]] = self._node.traffic.counts.tolist()
+        for member in self._members.values():
+            rows += member.status.traffic
+        return sum(row[Count.SENT_BYTES] for row in rows), sum(row[Count.FRAMES] for row in rows)
 
     def news(self) -> list[str]:
         news, self._news = [*self._news, *self._local.news()], []
@@ -306,14 +308,7 @@ class ClusterRuntime:
         for number in self._members:
             args = (after, self._addresses, handovers[number])
             self._pending.append((number, self._nodes.call(number, "replace", *args)))
-        self._node.replace(
-            self._local,
-            after,
-            self._addresses,
-            handovers[HEAD],
-            self._checkpoints,
-            self._is_another_lost,
-        )
+        self._node.replace(after, self._addresses, handovers[HEAD], self._is_another_lost)
 
     def _is_another_lost(self) -> bool:
         """Return whether a node with roles is lost; `_look` handles it."""

@@ -90,9 +90,8 @@ class Stores:
 
     def weights(self, placement: Placement, home: int, to: int) -> list[int]:
         """Return the policies that learn on one node and are needed on another."""
-        if to != HEAD and to not in placement.actors:
-            return []
-        return self.learning(placement, home)
+        needed = to == HEAD or to in placement.actors
+        return self.learning(placement, home) if needed else []
 
     def fast_words(self, placement: Placement, home: int, to: int) -> Words:
         """Return the words that one node sends another in every round; both ends use this order.

@@ -75,13 +75,13 @@ class TableOut:
             for slot in np.flatnonzero(sequence != self._frozen).tolist():
                 rows = table.frozen_weights.rows(slot)
                 if rows and table.occupants.is_there(slot):
-                    frame.add(Kind.FROZEN, slot, np.zeros(0, np.int64), [r.copy() for r in rows])
+                    frame.add(Kind.FROZEN, slot, data=[row.copy() for row in rows])
             self._frozen = sequence
         orders = table.births.all[:, ORDERED].copy()
         for slot in self._learn:
             if orders[slot] != self._orders[slot]:
                 rows = table.births.rows(table.policies[slot])
-                frame.add(Kind.NEWBORN, slot, np.zeros(0, np.int64), [r.copy() for r in rows])
+                frame.add(Kind.NEWBORN, slot, data=[row.copy() for row in rows])
         self._orders = orders
         frame.add_words(Kind.TABLE, self._words)
 
@@ -123,8 +123,8 @@ class ShardOut:
         count = min(written - self._sent, AT_ONCE)
         if count > 0:
             rows = np.arange(self._sent, self._sent + count) % self._shard.size
-            found = [self._shard.arrays[name][rows] for name in RESULTS]
-            frame.add(Kind.SHARD, actor, np.array([self._sent, count], np.int64), found)
+            results = [self._shard.arrays[name][rows] for name in RESULTS]
+            frame.add(Kind.SHARD, actor, [self._sent, count], results)
             self._sent += count
         return self._sent == written
 

@@ -242,14 +242,6 @@ class Scoreboard:
         """Return turns played by all actors."""
         return sum(self.arrays["play"][:, Play.TURNS].tolist())
 
-    def most_steps(self, num_agents: int) -> int:
-        """Return an upper bound of a policy's steps so far.
-
-        Each agent acts at most once in a turn. Turns on other nodes are counted a little late,
-        hence the margin.
-        """
-        return 2 * int(self.turns()) * max(num_agents, 1) + 1_000_000
-
     def played(self) -> Row:
         """Return the rows of all actors added up, by `Play`."""
         return self.arrays["play"].sum(0)

@@ -13,12 +13,11 @@ import math
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import cache
 from io import BufferedRandom, BufferedReader
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from remuda.errors import RunDirectoryError
 
@@ -109,19 +108,11 @@ def read_checked(path: Path, check: Callable[[object], D], missing: str) -> D:
 def kinds_of(record: type) -> Kinds:
     """Return the allowed types of a dataclass's fields; contents of containers are not checked."""
     kinds = {}
-    for field in fields(record):
-        container, bracket, _ = str(field.type).partition("[")
-        names = [container] if bracket else container.split(" | ")
-        kinds[field.name] = tuple(kind for name in names for kind in _BY_ANNOTATION[name])
+    for name, annotation in get_type_hints(record).items():
+        parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+        plain = [get_origin(part) or part for part in parts]
+        kinds[name] = tuple(kind for part in plain for kind in _IN_JSON.get(part, (part,)))
     return kinds
 
 
-_BY_ANNOTATION: Mapping[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": NUMBER,
-    "bool": (bool,),
-    "str": (str,),
-    "dict": (dict,),
-    "Mapping": (dict,),
-    "None": (NoneType,),
-}
+_IN_JSON: Mapping[Any, tuple[type, ...]] = {float: NUMBER, Mapping: (dict,)}

@@ -93,15 +93,11 @@ class SharedArrays:
         if _block is None:
             _block = arena.cut(self.nbytes) if arena else (MappedFile(self.nbytes), 0)
         self._file, self._offset = _block
+        self.names = tuple(self._fields)
         self._arrays: dict[str, Array] = {
             name: np.ndarray(shape, dtype, self._file.memory, self._offset + offsets[name])
             for name, (shape, dtype) in self._fields.items()
         }
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the arrays."""
-        return tuple(self._arrays)
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
