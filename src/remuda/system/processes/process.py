@@ -43,6 +43,7 @@ class ForkedProcess:
 
     def __init__(self, server: Server | InheritedServer, reply: socket.socket) -> None:
         self._server, self._reply = server, reply
+        self._is_held = True
         self._pid: int | None = None
         self._descriptor: int | None = None
         self._code: int | None = None
@@ -113,7 +114,10 @@ class ForkedProcess:
         self._reply.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
-        self._server.child_ended()
+            self._descriptor = None
+        if self._is_held:
+            self._is_held = False
+            self._server.child_ended()
 
     def _listen(self) -> None:
         while self._code is None:
