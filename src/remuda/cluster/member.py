@@ -19,9 +19,8 @@ log = logging.getLogger(__name__)
 
 POLL = 0.25  # seconds between two polls of a node
 GAP = 2.0  # a longer gap between two checks, in seconds, shows that the head itself was stopped
-REMOTE_LOG = re.compile(
-    r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log"
-)  # the path of a log on its own node
+# the path of a log on its own node
+REMOTE_LOG = re.compile(r"\S*/remuda-node-[\w-]+/logs/(\S+)\.log")
 
 
 @dataclass
