@@ -13,9 +13,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 from remuda.assembly.assembly import Assembly
 from remuda.config import load_config
 from remuda.errors import RemudaError
-from remuda.population.specs import policy_specs
 from remuda.runtime.layout import make_layout
-from support import Tape
+from remuda.training.prepare import prepare
 actors = int(sys.argv[3])
 config = load_config({
     "game": "support:Tape",
@@ -25,10 +24,10 @@ config = load_config({
     "policy": {"network": {"hidden": (4,)}, "experience": {"capacity": 2000}},
     **({"population": {"matchmaker": "random"}} if actors == 1 else {}),
 })
-specs = policy_specs(config, Tape(num_agents=8).agents)
+prepared = prepare(config)
 before = len(os.listdir("/proc/self/fd"))
 try:
-    assembly = Assembly(config, specs, make_layout(config, 8), agents=Tape(num_agents=8).agents)
+    assembly = Assembly(prepared.spec, make_layout(config, 8), specs=prepared.specs)
 except RemudaError as error:
     print("refused:", error)
 else:
