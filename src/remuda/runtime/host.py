@@ -157,14 +157,21 @@ def run_lockstep_learner(worker: Worker, context: RoleContext) -> None:
         if not turn_ended():
             _wait_for(context, turn_ended)
             continue
-        while worker.work():
-            control.beat(index)
-            if control.stopped:
-                return  # mid-turn: the coordinator expects no checkpoint of this turn
+        if not _train(worker, context):
+            return  # stopped mid-turn: the coordinator expects no checkpoint of this turn
         if control.save_after != saved:
             saved = control.save_after
             context.save(worker)
         control.end_training(index)
+
+
+def _train(worker: Worker, context: RoleContext) -> bool:
+    """Do all training that is due; return False if the role must stop before the end."""
+    while worker.work():
+        context.control.beat(context.index)
+        if context.control.stopped:
+            return False
+    return True
 
 
 def restore(worker: Worker, checkpoints: Checkpoints) -> list[str]:
