@@ -205,7 +205,6 @@ OPENED_ELSEWHERE = {
     "assembly/memory_plan.py": "/proc and /sys",
     "population/ledger/ledger.py": "writes a copy in a new directory",
     "coordinator/requests.py": "a directory",
-    "system/timeline.py": "writes a file that the user names",
     "ui/cli/main.py": "a file of the package",
     "ui/dashboard/server.py": "files of the package",
     "ui/cli/program.py": "/dev/null and the terminal",

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from multiprocessing import util
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from remuda.system.memory.lifeline import Lifeline
 from remuda.system.processes.recipe import (
@@ -24,12 +24,17 @@ from remuda.system.processes.recipe import (
     receive_descriptors,
 )
 
-if TYPE_CHECKING:
-    from remuda.system.processes.client import InheritedServer, Server
-
 UNKNOWN = 255  # exit code if neither the server nor `waitpid` reported one
 AT_ONCE = 3600.0  # the longest single wait in seconds: `poll` counts milliseconds in 32 bits
 TELLING = 1.0  # seconds for the server to report the exit code of a process that has ended
+
+
+class Server(Protocol):
+    """The interface of the fork server that its children need."""
+
+    served: bool  # True once one of its children has started
+
+    def child_ended(self) -> None: ...
 
 
 class ForkedProcess:
@@ -41,7 +46,7 @@ class ForkedProcess:
     receive the pidfd, it watches the socket instead: the child holds the other end until it exits.
     """
 
-    def __init__(self, server: Server | InheritedServer, reply: socket.socket) -> None:
+    def __init__(self, server: Server, reply: socket.socket) -> None:
         self._server, self._reply = server, reply
         self._is_held = True
         self._pid: int | None = None
