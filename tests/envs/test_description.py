@@ -32,10 +32,7 @@ SPACES = [
     spaces.Text(7, min_length=2, charset="abc "),
     spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (2,))]),
     spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Dict({"x": spaces.MultiBinary(2)}))]),
-    spaces.Sequence(spaces.Discrete(3), stack=True),
     spaces.OneOf([spaces.Discrete(2), spaces.Discrete(5)]),
-    spaces.Graph(spaces.Box(0, 1, (2,)), spaces.Discrete(3)),
-    spaces.Graph(spaces.Box(0, 1, (2,)), None),
     PartsBox(np.zeros(6, np.float32), np.ones(6, np.float32), (Part("a.b", 0, (2, 3), True),)),
 ]
 

@@ -229,12 +229,12 @@ class BoundsCheck:
     """
 
     def __init__(
-        self, env: VectorEnv, seen: Sequence[Array], terminated: Bools, truncated: Bools
+        self, env: VectorEnv, newest: Sequence[Array], terminated: Bools, truncated: Bools
     ) -> None:
-        """Check `seen`, the newest observations of each agent: [num_envs, ...]."""
+        """Check `newest`, the newest observations of each agent: [num_envs, ...]."""
         self._env, self._ends = env, (terminated, truncated)
         self._looks: list[tuple[Array, Array, Array] | None] = [
-            _bounds_of(spec, rows) for spec, rows in zip(env.agents, seen, strict=True)
+            _bounds_of(spec, rows) for spec, rows in zip(env.agents, newest, strict=True)
         ]
 
     def look(self, agent: int, turns: Integers) -> None:
@@ -243,10 +243,10 @@ class BoundsCheck:
         if looks is None:
             return
         rows, low, high = looks
-        place = first_outside(rows, low, high, agent, self._env.active, *self._ends)
-        if place == NONE:
+        index = first_outside(rows, low, high, agent, self._env.active, *self._ends)
+        if index == NONE:
             return
-        copy, at = divmod(int(place), rows.shape[1])
+        copy, at = divmod(int(index), rows.shape[1])
         self._looks = [None] * len(self._looks)  # report only once
         spec, env = self._env.agents[agent], self._env
         space: Any = spec.observation_space
@@ -259,11 +259,11 @@ class BoundsCheck:
         )
 
 
-def _bounds_of(spec: AgentSpec, seen: Array) -> tuple[Array, Array, Array] | None:
+def _bounds_of(spec: AgentSpec, observations: Array) -> tuple[Array, Array, Array] | None:
     """Return observations [num_envs, size] and their bounds [size]; None if unbounded."""
     space: Any = spec.observation_space
-    rows = seen.reshape(len(seen), -1)
-    low, high, dtype = np.ravel(space.low), np.ravel(space.high), seen.dtype
+    rows = observations.reshape(len(observations), -1)
+    low, high, dtype = np.ravel(space.low), np.ravel(space.high), rows.dtype
     if dtype.kind == "f":
         if not (np.isfinite(low).any() or np.isfinite(high).any()):
             return None
@@ -288,7 +288,7 @@ class TurnChecks:
         """Check `env`; `turns`: [num_envs], completed turns of each copy's episode."""
         self._env, self._turns = env, turns
         self._ends = [
-            np.cumsum(choice_sizes(spec), dtype=np.int64) if spec.masked else None
+            np.cumsum(choice_sizes(spec.action_space), dtype=np.int64) if spec.masked else None
             for spec in env.agents
         ]
         # Compile now, rather than when the first episode ends.
@@ -296,10 +296,10 @@ class TurnChecks:
         for agent, spec in enumerate(env.agents):
             self.last(agent, np.zeros((2, 2), spec.observation_space.dtype), nowhere[:, 0])
 
-    def observed(self, agent: int, seen: Array, stream: int) -> None:
+    def observed(self, agent: int, observations: Array, stream: int) -> None:
         """Refuse an observation that is not finite; `stream` is its copy, or -1 for none."""
         if stream != NONE:
-            self._fail(agent, stream, not_finite("the observation", seen[stream]))
+            self._fail(agent, stream, not_finite("the observation", observations[stream]))
 
     def masked(self, agent: int, masks: Bools, acts: Bools) -> None:
         """Refuse a mask that allows no action to an acting agent."""
@@ -310,12 +310,13 @@ class TurnChecks:
                 fault = f"its mask allows nothing although it must act: {short(masks[copy])}"
                 self._fail(agent, copy, of_mask(BadValueError(fault)))
 
-    def last(self, agent: int, seen: Array, ended: Bools) -> None:
+    def last(self, agent: int, observations: Array, ended: Bools) -> None:
         """Refuse final observations that are not finite, of agents whose episode has ended."""
-        if seen.dtype.kind == "f":
-            copy = first_strange(seen.reshape(len(seen), -1), ended)
+        if observations.dtype.kind == "f":
+            rows = observations.reshape(len(observations), -1)
+            copy = first_strange(rows, ended)
             if copy != NONE:
-                fault = not_finite("the last observation", seen[copy])
+                fault = not_finite("the last observation", rows[copy])
                 self._fail(agent, copy, fault, over=1)
 
     def shapes(self, result: TurnResult) -> None:

@@ -46,20 +46,20 @@ def close_all(copies: Sequence[Any]) -> None:
     """Close environments one after another, within `LIMIT` seconds in total."""
     end = time.monotonic() + LIMIT
     for number, copy in enumerate(copies):
-        left = end - time.monotonic()
-        if left <= 0.0:
+        remaining = end - time.monotonic()
+        if remaining <= 0.0:
             note(f"{len(copies) - number} of {len(copies)} environments were not closed")
             return
-        close(copy.close, copy, left)
+        close(copy.close, copy, remaining)
 
 
-def close(call: Callable[[], object], whose: object, limit: float | None = None) -> None:
+def close(call: Callable[[], object], owner: object, limit: float | None = None) -> None:
     """Call a `close`; if it raises or hangs, report that and continue.
 
     `call` runs in the calling thread. If that is the main thread, a signal interrupts a `call` that
     hangs. Native code that never returns to Python cannot be interrupted, and is only reported.
     """
-    name = f"close() of {type(whose).__name__}"
+    name = f"close() of {type(owner).__name__}"
     try:
         with _ended_after(LIMIT if limit is None else limit):
             call()
@@ -102,8 +102,8 @@ def _ended_after(limit: float) -> Iterator[None]:
             signal.signal(signal.SIGURG, before)
 
 
-def note(words: str) -> None:
+def note(message: str) -> None:
     """Report a message about an environment to the user, once per process."""
-    if words not in _heard:
-        _heard.append(words)
-        (_listener or log.warning)(words)
+    if message not in _heard:
+        _heard.append(message)
+        (_listener or log.warning)(message)

@@ -14,23 +14,24 @@ Or, without a test runner, `check_env(lambda num_envs: MyGame(num_envs))`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from remuda.envs.adapters.detect import CHECKERS, kind_of
-from remuda.envs.scripted import turns
+from remuda.envs.scripted import room_for, turns
 from remuda.envs.traces import (
     TURNS,
     EarlyRewards,
     Trace,
-    buffer,
     check_masks,
     look,
     look_at_masks,
     play,
     play_turns,
     require,
+    require_form,
     seeds_of,
 )
 from remuda.envs.vector_env import VectorEnv
@@ -47,9 +48,9 @@ def every(num_envs: int) -> Bools:
     return np.ones(num_envs, np.bool_)
 
 
-def require_same(first: Trace, second: Trace, copies: Iterable[int], guarantee: str) -> None:
-    """Require that these copies are equal in two traces."""
-    for copy in copies:
+def require_same(first: Trace, second: Trace, guarantee: str) -> None:
+    """Require that all copies are equal in two traces."""
+    for copy in range(len(first[0].active)):
         require(first.same_as(second, copy, copy), guarantee)
 
 
@@ -67,25 +68,30 @@ class VectorEnvContract:
         require(len(env.agents) > 0, "there is at least one agent")
         names = [agent.name for agent in env.agents]
         require(len(set(names)) == len(names), f"agents have different names, not {names}")
-        dealt = sorted(agent for group in env.turn_groups for agent in group)
-        once = dealt == list(range(env.num_agents))
+        in_groups = sorted(agent for group in env.turn_groups for agent in group)
+        once = in_groups == list(range(env.num_agents))
         require(once, f"every agent is in one turn group, not {env.turn_groups}")
         env.close()
 
+    def _require_same(
+        self, guarantee: str, copies: int, seed: int, first: dict[str, Any], second: dict[str, Any]
+    ) -> None:
+        """Require that play is the same in two ways of playing, which are options of `play`."""
+        traces = (play(self.make(copies), seed, **how) for how in (first, second))
+        require_same(*traces, guarantee)
+
     def test_same_seeds_same_game(self) -> None:
         """1. The same seeds and actions give the same observations and results."""
-        first, second = (play(self.make(3), seed=5) for _ in range(2))
         guarantee = "1. the same seeds and actions give the same observations and results"
-        require_same(first, second, range(3), guarantee)
+        self._require_same(guarantee, 3, 5, {}, {})
 
     def test_copies_share_nothing(self) -> None:
         """2. Copies share nothing: a single copy plays as it does among others."""
-        many = play(self.make(4), seed=7)
+        several = play(self.make(4), seed=7)
         alone = play(self.make(1), seed=7)
-        other_acts = play(self.make(4), seed=7, others_act_differently=True)
+        other_acts = play(self.make(4), seed=7, others=1)
         guarantee = "2. copies share nothing: what happens in one never changes another"
-        require(many.same_as(alone), guarantee)
-        require(many.same_as(other_acts), guarantee)
+        require(several.same_as(alone) and several.same_as(other_acts), guarantee)
 
     def test_reset_restarts_its_mask_alone(self) -> None:
         """3. `reset` restarts the copies in its mask and leaves the others alone."""
@@ -107,18 +113,15 @@ class VectorEnvContract:
                 "3. `reset` restarts the copies in its mask, each from its own seed",
             )
 
-    def test_somebody_is_active_after_reset(self) -> None:
-        """3. After `reset` at least one agent in each copy of the mask is active."""
+    def test_an_agent_is_active_after_reset(self) -> None:
+        """3. After `reset` an agent is active, except in episodes that have already ended."""
         env = self.make(2)
-        play(env, seed=3)
+        trace = play(env, seed=3)
         env.reset(seeds_of(2, 4), every(2))
+        require_form(env.active, (2, env.num_agents), np.bool_, "`active` is")
         require(
-            env.active.shape == (2, env.num_agents) and env.active.dtype == np.bool_,
-            f"`active` is {(2, env.num_agents)} bool, not {env.active.shape} {env.active.dtype}",
-        )
-        require(
-            bool(env.active.any(1).all()),
-            "3. after `reset` at least one agent in each copy of the mask is active",
+            np.any([turn.began.any(1) for turn in trace], axis=0).all(),
+            f"3. an agent is active in some of {TURNS} turns of each copy",
         )
 
     def test_observe_writes_all_of_out_and_changes_nothing(self) -> None:
@@ -129,12 +132,12 @@ class VectorEnvContract:
         for agent in range(env.num_agents):
             looks = []
             for poison in (*POISONS, *POISONS):
-                guarded = buffer(env, agent, extra=2)
+                guarded = np.concatenate([room_for(env, agent)] * 2)[: env.num_envs + 2]
                 guarded.view(np.uint8)[...] = poison
                 env.observe(agent, guarded[1:-1])
                 looks.append(guarded[1:-1].copy())
                 edges = guarded[[0, -1]].copy().view(np.uint8)
-                require(bool((edges == poison).all()), "4. `observe` writes nothing but `out`")
+                require((edges == poison).all(), "4. `observe` writes nothing but `out`")
             require(
                 all(np.array_equal(look, looks[0]) for look in looks),
                 "4. `observe` writes all of `out`, and changes nothing in the world",
@@ -142,66 +145,56 @@ class VectorEnvContract:
 
     def test_actions_of_the_inactive_are_ignored(self) -> None:
         """5. Actions of agents that are not active are ignored."""
-        first, second = (play(self.make(2), seed=11, inactive_action=i) for i in (0, 1))
         guarantee = "5. actions of agents that are not active are ignored"
-        require_same(first, second, range(2), guarantee)
+        self._require_same(guarantee, 2, 11, {"inactive_action": 0}, {"inactive_action": 1})
 
     def test_results_are_well_formed(self) -> None:
         """6. Termination is not truncation; results have their shapes and dtypes."""
         env = self.make(3)
         shape = (3, env.num_agents)
-        env.reset(seeds_of(3, 8), every(3))
-        trace = play(env, seed=8)
-        rows = zip(trace.rewards, trace.terminated, trace.truncated, trace.active, strict=True)
-        for rewards, terminated, truncated, active in rows:
-            require(
-                rewards.shape == shape and rewards.dtype == np.float32,
-                f"rewards are {shape} float32, not {rewards.shape} {rewards.dtype}",
+        for turn in play(env, seed=8):
+            rewards, terminated, truncated = (
+                getattr(turn.result, name) for name in ("rewards", "terminated", "truncated")
             )
-            flags = {"terminated": terminated, "truncated": truncated, "active": active}
-            for name, array in flags.items():
-                require(
-                    array.shape == shape and array.dtype == np.bool_,
-                    f"{name} is {shape} bool, not {array.shape} {array.dtype}",
-                )
-            require(bool(np.isfinite(rewards).all()), "rewards are finite")
+            require_form(rewards, shape, np.float32, "rewards are")
+            require_form(terminated, shape, np.bool_, "terminated is")
+            require_form(truncated, shape, np.bool_, "truncated is")
+            require_form(turn.active, shape, np.bool_, "active is")
+            require(np.isfinite(rewards).all(), "rewards are finite")
             require(
                 not (terminated & truncated).any(),
                 "6. termination is not truncation, and an agent never has both",
             )
             require(
-                env.may_return_at_once or not (active & (terminated | truncated)).any(),
+                env.may_return_at_once or not (turn.active & (terminated | truncated)).any(),
                 "6. an agent whose episode ended is not active (unless may_return_at_once)",
             )
 
     def test_the_dead_are_left_alone(self) -> None:
         """9. An agent whose episode has ended gets no reward, and does not end again."""
         env = self.make(3)
-        trace = play(env, seed=12)
         # Agents that are in an episode, and those that have been active in their episode.
         playing = np.ones((3, env.num_agents), np.bool_)
         has_acted = np.zeros_like(playing)
-        ends = zip(trace.terminated, trace.truncated, trace.over, strict=True)
-        rows = zip(trace.began, trace.rewards, trace.active, ends, strict=True)
-        for began, rewards, active, (terminated, truncated, over) in rows:
-            playing |= began
-            has_acted |= began
-            ended = terminated | truncated
+        for turn in play(env, seed=12):
+            playing |= turn.began
+            has_acted |= turn.began
+            ended = turn.result.terminated | turn.result.truncated
             require(
                 not (ended & ~playing).any(),
                 "9. an agent whose episode has ended does not end again before it is active again",
             )
             require(
-                not rewards[~(playing | active)].any(),
+                not turn.result.rewards[~(playing | turn.active)].any(),
                 "9. an agent whose episode has ended gets no reward before it is active again",
             )
             playing &= ~ended
             has_acted &= ~ended
             require(
-                not (has_acted & over[:, None]).any(),
+                not (has_acted & turn.over[:, None]).any(),
                 "9. when a copy has finished, the episode of every agent in it has ended",
             )
-            playing[over] = True
+            playing[turn.over] = True
 
     def test_masks_allow_something(self) -> None:
         """10. `mask` writes all of `out`, changes nothing, and allows active agents an action."""
@@ -219,9 +212,8 @@ class VectorEnvContract:
 
     def test_actions_and_observations_stay_the_caller_s(self) -> None:
         """11. The caller may reuse the arrays that it passed to `observe`, `mask` and `act`."""
-        first, second = (play(self.make(3), seed=6, spoil_actions=spoil) for spoil in (False, True))
         guarantee = "11. `act` keeps no reference to the actions, whose array the caller reuses"
-        require_same(first, second, range(3), guarantee)
+        self._require_same(guarantee, 3, 6, {"spoil_actions": False}, {"spoil_actions": True})
 
     def test_environments_share_nothing(self) -> None:
         """12. Two environments in one process share nothing."""
@@ -232,20 +224,20 @@ class VectorEnvContract:
         together = play(env, seed=13, meanwhile=lambda: play_turns(other, 1, seed=15))
         other.close()
         guarantee = "12. environments that are used side by side share nothing"
-        require_same(alone, together, range(2), guarantee)
+        require_same(alone, together, guarantee)
 
-    def test_facts_are_told_when_an_episode_is_over(self) -> None:
+    def test_finished_copies_have_episode_metrics(self) -> None:
         """13. `TurnResult.info` holds the declared metrics, finite in copies that have finished."""
         env = self.make(3)
-        trace = play(env, seed=16)
-        for info, over in zip(trace.info, trace.over, strict=True):
+        for turn in play(env, seed=16):
+            info, over = turn.result.info, turn.over & turn.began.any(1)
             for name in env.episode_metrics:
                 require(
                     name in info and info[name].shape == (3,),
                     f"13. every `end_turn` returns the episode metric {name!r}, as [num_envs]",
                 )
                 require(
-                    bool(np.isfinite(info[name][over]).all()),
+                    np.isfinite(info[name][over]).all(),
                     f"13. the episode metric {name!r} is finite where an episode has ended",
                 )
 
@@ -257,7 +249,7 @@ class VectorEnvContract:
             return
         env.reset(seeds_of(3, 17), every(3))
         for turn in range(TURNS):
-            rewards = play_turns(env, 1, seed=turn).rewards[0]
+            rewards = play_turns(env, 1, seed=turn)[0].result.rewards
             require(
                 env.rewards_so_far is so_far,
                 "14. `rewards_so_far` is always the same array, which the game updates",
@@ -279,13 +271,12 @@ class VectorEnvContract:
         env.close()
         fresh.close()
 
-    def test_rewards_before_an_agent_s_act_are_told(self) -> None:
+    def test_rewards_before_an_agent_acts_are_in_rewards_so_far(self) -> None:
         """14. `rewards_so_far` is maintained if agents get rewards while others act."""
         single = self.make(1)
-        has_so_far = single.rewards_so_far is not None
-        is_simultaneous, num_agents = len(single.turn_groups) == 1, single.num_agents
+        num_agents = single.num_agents
         single.close()
-        if has_so_far or is_simultaneous:
+        if single.rewards_so_far is not None or len(single.turn_groups) == 1:
             return
         env = self.make(2 if num_agents != 2 else 3)  # copies and agents differ in number
         env.reset(seeds_of(env.num_envs, 19), every(env.num_envs))
@@ -307,14 +298,13 @@ class VectorEnvContract:
         """7. Observations are in the declared space, with its shape and dtype."""
         trace = play(self.make(2), seed=9)
         env = self.make(2)
-        for observations in trace.observations:
-            for spec, seen in zip(env.agents, observations, strict=True):
-                require(bool(np.isfinite(seen).all()), f"7. observations of {spec.name} are finite")
-                for row in seen:
-                    require(
-                        bool(spec.observation_space.contains(row)),
-                        f"7. observations of {spec.name} are in {spec.observation_space}",
-                    )
+        for turn in trace:
+            for spec, rows in zip(env.agents, turn.observations, strict=True):
+                require(np.isfinite(rows).all(), f"7. observations of {spec.name} are finite")
+                require(
+                    all(map(spec.observation_space.contains, rows)),
+                    f"7. observations of {spec.name} are in {spec.observation_space}",
+                )
 
     def test_a_saved_world_goes_on_alike(self) -> None:
         """8. `state` returns plain data, and `restore` continues exactly from it."""
@@ -334,8 +324,7 @@ class VectorEnvContract:
             ) from None
         twin.restore(unpack(data))
         trace, again = play_turns(env, TURNS), play_turns(twin, TURNS)
-        guarantee = "8. `restore` continues exactly where `state` was called"
-        require_same(trace, again, range(3), guarantee)
+        require_same(trace, again, "8. `restore` continues exactly where `state` was called")
 
     def test_pictures_are_pictures(self) -> None:
         """`render` returns [height, width, 3] uint8, if the game can be rendered."""

@@ -95,11 +95,32 @@ class EnvSpec:
         return env
 
     def difference(self, env: VectorEnv) -> str:
-        """Return the first difference between the agents and an environment's; empty: none.
+        """Return the first difference to an environment that matters to policies; empty: none.
 
         Bounds of observations may differ.
         """
-        return _difference(self.agents, tuple(env.agents))
+        old_names, new_names = self.names, tuple(agent.name for agent in env.agents)
+        if old_names != new_names:
+            return f"its agents were {', '.join(old_names)}, and are {', '.join(new_names)}"
+        for before, after in zip(self.agents, env.agents, strict=True):
+            old, new = before.observation_space, after.observation_space
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                return f"{after.name} observed {old}, and observes {new}"
+            if parts_of(old) != parts_of(new):
+                shown = [
+                    ", ".join(f"{part.name or 'array'} {part.shape}" for part in parts_of(space))
+                    for space in (old, new)
+                ]
+                return f"{after.name} observed {shown[0]}, and observes {shown[1]}"
+            if ordinary(before.action_space) != ordinary(after.action_space):
+                return (
+                    f"{after.name} had actions {before.action_space}, and has {after.action_space}"
+                )
+            if before.masked != after.masked:
+                return f"{after.name} {'lacks' if before.masked else 'has'} an action mask now"
+            if before.team != after.team:
+                return f"{after.name} was in team {before.team!r}, and is in team {after.team!r}"
+        return ""
 
     def to_plain(self) -> dict[str, Any] | None:
         """Return plain data for JSON; None if a space's class is not Gymnasium's own."""
@@ -141,8 +162,8 @@ class EnvSpec:
         try:
             if plain["of"] != digest(game, options):
                 return None
-            made = [from_plain(each) for each in plain["spaces"]]
-            agents = tuple(_agent(each, made) for each in plain["agents"])
+            spaces = [from_plain(each) for each in plain["spaces"]]
+            agents = tuple(_agent(each, spaces) for each in plain["agents"])
             groups = tuple(tuple(map(int, group)) for group in plain["turn_groups"])
             if not agents:
                 raise ValueError("it has no agents")
@@ -161,17 +182,10 @@ class EnvSpec:
 
 
 def _agent(plain: Mapping[str, Any], spaces: Sequence[Space[Any]]) -> AgentSpec:
-    observed, acted, env_observed, env_acted = plain["spaces"]
-    return AgentSpec(
-        str(plain["name"]),
-        spaces[observed],
-        spaces[acted],
-        str(plain["team"]),
-        bool(plain["masked"]),
-        str(plain["layout"]),
-        None if env_observed is None else spaces[env_observed],
-        None if env_acted is None else spaces[env_acted],
-    )
+    numbers = zip(SPACES, plain["spaces"], strict=True)
+    own: dict[str, Any] = {name: None if i is None else spaces[i] for name, i in numbers}
+    texts: dict[str, Any] = {name: str(plain[name]) for name in ("name", "team", "layout")}
+    return AgentSpec(**texts, **own, masked=bool(plain["masked"]))
 
 
 SPACES = ("observation_space", "action_space", "env_observation_space", "env_action_space")
@@ -181,27 +195,3 @@ def digest(game: str, options: Mapping[str, Any]) -> str:
     """Return a text that identifies a game with its options."""
     text = json.dumps([game, dict(options)], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _difference(described: tuple[AgentSpec, ...], made: tuple[AgentSpec, ...]) -> str:
-    """Return the first difference that matters to policies; observations' bounds do not matter."""
-    names = [[agent.name for agent in agents] for agents in (described, made)]
-    if names[0] != names[1]:
-        return f"its agents were {', '.join(names[0])}, and are {', '.join(names[1])}"
-    for before, after in zip(described, made, strict=True):
-        old, new = before.observation_space, after.observation_space
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
-            return f"{after.name} observed {old}, and observes {new}"
-        if parts_of(old) != parts_of(new):
-            shown = [
-                ", ".join(f"{part.name or 'array'} {part.shape}" for part in parts_of(space))
-                for space in (old, new)
-            ]
-            return f"{after.name} observed {shown[0]}, and observes {shown[1]}"
-        if ordinary(before.action_space) != ordinary(after.action_space):
-            return f"{after.name} had actions {before.action_space}, and has {after.action_space}"
-        if before.masked != after.masked:
-            return f"{after.name} {'lacks' if before.masked else 'has'} an action mask now"
-        if before.team != after.team:
-            return f"{after.name} was in team {before.team!r}, and is in team {after.team!r}"
-    return ""

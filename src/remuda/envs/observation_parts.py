@@ -41,14 +41,12 @@ def parts_of(space: spaces.Space[Any]) -> tuple[Part, ...]:
     """Return the parts of an observation space, in the order in which it is flattened."""
     if isinstance(space, PartsBox):
         return space.parts
-    found, start = [], 0
+    parts: list[Part] = []
     for name, own in _leaves(space, ""):
-        is_box = isinstance(own, spaces.Box)
-        shape = own.shape if is_box and own.shape is not None else (spaces.flatdim(own),)
-        part = Part(name, start, shape, is_pixels(own))
-        found.append(part)
-        start += part.size
-    return tuple(found)
+        shape = own.shape if isinstance(own, spaces.Box) else (spaces.flatdim(own),)
+        start = parts[-1].start + parts[-1].size if parts else 0
+        parts.append(Part(name, start, shape, is_pixels(own)))
+    return tuple(parts)
 
 
 def is_pixels(space: spaces.Space[Any]) -> bool:
@@ -60,10 +58,17 @@ def is_pixels(space: spaces.Space[Any]) -> bool:
     )
 
 
+def spaces_in(space: spaces.Space[Any]) -> dict[Any, spaces.Space[Any]] | None:
+    """Return the spaces in a `Dict` or `Tuple` by their keys; None for any other space."""
+    if isinstance(space, spaces.Dict):
+        return dict(space.spaces)
+    return dict(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
+
+
 def _leaves(space: spaces.Space[Any], name: str) -> Iterator[tuple[str, spaces.Space[Any]]]:
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        named = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, own in named:
-            yield from _leaves(own, f"{name}.{key}" if name else str(key))
-    else:
+    inner = spaces_in(space)
+    if inner is None:
         yield name, space
+        return
+    for key, own in inner.items():
+        yield from _leaves(own, f"{name}.{key}" if name else str(key))

@@ -43,16 +43,15 @@ class _Exported:
         if game.num_envs != 1:
             raise ValueError(f"an environment is one copy of a game, not {game.num_envs}")
         self._game, self.render_mode = game, render_mode
-        self._names = [spec.name for spec in game.agents]
-        self._index = {name: i for i, name in enumerate(self._names)}
+        self.possible_agents = [spec.name for spec in game.agents]
+        self._index = {name: i for i, name in enumerate(self.possible_agents)}
         self._rng = np.random.default_rng()
-        self._paid: Floats = np.zeros(len(self._names), np.float32)
+        self._paid: Floats = np.zeros(len(game.agents), np.float32)
         self.metadata = {
             "name": name,
             "render_modes": ["rgb_array"],
             "is_parallelizable": game.can_observe_together,
         }
-        self.possible_agents = list(self._names)
         self.agents: list[str] = []
         self._spaces = {spec.name: _observation_space(spec) for spec in game.agents}
 
@@ -78,30 +77,30 @@ class _Exported:
         self._game.begin_turn()
         self._paid[:] = 0.0
 
-    def _newly_given(self, rewards: Array | None = None) -> dict[str, float]:
+    def _new_rewards(self, rewards: Array | None = None) -> dict[str, float]:
         """Return each agent's reward since the last call; pass `rewards` at the end of a turn."""
         if rewards is None:
             rewards = self._game.rewards_so_far
         if rewards is None:
-            return dict.fromkeys(self._names, 0.0)
+            return dict.fromkeys(self.possible_agents, 0.0)
         new = rewards[0] - self._paid
         self._paid[:] = rewards[0]
-        return dict(zip(self._names, new.tolist(), strict=True))
+        return dict(zip(self.possible_agents, new.tolist(), strict=True))
 
     def _look(self, name: str) -> Any:
         """Return an agent's observation, with its mask if it has one."""
         agent = self._index[name]
-        seen = room_for(self._game, agent)
-        self._game.observe(agent, seen)
+        rows = room_for(self._game, agent)
+        self._game.observe(agent, rows)
         masks = masks_of(self._game, agent)
-        return seen[0] if masks is None else {OBSERVATION: seen[0], MASK: masks[0].astype(np.int8)}
+        return rows[0] if masks is None else {OBSERVATION: rows[0], MASK: masks[0].astype(np.int8)}
 
     def _act(self, name: str, action: Any) -> None:
         self._game.act(self._index[name], np.asarray(action)[None])
 
     def _live(self) -> list[str]:
         """Return the active agents."""
-        return [name for i, name in enumerate(self._names) if self._game.active[0, i]]
+        return [name for name, i in self._index.items() if self._game.active[0, i]]
 
 
 def _observation_space(spec: Any) -> spaces.Space[Any]:
@@ -135,10 +134,10 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self._reset_game(seed)
         self.agents = self._live()
         self._begin_game_turn()
-        seen = {name: self._look(name) for name in self.agents}
-        self._newly_given()  # drop rewards before any action
+        observations = {name: self._look(name) for name in self.agents}
+        self._new_rewards()  # drop rewards before any action
         self._owed = dict.fromkeys(self.agents, 0.0)
-        return seen, _nothing(self.agents)
+        return observations, {name: {} for name in self.agents}
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """Play one turn, in the game's order.
@@ -149,22 +148,24 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         """
         game, played = self._game, self.agents
         for group in game.turn_groups:
-            for i in group:
-                if self._names[i] in actions:
-                    self._act(self._names[i], actions[self._names[i]])
+            for name in (self.possible_agents[i] for i in group):
+                if name in actions:
+                    self._act(name, actions[name])
         result = game.end_turn()
-        self._earn(self._newly_given(result.rewards))
-        terminated = self._flags(result.terminated)
-        truncated = self._flags(result.truncated)
+        self._owe(self._new_rewards(result.rewards))
+        terminated, truncated = (
+            {name: bool(flags[0, self._index[name]]) for name in self._owed}
+            for flags in (result.terminated, result.truncated)
+        )
         self.agents = self._live()
         ended = [name for name in self._owed if terminated[name] or truncated[name]]
         last = {name: self._look(name) for name in ended if name not in self.agents}
         if self.agents:
             self._begin_game_turn()
         reported = [*played, *(name for name in [*ended, *self.agents] if name not in played)]
-        seen = {name: last[name] if name in last else self._look(name) for name in reported}
+        observations = {name: last[name] if name in last else self._look(name) for name in reported}
         if self.agents:
-            self._earn(self._newly_given())
+            self._owe(self._new_rewards())
         # Agents that start an episode now have no rewards yet.
         paid = [name for name in reported if name in self._owed]
         rewards = {name: self._owed[name] for name in paid}
@@ -173,14 +174,11 @@ class ParallelGame(_Exported, ParallelEnv[str, Any, Any]):  # type: ignore[misc]
             if name not in self.agents:  # otherwise it is already in its next episode
                 del self._owed[name]
         ends = ({name: flags[name] for name in paid} for flags in (terminated, truncated))
-        return seen, rewards, *ends, _nothing(reported)
+        return observations, rewards, *ends, {name: {} for name in reported}
 
-    def _earn(self, given: dict[str, float]) -> None:
+    def _owe(self, rewards: dict[str, float]) -> None:
         for name in self._owed:
-            self._owed[name] += given[name]
-
-    def _flags(self, flags: Array) -> dict[str, bool]:
-        return {name: bool(flags[0, self._index[name]]) for name in self._owed}
+            self._owed[name] += rewards[name]
 
 
 class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
@@ -198,7 +196,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = _nothing(self.agents)
+        self.infos: dict[str, dict[str, Any]] = {name: {} for name in self.agents}
         self._last: dict[str, Any] = {}  # final observations, by agent
         self._skip_agent_selection = None
         self._begin_turn()
@@ -208,7 +206,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         """Return an observation; agents of one group observe before any of them acts."""
         if agent in self._last and (self.terminations.get(agent) or self.truncations.get(agent)):
             return self._last[agent]
-        return self._seen[agent] if agent in self._seen else self._look(agent)
+        return self._observed[agent] if agent in self._observed else self._look(agent)
 
     def step(self, action: Any) -> None:
         """Let the selected agent act.
@@ -237,13 +235,13 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         while not self._waiting:
             group = next(self._groups, None)
             if group is None:
-                self._seen: dict[str, Any] = {}
+                self._observed: dict[str, Any] = {}
                 return False
             live = self._live()
             self._join(live)
-            self._waiting = [name for i in group if (name := self._names[i]) in live]
-            self._seen = {name: self._look(name) for name in self._waiting}
-            self._pay(self._newly_given())
+            self._waiting = [name for i in group if (name := self.possible_agents[i]) in live]
+            self._observed = {name: self._look(name) for name in self._waiting}
+            self._pay(self._new_rewards())
         self.agent_selection = self._waiting.pop(0)
         return True
 
@@ -259,7 +257,7 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
     def _end_turn(self) -> None:
         result = self._game.end_turn()
         index = self._index
-        self._pay(self._newly_given(result.rewards))
+        self._pay(self._new_rewards(result.rewards))
         for name in self.agents:
             self.terminations[name] = bool(result.terminated[0, index[name]])
             self.truncations[name] = bool(result.truncated[0, index[name]])
@@ -271,9 +269,9 @@ class AECGame(_Exported, AECEnv[str, Any, Any]):  # type: ignore[misc]
         else:
             self.agent_selection = self.agents[0]
 
-    def _pay(self, given: dict[str, float]) -> None:
+    def _pay(self, rewards: dict[str, float]) -> None:
         for name in self.agents:
-            self.rewards[name] += given[name]
+            self.rewards[name] += rewards[name]
 
 
 def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> ParallelGame:
@@ -288,7 +286,3 @@ def parallel_env(game: str, render_mode: str | None = None, **options: Any) -> P
 def aec_env(game: str, render_mode: str | None = None, **options: Any) -> AECGame:
     """Make a game, with its options, as an environment where one agent acts at a time."""
     return AECGame(make_env(game, 1, **options), game, render_mode)
-
-
-def _nothing(names: list[str]) -> dict[str, dict[str, Any]]:
-    return {name: {} for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,39 +22,55 @@ class NotPlainError(ValueError):
 def to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
     """Return a space as plain data.
 
-    Raise NotPlainError for a class that Gymnasium does not have, since it may have its own
-    `contains`, and for long doubles.
+    Raise NotPlainError for a user's class, which may have its own `contains`, for spaces without a
+    fixed size, and for long doubles.
     """
     kind = type(space)
-    if kind not in _TO_PLAIN:
+    if kind not in _KINDS:
         raise NotPlainError(f"{kind.__module__}.{kind.__qualname__}")
-    return {"kind": kind.__name__, **_TO_PLAIN[kind](space)}
+    values = {name: _encode(getattr(space, name)) for name in _KINDS[kind][0]}
+    return {"kind": kind.__name__, **values}
 
 
 def from_plain(plain: dict[str, Any]) -> spaces.Space[Any]:
     """Return the space that `to_plain` described; raise ValueError if there is none."""
-    kind = next((k for k in _FROM_PLAIN if k.__name__ == plain.get("kind")), None)
+    kind = next((k for k in _KINDS if k.__name__ == plain.get("kind")), None)
     if kind is None:
         raise ValueError(f"there is no space {plain.get('kind')!r}")
+    names, make = _KINDS[kind]
     try:
-        return _FROM_PLAIN[kind](plain)
+        return make(*(_decode(plain[name]) for name in names))
     except (KeyError, TypeError, AssertionError, AttributeError, OverflowError) as error:
         raise ValueError(f"a {kind.__name__} cannot be made of this: {error!r}") from None
 
 
 def ordinary(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return a space of arrays as one of Gymnasium's own class: a subclass may be the user's."""
-    if isinstance(space, PartsBox):
-        return PartsBox(space.low, space.high, space.parts)
-    if isinstance(space, spaces.Box):
-        return spaces.Box(space.low, space.high, space.shape, space.low.dtype.type)
-    if isinstance(space, spaces.Discrete):
-        return spaces.Discrete(int(space.n), start=int(space.start))
-    if isinstance(space, spaces.MultiDiscrete):
-        return spaces.MultiDiscrete(space.nvec, start=space.start, dtype=space.dtype)
-    if isinstance(space, spaces.MultiBinary):
-        return spaces.MultiBinary(space.n)
+    for kind in _OF_ARRAYS:
+        if isinstance(space, kind):
+            names, make = _KINDS[kind]
+            return make(*(getattr(space, name) for name in names))
     return space
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, spaces.Space):
+        return to_plain(value)
+    if isinstance(value, np.ndarray):
+        return _runs(value)
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, Mapping):  # pairs keep their order, which decides how it is flattened
+        return [[_key(key), _encode(each)] for key, each in value.items()]
+    if isinstance(value, tuple | list):
+        return [_encode(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _decode(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return _array(plain) if "runs" in plain else from_plain(plain)
+    return [_decode(each) for each in plain] if isinstance(plain, list) else plain
 
 
 def _key(key: object) -> object:
@@ -89,95 +105,41 @@ def _array(plain: dict[str, Any]) -> Array:
         raise ValueError(f"{sum(counts)} numbers do not make an array of shape {shape}")
     dtype = np.dtype(plain["dtype"])
     values = np.array([float(v) if isinstance(v, str) else v for v, _ in plain["runs"]], dtype)
-    found: Array = np.repeat(values, counts).reshape(shape)
-    return found
+    array: Array = np.repeat(values, counts).reshape(shape)
+    return array
 
 
-def _box(space: spaces.Box) -> dict[str, Any]:
-    return {"low": _runs(space.low), "high": _runs(space.high)}
-
-
-def _to_box(plain: dict[str, Any]) -> spaces.Box:
-    low, high = _array(plain["low"]), _array(plain["high"])
-    return spaces.Box(low, high, dtype=low.dtype.type)
-
-
-def _to_parts_box(plain: dict[str, Any]) -> PartsBox:
-    parts = tuple(
-        Part(str(name), int(start), tuple(map(int, shape)), bool(pixels))
-        for name, start, shape, pixels in plain["parts"]
+def _parts_box(low: Array, high: Array, parts: Any) -> PartsBox:
+    return PartsBox(
+        low, high, tuple(Part(str(n), int(at), tuple(shape), bool(p)) for n, at, shape, p in parts)
     )
-    return PartsBox(_array(plain["low"]), _array(plain["high"]), parts)
 
 
-def _to_dict(plain: dict[str, Any]) -> spaces.Dict:
-    # Pairs keep their order, which decides how a value is flattened; Dict sorts a mapping.
-    return spaces.Dict([(key, from_plain(own)) for key, own in plain["spaces"]])
+def _discrete(n: int, start: int, dtype: Any) -> spaces.Discrete:
+    """Return a Discrete; the first releases of Gymnasium 1 know only int64."""
+    options = {} if np.dtype(dtype) == np.int64 else {"dtype": np.dtype(dtype)}
+    return spaces.Discrete(int(n), start=int(start), **options)
 
 
-_TO_PLAIN: dict[type, Callable[[Any], dict[str, Any]]] = {
-    spaces.Box: _box,
-    PartsBox: lambda space: {
-        **_box(space),
-        "parts": [[p.name, p.start, list(p.shape), p.is_pixels] for p in space.parts],
-    },
-    spaces.Discrete: lambda space: {
-        "n": int(space.n),
-        "start": int(space.start),
-        "dtype": space.dtype.name,
-    },
-    spaces.MultiDiscrete: lambda space: {
-        "nvec": _runs(np.asarray(space.nvec)),
-        "start": _runs(np.asarray(space.start)),
-        "dtype": space.dtype.name,
-    },
-    spaces.MultiBinary: lambda space: {"n": np.asarray(space.n).tolist()},
-    spaces.Text: lambda space: {
-        "min_length": space.min_length,
-        "max_length": space.max_length,
-        "characters": "".join(space.character_list),
-    },
-    spaces.Tuple: lambda space: {"spaces": [to_plain(own) for own in space.spaces]},
-    spaces.Dict: lambda space: {
-        "spaces": [[_key(key), to_plain(own)] for key, own in space.spaces.items()]
-    },
-    spaces.Sequence: lambda space: {
-        "space": to_plain(space.feature_space),
-        "stack": bool(space.stack),
-    },
-    spaces.OneOf: lambda space: {"spaces": [to_plain(own) for own in space.spaces]},
-    spaces.Graph: lambda space: {
-        "node": to_plain(space.node_space),
-        "edge": None if space.edge_space is None else to_plain(space.edge_space),
-    },
+_KINDS: dict[type, tuple[tuple[str, ...], Callable[..., spaces.Space[Any]]]] = {
+    spaces.Box: (
+        ("low", "high"),
+        lambda low, high: spaces.Box(low, high, high.shape, low.dtype.type),
+    ),
+    PartsBox: (("low", "high", "parts"), _parts_box),
+    spaces.Discrete: (("n", "start", "dtype"), _discrete),
+    spaces.MultiDiscrete: (
+        ("nvec", "start", "dtype"),
+        lambda nvec, start, dtype: spaces.MultiDiscrete(nvec, np.dtype(dtype), start=start),
+    ),
+    spaces.MultiBinary: (("n",), spaces.MultiBinary),
+    spaces.Text: (
+        ("max_length", "min_length", "characters"),
+        lambda most, least, charset: spaces.Text(most, min_length=least, charset=charset),
+    ),
+    spaces.Tuple: (("spaces",), spaces.Tuple),
+    spaces.Dict: (("spaces",), spaces.Dict),
+    spaces.OneOf: (("spaces",), spaces.OneOf),
 }
-
-_FROM_PLAIN: dict[type, Callable[[dict[str, Any]], spaces.Space[Any]]] = {
-    spaces.Box: _to_box,
-    PartsBox: _to_parts_box,
-    spaces.Discrete: lambda plain: spaces.Discrete(
-        int(plain["n"]), start=int(plain["start"]), **_dtype(plain)
-    ),
-    spaces.MultiDiscrete: lambda plain: spaces.MultiDiscrete(
-        _array(plain["nvec"]), start=_array(plain["start"]), dtype=np.dtype(plain["dtype"])
-    ),
-    spaces.MultiBinary: lambda plain: spaces.MultiBinary(plain["n"]),
-    spaces.Text: lambda plain: spaces.Text(
-        plain["max_length"], min_length=plain["min_length"], charset=plain["characters"]
-    ),
-    spaces.Tuple: lambda plain: spaces.Tuple([from_plain(own) for own in plain["spaces"]]),
-    spaces.Dict: _to_dict,
-    spaces.Sequence: lambda plain: spaces.Sequence(
-        from_plain(plain["space"]), stack=bool(plain["stack"])
-    ),
-    spaces.OneOf: lambda plain: spaces.OneOf([from_plain(own) for own in plain["spaces"]]),
-    spaces.Graph: lambda plain: spaces.Graph(
-        from_plain(plain["node"]),
-        None if plain["edge"] is None else from_plain(plain["edge"]),
-    ),
-}
-
-
-def _dtype(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return Discrete's dtype; older releases of Gymnasium know only int64."""
-    return {} if plain["dtype"] == "int64" else {"dtype": np.dtype(plain["dtype"])}
+"""The names of the attributes of each kind, and the function that makes it of their values."""
+_OF_ARRAYS = PartsBox, spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from remuda.envs.scripted import possibilities
+from remuda.envs.scripted import masks_of
 from remuda.envs.vector_env import VectorEnv
 from remuda.types import Array, Bools, Floats, Integers, TurnResult
 
@@ -137,12 +137,9 @@ class Recorded(Wrapped):
         frames = self._frames[agent]
         frames[rows, :-1] = frames[rows, 1:]
         frames[rows, -1] = out.reshape(self.num_envs, *frames.shape[2:])[rows]
-        masks: Bools | None = None
-        if self.agents[agent].masked:
-            allowed = np.zeros((self.num_envs, possibilities(self.agents[agent])), np.bool_)
-            self.game.mask(agent, allowed)
-            masks = allowed[rows]
-        self._observed[agent].append((frames[rows].copy(), masks, self._numbers[rows].copy()))
+        masks = masks_of(self.game, agent)
+        allowed = None if masks is None else masks[rows]
+        self._observed[agent].append((frames[rows], allowed, self._numbers[rows]))
         self._counts[agent] += len(rows)
 
     def end_turn(self) -> TurnResult:

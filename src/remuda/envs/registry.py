@@ -62,19 +62,19 @@ class Game:
 
         `name` may also come from `loading.name_object`. A class is instantiated without arguments.
         """
-        found = self._find_policy(name)
-        if isinstance(found, type):
+        policy = self._find_policy(name)
+        if isinstance(policy, type):
             try:
-                found = found()
+                policy = policy()
             except TypeError as error:
                 raise ConfigError(f"the class {name} needs arguments: {error}") from None
-        if not callable(found):
+        if not callable(policy):
             raise ConfigError(
-                f"the scripted policy {name!r} is {type(found).__name__}, and cannot be called; "
+                f"the scripted policy {name!r} is {type(policy).__name__}, and cannot be called; "
                 "pass a function (env, agent, observations, rng) -> actions, or a class with such "
                 "a __call__"
             )
-        return cast("ScriptedPolicy", found)
+        return cast("ScriptedPolicy", policy)
 
     def _find_policy(self, name: str) -> object:
         if name == RANDOM:
@@ -90,10 +90,9 @@ class Game:
             return loading.load_object(name, loading.pickle_of(name))
         module, _, attribute = self.scripted.get(name, name).partition(":")
         try:
-            policy: object = getattr(loading.import_module(module), attribute)
+            return cast(object, getattr(loading.import_module(module), attribute))
         except (ImportError, AttributeError, ValueError) as error:
             raise ConfigError(f"cannot load the scripted policy {name!r}: {error}") from None
-        return policy
 
     def make(self, num_envs: int, /, **options: Any) -> VectorEnv:
         """Make `num_envs` copies."""
@@ -103,10 +102,10 @@ class Game:
                 "env.num_envs to train, and num_envs for exploit and psro"
             )
         together = options.pop(TOGETHER, False)
-        made = self._make(num_envs, options)
+        env = self._make(num_envs, options)
         if together:
-            self._let_observe_together(made)
-        return made
+            self._let_observe_together(env)
+        return env
 
     def _let_observe_together(self, env: VectorEnv) -> None:
         """Make one group of all agents, in the order of the game's groups."""
@@ -142,12 +141,11 @@ class Game:
         extra = {"wrapping": wrapping} if wrapping != NOTHING else {}
         try:
             with naming_user_code(libraries=False):  # a user may have registered the environment
-                made: VectorEnv = factory(num_envs=num_envs, **extra, **options)
+                return cast("VectorEnv", factory(num_envs=num_envs, **extra, **options))
         except RemudaError:
             raise
         except (TypeError, ValueError) as error:
             raise ConfigError(f"env.options: {self.name} refuses them: {error}") from error
-        return made
 
 
 GAMES = {name: Game(name, **entry) for name, entry in data.load("games").items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete, Space
@@ -34,9 +35,8 @@ def masks_of(env: VectorEnv, agent: int) -> Bools | None:
     return masks
 
 
-def choice_sizes(spec: AgentSpec) -> list[int]:
+def choice_sizes(space: Space[Any]) -> list[int]:
     """Return the number of actions of each choice; a `Discrete` is one choice."""
-    space = spec.action_space
     if isinstance(space, MultiDiscrete):
         sizes: list[int] = space.nvec.ravel().tolist()
         return sizes
@@ -46,15 +46,13 @@ def choice_sizes(spec: AgentSpec) -> list[int]:
 
 def possibilities(spec: AgentSpec) -> int:
     """Return the number of actions, summed over the choices of a `MultiDiscrete`."""
-    return sum(choice_sizes(spec))
+    return sum(choice_sizes(spec.action_space))
 
 
 def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
     """Return whether every choice in a row has an allowed action: [num_envs] bool."""
-    sizes = choice_sizes(spec)
-    ends = np.cumsum(sizes)
-    parts = [masks[:, end - size : end].any(1) for size, end in zip(sizes, ends, strict=True)]
-    allowed: Bools = np.all(parts, axis=0)
+    starts = np.cumsum([0, *choice_sizes(spec.action_space)[:-1]])
+    allowed: Bools = np.logical_or.reduceat(masks, starts, axis=1).all(axis=1)
     return allowed
 
 
@@ -66,9 +64,8 @@ def sample_actions(
     Unbounded entries of a Box are drawn from the standard normal distribution.
     """
     if isinstance(space, Discrete | MultiDiscrete):
-        sizes = [int(space.n)] if isinstance(space, Discrete) else space.nvec.ravel().tolist()
         chosen, begin = [], 0
-        for size in sizes:
+        for size in choice_sizes(space):
             lots = rng.random((count, size))
             if masks is not None:
                 lots[~masks[:, begin : begin + size]] = -1.0
@@ -80,8 +77,8 @@ def sample_actions(
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 0.0)
     shape = (count, *space.shape)
-    drawn = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
-    return drawn.clip(space.low, space.high).astype(space.dtype)
+    values = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
+    return values.clip(space.low, space.high).astype(space.dtype)
 
 
 def room_for(env: VectorEnv, agent: int) -> Array:
@@ -100,16 +97,16 @@ def turns(
     """
     acted: Bools = np.zeros((env.num_envs, env.num_agents), np.bool_)
     over: Bools = np.ones(env.num_envs, np.bool_)
-    seen = [room_for(env, agent) for agent in range(env.num_agents)]
+    observations = [room_for(env, agent) for agent in range(env.num_agents)]
     while True:
         if over.any():
             env.reset(rng.integers(2**62, size=env.num_envs), over)
         env.begin_turn()
         for group in env.turn_groups:
             for agent in group:
-                env.observe(agent, seen[agent])
+                env.observe(agent, observations[agent])
                 acted[:, agent] = env.active[:, agent]
-            chosen = [policies[agent](env, agent, seen[agent], rng) for agent in group]
+            chosen = [policies[agent](env, agent, observations[agent], rng) for agent in group]
             for agent, actions in zip(group, chosen, strict=True):
                 env.act(agent, actions)
         result = env.end_turn()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from remuda.envs.recorded import Wrapped
 from remuda.envs.scripted import (
@@ -15,11 +15,12 @@ from remuda.envs.scripted import (
     at_random,
     masks_of,
     possibilities,
+    room_for,
     sample_actions,
 )
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ContractError
-from remuda.types import Array, Bools, Floats, Integers, TurnResult
+from remuda.types import Array, Bools, Integers, TurnResult
 
 TURNS = 130  # turns of each check; most games end an episode within them
 DEPTH = 4
@@ -27,32 +28,44 @@ DEPTH = 4
 
 
 @dataclass
-class Trace:
-    """A record of turns, with copies of all arrays; `active` and `over` are those after a turn."""
+class Turn:
+    """A record of a turn, with copies of all arrays."""
 
-    observations: list[list[Array]] = field(default_factory=list)
-    rewards: list[Array] = field(default_factory=list)
-    terminated: list[Bools] = field(default_factory=list)
-    truncated: list[Bools] = field(default_factory=list)
-    active: list[Bools] = field(default_factory=list)
-    began: list[Bools] = field(default_factory=list)  # agents active at some time in the turn
-    over: list[Bools] = field(default_factory=list)  # [num_envs]: no agent is active
-    info: list[dict[str, Array]] = field(default_factory=list)
-    so_far: list[Array] = field(default_factory=list)
+    began: Bools  # agents active at some time in the turn
+    observations: list[Array]
+    so_far: Array
     """Rewards in the turn before each agent observed; zeros if the game has no `rewards_so_far`."""
+    result: TurnResult
+    active: Bools  # after the turn
+
+    @property
+    def over(self) -> Bools:
+        """Return the copies in which no agent is active after the turn: [num_envs]."""
+        return ~np.any(self.active, axis=1)
+
+    def arrays(self) -> tuple[Array, ...]:
+        """Return all that is the same in turns that are equal."""
+        result = self.result
+        ends = result.terminated, result.truncated, self.active
+        return *self.observations, self.so_far, result.rewards, *ends
+
+
+class Trace(list[Turn]):
+    """A record of consecutive turns."""
 
     def same_as(self, other: Trace, env: int = 0, other_env: int = 0) -> bool:
         """Return whether a copy here and a copy of `other` have equal records."""
-        pairs = [*zip(chain(*self.observations), chain(*other.observations), strict=True)]
-        for name in ("rewards", "so_far", "terminated", "truncated", "active"):
-            pairs += zip(getattr(self, name), getattr(other, name), strict=True)
-        return all(np.array_equal(a[env], b[other_env]) for a, b in pairs)
+        return all(
+            np.array_equal(own[env], others[other_env])
+            for turn, others_turn in zip(self, other, strict=True)
+            for own, others in zip(turn.arrays(), others_turn.arrays(), strict=True)
+        )
 
 
-def play(env: VectorEnv, seed: int, *, others_act_differently: bool = False, **how: Any) -> Trace:
-    """Play `TURNS` turns by `play_turns`; the first copy's actions depend on the seed alone."""
+def play(env: VectorEnv, seed: int, **how: Any) -> Trace:
+    """Play `TURNS` turns of new episodes by `play_turns`, and close the environment."""
     env.reset(seeds_of(env.num_envs, seed), np.ones(env.num_envs, np.bool_))
-    trace = play_turns(env, TURNS, seed=seed, others=int(others_act_differently), **how)
+    trace = play_turns(env, TURNS, seed=seed, **how)
     env.close()
     return trace
 
@@ -66,73 +79,54 @@ def play_turns(
     spoil_actions: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Trace:
-    """Play turns with random actions, and call `meanwhile` before each."""
+    """Play turns with random actions, and call `meanwhile` before each.
+
+    The first copy's actions depend on the seed alone, those of the others also on `others`.
+    """
     trace = Trace()
     rngs = [np.random.default_rng([seed, e, others if e else 0]) for e in range(env.num_envs)]
-    active = env.active
-    if env.rewards_so_far is not None:
-        shape, dtype = env.rewards_so_far.shape, env.rewards_so_far.dtype
-        require(
-            shape == active.shape and dtype == np.float32,
-            f"14. `rewards_so_far` is {active.shape} float32, not {shape} {dtype}",
-        )
+    active, so_far = env.active, env.rewards_so_far
+    if so_far is not None:
+        require_form(so_far, active.shape, np.float32, "14. `rewards_so_far` is")
     for _ in range(count):
         meanwhile()
-        trace.began.append(active.copy())
+        is_empty = ~np.any(active, axis=1)
+        began = active.copy()
         env.begin_turn()
-        trace.observations.append([np.empty((env.num_envs, 0))] * env.num_agents)
-        trace.so_far.append(np.zeros(active.shape, np.float32))
+        observations = [np.empty((env.num_envs, 0))] * env.num_agents
+        early: Array = np.zeros(active.shape, np.float32)
         for group in env.turn_groups:
-            _play_group(env, group, rngs, trace, inactive_action, spoil_actions)
+            began |= env.active
+            acts = env.active[:, group].copy()
+            for agent in group:
+                observations[agent] = look(env, agent)
+                if env.rewards_so_far is not None:
+                    early[:, agent] = env.rewards_so_far[:, agent]
+            actions = [draw_actions(env, agent, rngs) for agent in group]
+            for i, agent in enumerate(group):
+                if inactive_action is not None:
+                    actions[i][~acts[:, i]] = inactive_action
+                env.act(agent, actions[i])
+                if spoil_actions:
+                    actions[i].view(np.uint8)[...] = 0x5A
         result = env.end_turn()
         require(
             env.active is active,
             "`active` is always the same array, which reset, act and end_turn update",
         )
-        trace.rewards.append(result.rewards.copy())
-        trace.terminated.append(result.terminated.copy())
-        trace.truncated.append(result.truncated.copy())
-        trace.active.append(active.copy())
-        trace.over.append(~np.any(active, axis=1))
-        trace.info.append({name: np.array(values) for name, values in result.info.items()})
-        _restart(env, rngs, trace.over[-1])
+        metrics = {name: np.array(values) for name, values in result.info.items()}
+        ends = result.terminated.copy(), result.truncated.copy()
+        copied = TurnResult(result.rewards.copy(), *ends, metrics)
+        trace.append(Turn(began, observations, early, copied, active.copy()))
+        over = trace[-1].over
+        require(
+            not (is_empty & ~over).any(),
+            "3. an episode in which no agent is active after `reset` ends with its first turn",
+        )
+        if over.any():  # only finished copies draw seeds, so that copies stay independent
+            seeds = [rng.integers(2**62) if over[e] else -1 for e, rng in enumerate(rngs)]
+            env.reset(np.array(seeds), over)
     return trace
-
-
-def _play_group(
-    env: VectorEnv,
-    group: tuple[int, ...],
-    rngs: list[np.random.Generator],
-    trace: Trace,
-    inactive_action: int | None,
-    spoil_actions: bool,
-) -> None:
-    """Let the agents of a group observe, then act, and record their observations."""
-    trace.began[-1] |= env.active
-    acts = env.active[:, group].copy()
-    for agent in group:
-        trace.observations[-1][agent] = look(env, agent)
-        if env.rewards_so_far is not None:
-            trace.so_far[-1][:, agent] = env.rewards_so_far[:, agent]
-    actions = [draw_actions(env, agent, rngs) for agent in group]
-    for i, agent in enumerate(group):
-        if inactive_action is not None:
-            actions[i][~acts[:, i]] = inactive_action
-        env.act(agent, actions[i])
-        if spoil_actions:
-            actions[i].view(np.uint8)[...] = 0x5A
-
-
-def _restart(env: VectorEnv, rngs: list[np.random.Generator], over: Bools) -> None:
-    """Restart finished copies; only these draw seeds, so that copies stay independent."""
-    if not over.any():
-        return
-    seeds = np.array([rng.integers(2**62) if over[e] else -1 for e, rng in enumerate(rngs)])
-    env.reset(seeds, over)
-    require(
-        bool(env.active[over].any(1).all()),
-        "3. after `reset` at least one agent in each copy of the mask is active",
-    )
 
 
 def draw_actions(env: VectorEnv, agent: int, rngs: list[np.random.Generator]) -> Array:
@@ -146,7 +140,7 @@ def draw_actions(env: VectorEnv, agent: int, rngs: list[np.random.Generator]) ->
     )
 
 
-def check_masks(env: VectorEnv, agent: int, seen: Array, rng: np.random.Generator) -> Array:
+def check_masks(env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator) -> Array:
     """Check an agent's masks, and act at random (a scripted policy)."""
     spec = env.agents[agent]
     if spec.masked:
@@ -155,7 +149,7 @@ def check_masks(env: VectorEnv, agent: int, seen: Array, rng: np.random.Generato
             bool(allows_something(spec, masks)[env.active[:, agent]].all()),
             f"10. {spec.name} always has an allowed action where it is active",
         )
-    return at_random(env, agent, seen, rng)
+    return at_random(env, agent, observations, rng)
 
 
 def look_at_masks(env: VectorEnv, agent: int) -> Bools:
@@ -174,15 +168,9 @@ def look_at_masks(env: VectorEnv, agent: int) -> Bools:
 
 def look(env: VectorEnv, agent: int) -> Array:
     """Return an agent's observations: [num_envs, *shape]."""
-    out = buffer(env, agent)
+    out = room_for(env, agent)
     env.observe(agent, out)
     return out
-
-
-def buffer(env: VectorEnv, agent: int, extra: int = 0) -> Array:
-    """Return a zeroed buffer for an agent's observations, with `extra` rows."""
-    space = env.agents[agent].observation_space
-    return np.zeros((env.num_envs + extra, *(space.shape or ())), space.dtype)
 
 
 def seeds_of(num_envs: int, seed: int) -> Integers:
@@ -190,14 +178,20 @@ def seeds_of(num_envs: int, seed: int) -> Integers:
     return np.arange(num_envs, dtype=np.int64) + 1000 * seed
 
 
-def require(holds: bool, guarantee: str) -> None:
+def require(holds: bool | np.bool_, guarantee: str) -> None:
     """Raise a ContractError unless a guarantee holds."""
     if not holds:
         raise ContractError(f"the environment breaks its contract: {guarantee}")
 
 
-@dataclass(frozen=True)
-class Early:
+def require_form(array: Array, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str) -> None:
+    """Require the shape and dtype of an array."""
+    dtype = np.dtype(dtype)
+    fits = array.shape == shape and array.dtype == dtype
+    require(fits, f"{name} {shape} {dtype}, not {array.shape} {array.dtype}")
+
+
+class Early(NamedTuple):
     """A reward that came in a turn before its agent acted."""
 
     agent: int
@@ -205,32 +199,6 @@ class Early:
     turn: int
     value: float
     table: str  # the name of the attribute that holds it
-
-
-class _Table:
-    """A table of numbers by copy and agent that may hold the rewards of a turn."""
-
-    def __init__(self, holder: Any, key: Any) -> None:
-        self._holder, self._key = holder, key
-        self.start = self.begun = self.last = np.zeros(0)
-        """Its numbers before the turn, after `begin_turn`, and after the last `act`."""
-        self.fits = {"is", "was", "grew", "had grown"}
-        """The ways in which the table has matched the rewards of every turn so far."""
-        self.early: list[tuple[int, int, float]] = []
-        """Agent, copy and value of this turn's rewards before the agent acted."""
-
-    def read(self, shape: tuple[int, int]) -> Array | None:
-        """Return a copy of its numbers; None if the table no longer exists."""
-        try:
-            return _table_of(self._holder[self._key], shape)
-        except (LookupError, TypeError):
-            return None
-
-    def ended(self, now: Array, rewards: Floats) -> None:
-        """Drop the ways in which the table does not match these rewards."""
-        grown = {"grew": now - self.start, "had grown": self.last - self.start}
-        ways = {"is": now, "was": self.last} | grown
-        self.fits &= {way for way, found in ways.items() if np.allclose(found, rewards)}
 
 
 class EarlyRewards(Wrapped):
@@ -245,13 +213,10 @@ class EarlyRewards(Wrapped):
     def __init__(self, game: VectorEnv) -> None:
         super().__init__(game)
         self._turn = 0
-        self._tables = {
-            name: _Table(holder, key)
-            for name, holder, key in _walk(vars(game), game.active.shape, "", DEPTH, set())
-        }
-        self._found: dict[str, Early] = {}  # the first early reward of each table
-        self._took_part = np.ones(game.active.shape, np.bool_)  # agents active in this turn
-        self._least, self._most = np.inf, -np.inf  # bounds of active agents' rewards
+        # The ways in which each table has matched the rewards of every turn so far.
+        self._ways = {name: set(range(4)) for name in self._read()}
+        self._early: dict[str, Early] = {}  # the first early reward of each table
+        self._bounds = np.inf, -np.inf  # of active agents' rewards
 
     @property
     def found(self) -> Early | None:
@@ -259,53 +224,53 @@ class EarlyRewards(Wrapped):
 
         None if all rewards are equal, because a table that counts turns could match equal rewards.
         """
-        if self._least >= self._most:
+        if self._bounds[0] >= self._bounds[1]:
             return None
-        return next((early for name, early in self._found.items() if name in self._tables), None)
+        return next((self._early[name] for name in self._early if name in self._ways), None)
 
     def begin_turn(self) -> None:
         self._took_part = self.active.copy()
-        for _, table, now in self._read():
-            table.start, table.early = now, []
+        self._start = self._read()
         self.game.begin_turn()
-        for _, table, now in self._read():
-            table.begun = now
+        self._begun = self._read()
+        self._looks: list[tuple[int, Bools, dict[str, Array]]] = []
 
     def observe(self, agent: int, out: Array) -> None:
         self.game.observe(agent, out)
-        for _, table, now in self._read():
-            early = now[:, agent] - table.begun[:, agent]
-            for copy in np.flatnonzero(self.active[:, agent] & (early != 0.0)):
-                table.early.append((agent, int(copy), float(early[copy])))
+        self._looks.append((agent, self.active[:, agent].copy(), self._read()))
 
     def end_turn(self) -> TurnResult:
-        for _, table, now in self._read():
-            table.last = now
+        last = self._read()
         result = self.game.end_turn()
-        rewards = result.rewards[self._took_part]
-        self._least = min(self._least, rewards.min(initial=np.inf))
-        self._most = max(self._most, rewards.max(initial=-np.inf))
-        for name, table, now in self._read():
-            table.ended(now, result.rewards)
-            if not table.fits:
-                del self._tables[name]
+        end, rewards = self._read(), result.rewards
+        acting = rewards[self._took_part]
+        low, high = self._bounds
+        self._bounds = acting.min(initial=low), acting.max(initial=high)
+        looks = [self._start, self._begun, last, end, *(now for *_, now in self._looks)]
+        for name, ways in list(self._ways.items()):
+            if all(name in look for look in looks):
+                start = self._start[name]
+                found = end[name], last[name], end[name] - start, last[name] - start
+                ways &= {way for way, each in enumerate(found) if np.allclose(each, rewards)}
+            else:
+                ways.clear()
+            if not ways:
+                del self._ways[name]
                 continue
-            for agent, copy, value in table.early:
-                if result.rewards[copy, agent]:
-                    self._found.setdefault(name, Early(agent, copy, self._turn, value, name))
+            for agent, acts, now in self._looks:
+                early = now[name][:, agent] - self._begun[name][:, agent]
+                for copy in np.flatnonzero(acts & (early != 0.0) & (rewards[:, agent] != 0.0)):
+                    value = float(early[copy])
+                    self._early.setdefault(name, Early(agent, int(copy), self._turn, value, name))
         self._turn += 1
         return result
 
-    def _read(self) -> Iterator[tuple[str, _Table, Array]]:
-        for name, table in list(self._tables.items()):
-            now = table.read(self.active.shape)
-            if now is None:
-                del self._tables[name]
-            else:
-                yield name, table, now
+    def _read(self) -> dict[str, Array]:
+        """Return a copy of every table by its name."""
+        return dict(_tables(vars(self.game), self.active.shape, "", DEPTH, set()))
 
 
-def _table_of(value: Any, shape: tuple[int, int]) -> Array | None:
+def _table_of(value: Any, shape: tuple[int, ...]) -> Array | None:
     """Return a copy of a table as [num_envs, num_agents] float64; None if it is not a table."""
     if isinstance(value, list) and value and isinstance(value[0], list | np.ndarray):
         try:
@@ -316,22 +281,22 @@ def _table_of(value: Any, shape: tuple[int, int]) -> Array | None:
         return None
     if value.shape not in (shape, shape[::-1]):
         return None
-    found: Array = np.array(value if value.shape == shape else value.T, np.float64)
-    return found
+    table: Array = np.array(value if value.shape == shape else value.T, np.float64)
+    return table
 
 
-def _walk(
-    holder: Any, shape: tuple[int, int], path: str, depth: int, seen: set[int]
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the name, holder and key of every table that a mapping or list holds."""
-    if depth == 0 or id(holder) in seen:
+def _tables(
+    holder: Any, shape: tuple[int, ...], path: str, depth: int, visited: set[int]
+) -> Iterator[tuple[str, Array]]:
+    """Yield the name and a copy of every table that a mapping or list holds."""
+    if depth == 0 or id(holder) in visited:
         return
-    seen.add(id(holder))
+    visited.add(id(holder))
     for key, value in holder.items() if isinstance(holder, Mapping) else enumerate(holder):
         name = f"{path}.{key}" if path else str(key)
-        if _table_of(value, shape) is not None:
-            yield name, holder, key
+        if (table := _table_of(value, shape)) is not None:
+            yield name, table
         elif isinstance(value, Mapping | list):
-            yield from _walk(value, shape, name, depth - 1, seen)
+            yield from _tables(value, shape, name, depth - 1, visited)
         elif hasattr(value, "__dict__") and not isinstance(value, type):
-            yield from _walk(vars(value), shape, name, depth - 1, seen)
+            yield from _tables(vars(value), shape, name, depth - 1, visited)

@@ -96,51 +96,6 @@ def test_a_gymnasium_environment_is_told_what_it_answers(kind, said):
         play(actor_of(GymnasiumEnv(kind), check=False))
 
 
-class Values:
-    """Unpacks to what it holds."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def __iter__(self):
-        return iter(self.values)
-
-
-def objects(values):
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
-UNPACKED = {
-    "an object": Values,
-    "a generator": lambda values: (each for each in values),
-    "an array of objects": objects,
-    "the values of a dictionary": lambda values: dict(enumerate(values)).values(),
-}
-
-
-@pytest.mark.parametrize("form", UNPACKED)
-def test_an_answer_is_whatever_unpacks_to_as_many_values(form):
-    """Red before: none but tuples and lists were, though they had trained."""
-
-    class Odd(Sound):
-        def reset(self, *, seed=None, options=None):
-            return UNPACKED[form]([SEEN, {}])
-
-        def step(self, action):
-            return UNPACKED[form]([SEEN, 0.0, True, False, {}])
-
-    play(actor_of(GymnasiumEnv(Odd)))
-
-    class Old(Sound):
-        def step(self, action):
-            return UNPACKED[form]([SEEN, 0.0, True, {}])
-
-    with refuses(ContractError):
-        play(actor_of(GymnasiumEnv(Old)))
-
-
 @pytest.mark.parametrize("answer", ["ab", b"ab", {"a": 1, "b": 2}, {1, 2}, SEEN, None, 3], ids=str)
 def test_text_mappings_sets_and_numbers_are_one_value(answer):
     class Odd(Sound):
@@ -362,33 +317,6 @@ def test_what_is_told_in_a_list_and_not_by_agent_is_told_by_its_name(name):
         env.end_turn()
 
 
-class Series:
-    """As that of pandas: it has keys, and is no `Mapping`."""
-
-    def __init__(self, values):
-        self.items, self.get, self.values = values.items, values.get, values
-
-    def __contains__(self, key):
-        return key in self.values
-
-    def __getitem__(self, key):
-        return self.values[key]
-
-
-def test_what_has_keys_and_is_no_mapping_is_taken():
-    class Serial(Both):
-        def step(self, actions):
-            seen, *others, infos = super().step(actions)
-            return seen, *map(Series, others), infos
-
-    env = ParallelCopies(Serial)
-    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
-    env.begin_turn()
-    for agent in range(env.num_agents):
-        env.act(agent, np.zeros(1, np.int64))
-    assert env.end_turn().rewards.tolist() == [[1.0, 1.0]]
-
-
 def test_a_reset_that_tells_in_a_list_is_told_by_its_name():
     class SeesInAList(Both):
         def reset(self, seed=None, options=None):
@@ -398,16 +326,6 @@ def test_a_reset_that_tells_in_a_list_is_told_by_its_name():
     env = ParallelCopies(SeesInAList)
     with refuses(ContractError):
         env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
-
-
-@pytest.mark.parametrize("info", [[], (), "", False, 0, np.zeros(0), None], ids=repr)
-def test_info_that_says_nothing_is_an_empty_mapping(info):
-    """Red before: refused, although there is nothing to be read."""
-    # A number after a reset is no `info`: the answer may be an observation in a list, as old Gym's.
-    env = GymnasiumEnv(lambda: InfoOf({} if isinstance(info, int) else info, info), 1)
-    env.reset(np.zeros(1, np.int64), np.ones(1, np.bool_))
-    env.begin_turn()
-    env.act(0, np.zeros(1, np.int64))
 
 
 OF_ONE = [["x"], "x", np.zeros(2)]

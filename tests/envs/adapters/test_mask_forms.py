@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from refusals import refuses
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
-from remuda.envs.adapters.masks import write_mask
+from remuda.envs.adapters.masks import mask_form, write_mask
 from remuda.envs.checks import UntakeableError
 from remuda.errors import ContractError
 
@@ -23,7 +23,7 @@ A, B = FLAT[:2], FLAT[2:]
 
 def flat(mask, space, count, check=True):
     out = np.zeros(count, bool)
-    write_mask(mask, out, check, space)
+    write_mask(mask, out, check, None if space is None else mask_form(space))
     return out.astype(int).tolist()
 
 

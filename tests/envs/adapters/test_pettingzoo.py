@@ -435,7 +435,7 @@ def test_masks_of_every_form():
         (np.zeros(5, np.int8), [0, 0, 0, 0, 0]),
         (None, [1, 1, 1, 1, 1]),
     ):
-        write_mask(mask, out, True, spaces.MultiDiscrete([2, 3]))
+        write_mask(mask, out, True, [2, 3])
         assert out.tolist() == [bool(allowed) for allowed in expected]
 
 

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from refusals import refuses
 from remuda.envs.adapters.gymnasium import GymnasiumEnv
-from remuda.envs.adapters.masks import write_mask
+from remuda.envs.adapters.masks import mask_form, write_mask
 from remuda.envs.adapters.spaces import action_converter
 from remuda.envs.checks import BadValueError
 from remuda.envs.contract import VectorEnvContract
@@ -86,17 +86,17 @@ def test_masks_of_parts_are_in_the_order_of_the_space():
     """Red before: they were in the order in which the game wrote them down."""
     space = spaces.Dict({"move": spaces.Discrete(3), "attack": spaces.Discrete(2)})
     out = np.zeros(5, bool)
-    write_mask({"move": [1, 0, 0], "attack": [0, 1]}, out, True, space)
+    write_mask({"move": [1, 0, 0], "attack": [0, 1]}, out, True, mask_form(space))
     assert out.tolist() == [False, True, True, False, False]
     pair = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)])
     for mask in (([1, 0, 1], [0, 1]), [[1, 0, 1], [0, 1]]):
-        write_mask(mask, out, True, pair)
+        write_mask(mask, out, True, mask_form(pair))
         assert out.tolist() == [True, False, True, False, True]
     for wrong in ({"move": [1, 0, 0]}, [1, 0, 0]):
         with refuses(BadValueError):
-            write_mask(wrong, out, True, space)
+            write_mask(wrong, out, True, mask_form(space))
     with refuses(BadValueError):
-        write_mask(([1, 0, 1],), out, True, pair)
+        write_mask(([1, 0, 1],), out, True, mask_form(pair))
 
 
 def test_numbers_and_choices_together_are_told():

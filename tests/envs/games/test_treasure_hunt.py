@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 
 from refusals import refuses
+from remuda.envs.games.array_game import DOWN, LEFT, RIGHT, UP
 from remuda.envs.games.treasure_hunt import (
     AGENT,
     BONE,
-    DOWN,
     EMPTY,
     FOOD,
     GEM,
-    LEFT,
-    RIGHT,
-    UP,
     WALL,
     TreasureHunt,
     greedy_walker,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remuda.envs.adapters.detect import AEC, CHECKERS
-from remuda.envs.adapters.parallel import Copies, spaces_of
-from remuda.envs.adapters.step_results import FirstCopy, first_reset, mapping_of
+from remuda.envs.adapters.parallel import Copies
+from remuda.envs.adapters.step_results import mapping_of
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
-from remuda.envs.checks import UntakeableError
-from remuda.types import Array, Bools, TurnResult
+from remuda.envs.checks import BadValueError, UntakeableError
+from remuda.types import Bools, TurnResult
 
 if TYPE_CHECKING:
     from pettingzoo import AECEnv
@@ -72,16 +72,13 @@ class AECCopies(Copies):
     may_return_at_once = True
     checker = CHECKERS[AEC]
 
+    _reset_result = ""
+
     def __init__(
-        self,
-        make: Callable[[], AECEnv[Any, Any, Any]],
-        num_envs: int = 1,
-        wrapping: Wrapping = NOTHING,
+        self, make: Callable[[], Any], num_envs: int = 1, wrapping: Wrapping = NOTHING
     ) -> None:
-        copies = [make() for _ in range(num_envs)]
-        first_reset(copies[0], wanted="")
-        self._first = FirstCopy(copies, make)
-        super().__init__(copies, spaces_of(copies[0]), copies[0].infos, wrapping)
+        super().__init__(make, num_envs, wrapping)
+        copies = self.copies
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
         self.rewards_so_far = self._rewards
         self._readers = [reader_of(copy) for copy in copies]
@@ -99,11 +96,11 @@ class AECCopies(Copies):
         self._live_before: list[list[Any]] = [[] for _ in copies]
         self._back: dict[int, int] = {}
 
+    def _infos_of(self, env: Any, result: Any) -> Any:  # noqa: ARG002
+        return env.infos
+
     def _restart(self, e: int, seed: int) -> None:
-        try:
-            self._first.reset(e, seed, wanted="")
-        except UntakeableError as error:
-            raise self._broken(e, None, error) from None
+        self._reset_copy(e, seed)
         copy = self.copies[e]
         self._readers[e] = reader_of(copy)
         self._has_acted[e] = False
@@ -119,8 +116,11 @@ class AECCopies(Copies):
         """Let agents that came back observe."""
         super().begin_turn()
         for e, agent in self._back.items():
-            self._count(e, agent)
-            self._observe(e, agent)
+            try:
+                self._count(e, agent)
+                self._observe(e, agent)
+            except BadValueError as error:
+                raise self._broken(e, error) from None
         self._back.clear()
 
     def end_turn(self) -> TurnResult:
@@ -138,38 +138,35 @@ class AECCopies(Copies):
                 acting[e] = False
         return acting
 
-    def act(self, agent: int, actions: Array) -> None:
-        """Step the copies that have selected this agent."""
-        unpacked = self._actions[agent].unpack(actions)
-        for e in np.flatnonzero(self.active[:, agent]).tolist():
-            copy, read = self.copies[e], self._readers[e]
-            self.active[e, agent] = False
-            self._has_acted[e, agent] = True
-            self._last[e].begin(agent)
-            copy.step(unpacked[e])
-            self._admit(e)
-            self._add(e, read("rewards"))
-            terminations, truncations = read("terminations"), read("truncations")
-            if any(terminations.values()) or any(truncations.values()):
-                ended = {
-                    name: bool(terminated)
-                    for name, terminated in terminations.items()
-                    if terminated or truncations.get(name)
-                }
-                for name in ended if self.check else ():
-                    self._known(e, name, "its `terminations` or `truncations` contain")
-                if len(ended) < len(terminations) or self._steps_all_dead:
-                    self._select(e, copy, ended)
-                else:
-                    self._end_all(e, ended)
-            elif len(read("agents")):
-                self._look(e, read("agent_selection"))
+    def _step(self, e: int, agent: int, action: Any) -> None:
+        copy, read = self.copies[e], self._readers[e]
+        self.active[e, agent] = False
+        self._has_acted[e, agent] = True
+        self._last[e].begin(agent)
+        copy.step(action)
+        self._admit(e)
+        self._add(e, read("rewards"))
+        terminations, truncations = read("terminations"), read("truncations")
+        if any(terminations.values()) or any(truncations.values()):
+            ended = {
+                name: bool(terminated)
+                for name, terminated in terminations.items()
+                if terminated or truncations.get(name)
+            }
+            for name in ended if self.check else ():
+                self._known(name, "its `terminations` or `truncations` contain")
+            if len(ended) < len(terminations) or self._steps_all_dead:
+                self._select(e, copy, ended)
             else:
-                self._truncate_all(e)
+                self._end_all(e, ended)
+        elif len(read("agents")):
+            self._look(e, read("agent_selection"))
+        else:
+            self._truncate_all(e)
 
     def _add(self, e: int, rewards: Mapping[Any, Any]) -> None:
         last = self._last[e]
-        for agent, reward in self._nonzero(e, rewards):
+        for agent, reward in self._nonzero(rewards):
             counts = bool(self._playing[e, agent])
             last.add(agent, float(reward), counts)
             if counts:
@@ -180,7 +177,7 @@ class AECCopies(Copies):
         name, last = self._names[agent], self._last[e]
         reward = self._last_reward(self.copies[e], self._readers[e], name)
         if reward is not None and type(reward) is not float:
-            reward = self._number(e, name, reward)
+            reward = self._number(name, reward)
         missing = last.missing(agent, reward)
         if last.differs is not None and DIFFERS not in self.notes:
             where = str(name), self.first_copy + e, int(self._turns[e])
@@ -202,7 +199,7 @@ class AECCopies(Copies):
             return
         self._live_before[e] = live
         for name in live:
-            agent = self._known(e, name, "its `agents` contain")
+            agent = self._known(name, "its `agents` contain")
             if agent is None or agent in self._ended[e]:
                 continue
             if not (read("terminations").get(name) or read("truncations").get(name)):
@@ -219,12 +216,12 @@ class AECCopies(Copies):
         self._out[e] += 1
         self._ended[e].add(agent)
 
-    def _selected(self, e: int, name: Any) -> int:
-        """Return the number of the selected agent, or raise a `ContractError`."""
+    def _selected(self, name: Any) -> int:
+        """Return the number of the selected agent."""
         agent = self._index.get(name)
         if agent is None:
-            fault = UntakeableError(self._unknown(name, "its `agent_selection` is"))
-            raise self._broken(e, None, fault)
+            self._agent = None
+            raise UntakeableError(self._unknown(name, "its `agent_selection` is"))
         return agent
 
     def _select(self, e: int, copy: AECEnv[Any, Any, Any], ended: Mapping[Any, bool]) -> None:
@@ -237,7 +234,7 @@ class AECCopies(Copies):
             if not len(read("agents")):
                 break
             name = read("agent_selection")
-            self._selected(e, name)
+            self._selected(name)
             is_over, terminated = self._is_over(e, name)
             if not is_over:
                 self._look(e, name)
@@ -247,9 +244,11 @@ class AECCopies(Copies):
             if name in read("agents") and self._is_over(e, name)[0]:
                 if all(self._is_over(e, each)[0] for each in read("agents")):
                     break  # all have ended, and the environment ignores dead steps
-                raise self._broken(e, self._index[name], UntakeableError(STAYS_DEAD))
+                self._agent = self._index[name]
+                raise UntakeableError(STAYS_DEAD)
         else:
-            raise self._broken(e, None, UntakeableError(DIES_ON))
+            self._agent = None
+            raise UntakeableError(DIES_ON)
         self._end_all(e, ended)
 
     def _is_over(self, e: int, name: Any) -> tuple[bool, bool]:
@@ -257,8 +256,10 @@ class AECCopies(Copies):
             terminated = bool(self._readers[e]("terminations")[name])
             return terminated or bool(self._readers[e]("truncations")[name]), terminated
         except KeyError:
-            fault = "it is in `agents`, but not in `terminations` and `truncations`"
-            raise self._broken(e, self._index.get(name), UntakeableError(fault)) from None
+            self._agent = self._index.get(name)
+            raise UntakeableError(
+                "it is in `agents`, but not in `terminations` and `truncations`"
+            ) from None
 
     def _end_all(self, e: int, ended: Mapping[Any, bool]) -> None:
         for name, terminated in ended.items():
@@ -276,7 +277,7 @@ class AECCopies(Copies):
 
     def _look(self, e: int, name: Any) -> None:
         """Let the agent that acts next observe, and count its rewards and metrics."""
-        agent = self._selected(e, name)
+        agent = self._selected(name)
         if self._terminated[e, agent] or self._truncated[e, agent]:
             self._back[e] = agent  # its observation belongs to its next episode
             return
@@ -287,7 +288,9 @@ class AECCopies(Copies):
     def _read_metrics(self, e: int, agent: int) -> None:
         if self._metrics is not None and self._has_acted[e, agent]:
             self._has_acted[e, agent] = False
-            self._read(self._metrics, e, agent, self._info(e, agent))
+            info = self._info(e, agent)
+            self._agent = agent
+            self._metrics.read(e, agent, mapping_of(info), self.check)
 
     def _observe(self, e: int, agent: int) -> None:
         self.active[e, agent] = True
@@ -299,10 +302,8 @@ class AECCopies(Copies):
     def _info(self, e: int, agent: int) -> Any:
         infos = self._readers[e]("infos")
         if type(infos) is not dict:
-            try:
-                infos = mapping_of(infos)
-            except UntakeableError as error:
-                raise self._broken(e, None, error) from None
+            self._agent = None
+            infos = mapping_of(infos)
         return infos.get(self._names[agent])
 
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from remuda.envs.adapters.masks import MASK, can_be_masked, mask_form, write_mask
 from remuda.envs.adapters.spaces import OBSERVATION, action_converter, observation_converter
 from remuda.envs.checks import BadValueError, short
+from remuda.envs.observation_parts import spaces_in
 from remuda.envs.scripted import possibilities
 from remuda.errors import UsageError
 from remuda.types import AgentSpec, Array, Bools
@@ -31,8 +32,8 @@ class EnvSpaces:
     """
 
     def __init__(self, agent: AgentSpec) -> None:
-        sees, acts = agent.env_observation_space, agent.env_action_space
-        self.observation_space = agent.observation_space if sees is None else sees
+        observed, acts = agent.env_observation_space, agent.env_action_space
+        self.observation_space = agent.observation_space if observed is None else observed
         self.action_space = agent.action_space if acts is None else acts
         self._actions = action_converter(self.action_space)
         self._observations = observation_converter(self.observation_space, self._actions)
@@ -67,7 +68,7 @@ class EnvSpaces:
             return flat.reshape(-1, *size), flat.shape == size
         try:
             count = _count(space, observation, "the observation")
-            items = [observation] if count is None else _items(space, observation, count)
+            items = [observation] if count is None else _items(space, observation)
             rows = np.zeros((len(items), *size), self._observations.space.dtype)
             for i, item in enumerate(items):
                 self._observations.write_unmasked(item, rows[i, ...])
@@ -92,8 +93,8 @@ class EnvSpaces:
 
     def actions(self, chosen: Array, single: bool) -> Any:
         """Convert the policy's actions, [N, *shape], to the environment's, within their bounds."""
-        found = self._actions.unpack(chosen)
-        return found[0] if single else _batch(self.action_space, found)
+        actions = self._actions.unpack(chosen)
+        return actions[0] if single else _batch(self.action_space, actions)
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
@@ -106,8 +107,9 @@ def _shape(value: Any) -> tuple[int, ...] | None:
 
 def _count(space: spaces.Space[Any], value: Any, name: str) -> int | None:
     """Return the size of a batch; None for a single value."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        return _count_of_parts(space, value, name)
+    inner = spaces_in(space)
+    if inner is not None:
+        return _count_of_parts(inner, isinstance(space, spaces.Dict), value, name)
     if not isinstance(space, ARRAYS):
         return len(value) if isinstance(value, list) else None
     shape = _shape(value)
@@ -120,19 +122,18 @@ def _count(space: spaces.Space[Any], value: Any, name: str) -> int | None:
     return shape[0]
 
 
-def _count_of_parts(space: spaces.Dict | spaces.Tuple[Any], value: Any, name: str) -> int | None:
-    own: dict[Any, spaces.Space[Any]]
-    if isinstance(space, spaces.Dict):
-        own = dict(space.spaces)
-        fits = isinstance(value, Mapping) and all(key in value for key in own)
-        wanted = f"the parts {', '.join(map(str, own))}"
+def _count_of_parts(
+    inner: dict[Any, spaces.Space[Any]], is_named: bool, value: Any, name: str
+) -> int | None:
+    if is_named:
+        fits = isinstance(value, Mapping) and all(key in value for key in inner)
     else:
-        own, wanted = dict(enumerate(space.spaces)), f"{len(space.spaces)} parts"
         is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
-        fits = is_sequence and len(value) == len(own)
+        fits = is_sequence and len(value) == len(inner)
     if not fits:
-        raise BadValueError(f"{name} is {short(value)}; it must have {wanted}")
-    counts = {key: _count(own[key], value[key], f"{name}, part {key},") for key in own}
+        parts = f"the parts {', '.join(map(str, inner))}" if is_named else f"{len(inner)} parts"
+        raise BadValueError(f"{name} is {short(value)}; it must have {parts}")
+    counts = {key: _count(own, value[key], f"{name}, part {key},") for key, own in inner.items()}
     if len(set(counts.values())) > 1:
         sizes = ", ".join(
             f"{key} is {'a single value' if count is None else f'a batch of {count}'}"
@@ -142,25 +143,23 @@ def _count_of_parts(space: spaces.Dict | spaces.Tuple[Any], value: Any, name: st
     return next(iter(counts.values()), None)
 
 
-def _items(space: spaces.Space[Any], batch: Any, count: int) -> list[Any]:
-    if isinstance(space, spaces.Dict):
-        parts = {key: _items(own, batch[key], count) for key, own in space.spaces.items()}
-        return [{key: part[i] for key, part in parts.items()} for i in range(count)]
-    if isinstance(space, spaces.Tuple):
-        columns = (_items(own, batch[i], count) for i, own in enumerate(space.spaces))
-        return list(zip(*columns, strict=True))
-    return list(np.asarray(batch)) if isinstance(space, ARRAYS) else list(batch)
+def _items(space: spaces.Space[Any], batch: Any) -> list[Any]:
+    inner = spaces_in(space)
+    if inner is None:
+        return list(np.asarray(batch)) if isinstance(space, ARRAYS) else list(batch)
+    columns = [_items(own, batch[key]) for key, own in inner.items()]
+    rows = list(zip(*columns, strict=True))
+    is_named = isinstance(space, spaces.Dict)
+    return [dict(zip(inner, row, strict=True)) for row in rows] if is_named else rows
 
 
 def _batch(space: spaces.Space[Any], items: Any) -> Any:
-    if isinstance(space, spaces.Dict):
-        return {
-            key: _batch(own, [item[key] for item in items]) for key, own in space.spaces.items()
-        }
-    if isinstance(space, spaces.Tuple):
-        return tuple(_batch(own, [item[i] for item in items]) for i, own in enumerate(space.spaces))
-    shape = (len(items), *(space.shape or ()))
-    return np.asarray(items, space.dtype).reshape(shape)
+    inner = spaces_in(space)
+    if inner is None:
+        shape = (len(items), *(space.shape or ()))
+        return np.asarray(items, space.dtype).reshape(shape)
+    parts = {key: _batch(own, [item[key] for item in items]) for key, own in inner.items()}
+    return parts if isinstance(space, spaces.Dict) else tuple(parts.values())
 
 
 def _mask_at(masks: Any, i: int) -> Any:

@@ -18,24 +18,22 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.detect import CHECKERS, GYMNASIUM
 from remuda.envs.adapters.masks import MASK
-from remuda.envs.adapters.parallel import Copies, ParallelCopies
-from remuda.envs.adapters.spaces import with_pictures
+from remuda.envs.adapters.parallel import Copies, ParallelCopies, Spaces
 from remuda.envs.adapters.step_results import (
     STEP,
-    FirstCopy,
-    first_reset,
     is_sequence,
     making,
     parts,
     reset_env,
 )
+from remuda.envs.adapters.user_envs import with_pictures
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.checks import BadValueError, UntakeableError, flag, number
 from remuda.envs.closing import close
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, ContractError
 from remuda.system.loading import import_module
-from remuda.types import Array, Integers
+from remuda.types import Array
 
 AGENT = "agent_0"
 Numbers = Mapping[str, Any]
@@ -54,48 +52,41 @@ class GymnasiumEnv(Copies):
     turn_groups = ((0,),)
     checker = CHECKERS[GYMNASIUM]
 
-    def __init__(
-        self,
-        make: Callable[[], gymnasium.Env[Any, Any]],
-        num_envs: int = 1,
-        wrapping: Wrapping = NOTHING,
-    ) -> None:
-        copies = [make() for _ in range(num_envs)]
-        _, info = first_reset(copies[0])
-        self._first = FirstCopy(copies, make)
-        agents = {AGENT: (copies[0].observation_space, copies[0].action_space)}
-        super().__init__(copies, agents, {AGENT: info}, wrapping)
+    def _spaces_of(self, env: Any) -> Mapping[Any, Spaces]:
+        return {AGENT: (env.observation_space, env.action_space)}
+
+    def _infos_of(self, env: Any, result: Any) -> Any:  # noqa: ARG002
+        return {AGENT: result[1]}
 
     def _restart(self, e: int, seed: int) -> None:
-        try:
-            observation, info = self._first.reset(e, seed)
-            self._write(e, 0, observation, info)
-        except BadValueError as error:
-            raise self._broken(e, 0, error) from None
+        self._agent = 0
+        self._note(e, 0, *self._reset_copy(e, seed))
         self.active[e] = self._playing[e] = True
 
-    def act(self, agent: int, actions: Integers) -> None:  # noqa: ARG002
-        """Step every copy that has not finished."""
-        unpacked, copies = self._actions[0].unpack(actions), self.copies
-        for e in np.flatnonzero(self.active[:, 0]).tolist():
-            result: Any = None
-            try:
-                result = parts(copies[e], "step", copies[e].step(unpacked[e]), STEP)
-                observation, reward, terminated, truncated, info = result
-                self._write(e, 0, observation, info)
-                if self._metrics is not None:
-                    self._metrics.read(e, 0, info or {}, self.check)
-                plain = type(reward) is float and type(terminated) is type(truncated) is bool
-                if not plain:
-                    missing = reward is None and not self.check
-                    reward = np.nan if missing else number(reward, self.check)
-                    terminated = flag("terminated", terminated, self.check)
-                    truncated = flag("truncated", truncated, self.check)
-            except BadValueError as error:
-                raise self._broken(e, 0, self._with_hint(e, result, error)) from None
-            self._rewards[e, 0] = reward
-            if terminated or truncated:
-                self._end(e, 0, terminated)
+    def _step(self, e: int, agent: int, action: Any) -> None:
+        copy = self.copies[e]
+        result = parts(copy, "step", copy.step(action), STEP)
+        observation, reward, terminated, truncated, info = result
+        try:
+            self._note(e, agent, observation, info)
+            if self._metrics is not None:
+                self._metrics.read(e, agent, info or {}, self.check)
+            if not (type(reward) is float and type(terminated) is type(truncated) is bool):
+                missing = reward is None and not self.check
+                reward = np.nan if missing else number(reward, self.check)
+                terminated = flag("terminated", terminated, self.check)
+                truncated = flag("truncated", truncated, self.check)
+        except BadValueError as error:
+            count = _parts_of_tuples(copy)
+            if count and is_sequence(result[1]) and len(result[1]) == count:
+                raise UntakeableError(
+                    f"{error}; if its tuples have a part for each of {count} agents, add an "
+                    f"attribute n_agents = {count}"
+                ) from None
+            raise
+        self._rewards[e, agent] = reward
+        if terminated or truncated:
+            self._end(e, agent, terminated)
 
     def render(self, env: int = 0) -> Array:
         try:
@@ -103,18 +94,12 @@ class GymnasiumEnv(Copies):
         except gymnasium.error.Error as error:  # a rendering library is missing
             raise NotImplementedError(" ".join(str(error).split())) from None
 
-    def _with_hint(self, e: int, result: Any, error: BadValueError) -> BadValueError:
-        sees, acts = self.copies[e].observation_space, self.copies[e].action_space
-        if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
-            return error
-        count = len(sees.spaces)
-        reward: Any = result[1] if isinstance(result, tuple | list) and len(result) > 1 else None
-        if count == len(acts.spaces) and is_sequence(reward) and len(reward) == count:
-            return UntakeableError(
-                f"{error}; if its tuples have a part for each of {count} agents, add an attribute "
-                f"n_agents = {count}"
-            )
-        return error
+
+def _parts_of_tuples(env: gymnasium.Env[Any, Any]) -> int:
+    """Return how many parts both spaces have; 0 if they are not tuples of equal lengths."""
+    both = env.observation_space, env.action_space
+    sizes = {len(space.spaces) if isinstance(space, spaces.Tuple) else 0 for space in both}
+    return sizes.pop() if len(sizes) == 1 else 0
 
 
 def has_agents(
@@ -126,14 +111,11 @@ def has_agents(
     copy returns a reward for each part. A single agent may have tuples too. `another` makes that
     copy.
     """
-    sees, acts = env.observation_space, env.action_space
-    if not (isinstance(sees, spaces.Tuple) and isinstance(acts, spaces.Tuple)):
+    count = _parts_of_tuples(env)
+    if not count:
         return False
-    count = len(sees.spaces)
-    if count != len(acts.spaces):
-        return False
-    found: list[Any] = [getattr(env.unwrapped, name, None) for name in ATTRIBUTES]
-    if count in [len(each) if hasattr(each, "__len__") else each for each in found]:
+    values: list[Any] = [getattr(env.unwrapped, name, None) for name in ATTRIBUTES]
+    if count in [len(each) if hasattr(each, "__len__") else each for each in values]:
         return True
     return another is not None and count > 1 and _pays_each(another, count)
 
@@ -190,19 +172,17 @@ class TupleEnv:
         chosen = tuple(actions[name] for name in self.possible_agents)
         result = parts(self.env, "step", self.env.step(chosen), STEP, len(chosen))
         observations, rewards, terminated, truncated, info = result
-        terminations, truncations, paid = (
+        by_agent = [
             self._by_agent(what, each if is_sequence(each) else [each] * len(chosen))
-            for what, each in (("ends", terminated), ("ends", truncated), ("rewards", rewards))
-        )
-        if all(_is_true(terminations[n]) or _is_true(truncations[n]) for n in self.possible_agents):
+            for what, each in (("rewards", rewards), ("ends", terminated), ("ends", truncated))
+        ]
+        ends = [{name: _end_of(end) for name, end in flags.items()} for flags in by_agent[1:]]
+        if all(any(flags[name] is True for flags in ends) for name in self.possible_agents):
             self.agents = []
-        else:  # the episode ends for all at once; invalid flags are refused later
-            terminations, truncations = (
-                {name: False if _is_flag(end) else end for name, end in flags.items()}
-                for flags in (terminations, truncations)
-            )
-        by_agent = self._by_agent("observations", observations)
-        return by_agent, paid, terminations, truncations, self._infos(info)
+        else:  # the episode ends for all at once
+            ends = [{n: False if end is True else end for n, end in each.items()} for each in ends]
+        observed = self._by_agent("observations", observations)
+        return observed, by_agent[0], ends[0], ends[1], self._infos(info)
 
     def render(self) -> Any:
         """Return an image, or raise a `NotImplementedError`."""
@@ -254,16 +234,12 @@ class TupleEnv:
         return mask
 
 
-def _is_flag(end: Any) -> bool:
+def _end_of(end: Any) -> Any:
+    """Return a flag as a bool; a value that is no flag is refused later."""
     try:
-        flag("the end", end)
+        return flag("the end", end)
     except BadValueError:
-        return False
-    return True
-
-
-def _is_true(end: Any) -> bool:
-    return end is True or (end is not False and _is_flag(end) and bool(end))
+        return end
 
 
 class TupleCopies(ParallelCopies):
@@ -324,9 +300,7 @@ def _make(
         ) from None
     refusals = gymnasium.error.Error, TypeError, ValueError, AssertionError
     with making(f"{library}:{name}", *refusals):
-        env = made_quietly(name, **options)
-        close(env.close, env)
-        make = wrapping.around(lambda: made_quietly(name, **options))
+        make = wrapping.around(partial(made_quietly, name, **options))
         return copies_of(make, num_envs, wrapping, forget)
 
 
@@ -342,13 +316,11 @@ def make_gymnasium(
         module, _, name = name.rpartition(":")
         if module:
             import_module(module)
-        is_free = "render_mode" not in gymnasium.spec(name).kwargs
         env = gymnasium.make(name, **options)
-        drawable = "rgb_array" in (env.metadata.get("render_modes") or ())
         close(env.close, env)
-        for_agents = has_agents(env, lambda: made_quietly(name, **options))
+        for_agents = has_agents(env, partial(made_quietly, name, **options))
         make: Callable[..., Any] = partial(made_quietly if for_agents else gymnasium.make, name)
-        if drawable and is_free and num_envs == 1:  # only a single copy is drawn
-            options = with_pictures(make, options)
+        if num_envs == 1:  # only a single copy is drawn
+            options = dict(with_pictures(make, options))
         adapter = copies_of if for_agents else GymnasiumEnv
         return adapter(wrapping.around(partial(make, **options)), num_envs, wrapping)

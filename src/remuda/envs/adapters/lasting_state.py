@@ -20,41 +20,17 @@ TURNS = 30  # turns that are played to find lasting state
 SPREADS, COUNTS = {"var", "std", "m2", "s"}, {"count", "n"}
 
 
-def refuse_statistics(copy: Any) -> None:
-    """Refuse a library's wrapper that normalises by running statistics.
-
-    Each copy would have different statistics, and evaluation and resumed runs would start without
-    any, so observations would be scaled differently than in training. Fixed statistics
-    (`update_running_mean` is False) are allowed. `lasting_state` checks user code.
-    """
-    for layer in _layers(copy):
-        held = getattr(layer, "__dict__", {})
-        if _is_of_library(layer) and held.get("_update_running_mean", True) is not False:
-            for name, value in held.items():
-                if _is_statistics(value):
-                    raise _refused(layer, name)
-
-
-def _refused(layer: Any, name: str) -> ConfigError:
-    return ConfigError(
-        f"env.wrappers: {_name(layer)} keeps running statistics ({name}) that no run saves, so "
-        "evaluation and resumed runs would start without them; use "
-        "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are saved with "
-        "the policy, or fixed numbers: policy.reward_scale, "
-        "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
-    )
-
-
 def lasting_state(env: VectorEnv) -> str:
     """Return a note about state that a user's wrappers keep between episodes, or an empty text.
 
     Plays a few random turns between two resets from the same seed; state that then differs
-    outlasts episodes. Pass an environment that is not used otherwise. Running statistics raise a
-    ConfigError, even those of the environment itself. If the environment cannot be played, the note
-    is empty.
+    outlasts episodes. Pass an environment that is not used otherwise. If it cannot be played, the
+    note is empty. Running statistics raise a ConfigError, even those of a library's wrapper or of
+    the environment itself: each copy would have different ones, and evaluation and resumed runs
+    would start without any, so observations would be scaled differently than in training.
     """
     copies = getattr(env, "copies", ())
-    layers = [] if not copies else [x for x in _layers(copies[0]) if _may_last(x)]
+    layers = [layer for layer in _layers(copies[0]) if _may_last(layer)] if copies else []
     if not layers:
         return ""
     seeds, everyone = np.full(env.num_envs, 7), np.ones(env.num_envs, np.bool_)
@@ -68,20 +44,26 @@ def lasting_state(env: VectorEnv) -> str:
         env.reset(seeds, everyone)
     except Exception:  # the run itself reports the error
         return ""
-    changed = [
-        (layer, name)
-        for layer, old in zip(layers, before, strict=True)
-        for name, value in _numbers(layer).items()
-        if old.get(name) != value
-    ]
-    for layer, name in changed:
-        if _is_statistics(layer.__dict__[name]):
-            raise _refused(layer, name)
-    found = [f"{_name(layer)}.{name}" for layer, name in changed if _is_wrapper(layer)]
-    if not found:
+    changed = []
+    for layer, old in zip(layers, before, strict=True):
+        kind = f"{type(layer).__module__}:{type(layer).__name__}"
+        for name, value in _numbers(layer).items():
+            if old.get(name) == value:
+                continue
+            if _is_statistics(layer.__dict__[name]):
+                raise ConfigError(
+                    f"env.wrappers: {kind} keeps running statistics ({name}) that no run saves, so "
+                    "evaluation and resumed runs would start without them; use "
+                    "policy.ppo.normalise_observations or policy.ppo.normalise_rewards, which are "
+                    "saved with the policy, or fixed numbers: policy.reward_scale, "
+                    "gymnasium.wrappers:RescaleObservation, update_running_mean = False"
+                )
+            if _is_wrapper(layer) and not _is_of_library(layer):
+                changed.append(f"{kind}.{name}")
+    if not changed:
         return ""
     return (
-        f"env.wrappers: {', '.join(found)} changes from episode to episode, and no run saves it: "
+        f"env.wrappers: {', '.join(changed)} changes from episode to episode, and no run saves it: "
         "each copy of the environment has its own, and evaluation and a resumed run start without "
         "it; if it changes observations or rewards, keep it fixed, or use settings of the "
         "policy (policy.ppo.normalise_observations, policy.ppo.normalise_rewards)"
@@ -90,17 +72,21 @@ def lasting_state(env: VectorEnv) -> str:
 
 def _layers(copy: Any) -> Iterator[Any]:
     """Yield the wrappers of an environment from the outside in, then the environment itself."""
-    seen: set[int] = set()
-    while copy is not None and id(copy) not in seen:
-        seen.add(id(copy))
+    visited: set[int] = set()
+    while copy is not None and id(copy) not in visited:
+        visited.add(id(copy))
         yield copy
-        held = getattr(copy, "__dict__", {})
-        copy = next((held[name] for name in INNER if held.get(name) is not None), None)
+        copy = _inner(copy)
+
+
+def _inner(layer: Any) -> Any:
+    """Return the environment that a wrapper wraps; None if the layer is no wrapper."""
+    held = getattr(layer, "__dict__", {})
+    return next((held[name] for name in INNER if held.get(name) is not None), None)
 
 
 def _is_wrapper(layer: Any) -> bool:
-    held = getattr(layer, "__dict__", {})
-    return any(held.get(name) is not None for name in INNER)
+    return _inner(layer) is not None
 
 
 def _is_of_library(layer: Any) -> bool:
@@ -108,14 +94,10 @@ def _is_of_library(layer: Any) -> bool:
 
 
 def _may_last(layer: Any) -> bool:
-    """Return whether this is a user's wrapper, or a user's environment with statistics."""
-    if _is_of_library(layer):
-        return False
-    return _is_wrapper(layer) or any(map(_is_statistics, getattr(layer, "__dict__", {}).values()))
-
-
-def _name(layer: Any) -> str:
-    return f"{type(layer).__module__}:{type(layer).__name__}"
+    """Return whether this is a user's wrapper, or a layer with statistics."""
+    if _is_wrapper(layer) and not _is_of_library(layer):
+        return True
+    return any(map(_is_statistics, getattr(layer, "__dict__", {}).values()))
 
 
 def _is_statistics(value: Any) -> bool:
@@ -124,13 +106,10 @@ def _is_statistics(value: Any) -> bool:
 
 
 def _numbers(layer: Any) -> dict[str, bytes]:
-    found = {}
-    for name, value in getattr(layer, "__dict__", {}).items():
-        if name not in INNER:
-            numbers = list(_numbers_in(value))
-            if numbers:
-                found[name] = pickle.dumps(numbers)
-    return found
+    """Return the numbers in each attribute of a layer, as bytes to compare."""
+    held = getattr(layer, "__dict__", {})
+    numbers = {name: list(_numbers_in(held[name])) for name in held if name not in INNER}
+    return {name: pickle.dumps(each) for name, each in numbers.items() if each}
 
 
 def _numbers_in(value: Any, depth: int = 3) -> Iterator[Any]:
@@ -139,11 +118,9 @@ def _numbers_in(value: Any, depth: int = 3) -> Iterator[Any]:
     elif isinstance(value, np.ndarray):
         if value.dtype.kind in "biufc":
             yield value.tobytes()
-    elif depth and isinstance(value, Mapping):
-        for part in value.values():
-            yield from _numbers_in(part, depth - 1)
-    elif depth and isinstance(value, list | tuple):
-        for part in value:
-            yield from _numbers_in(part, depth - 1)
     elif depth and not callable(value) and not isinstance(value, str | bytes):
-        yield from _numbers_in(getattr(value, "__dict__", {}), depth - 1)
+        parts = (
+            value if isinstance(value, Mapping | list | tuple) else getattr(value, "__dict__", {})
+        )
+        for part in parts.values() if isinstance(parts, Mapping) else parts:
+            yield from _numbers_in(part, depth - 1)

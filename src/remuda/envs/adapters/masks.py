@@ -9,8 +9,7 @@ all actions of its choice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -22,54 +21,40 @@ from remuda.types import AgentSpec, Array, Bools
 MASK = "action_mask"  # the key of a mask, in a `Dict` observation or in `info`
 
 
-@dataclass(frozen=True)
-class MaskForm:
-    """The layout of the masks of an action space."""
-
-    size: int  # actions, summed over all choices
-    parts: Mapping[Any, MaskForm] | None = None  # by choice; None with a single choice
-    is_named: bool = False  # whether the parts have names (`Dict`) instead of positions
+Form: TypeAlias = "int | list[Form] | dict[Any, Form]"
+"""The layout of a mask: the number of actions of a choice, or the layouts of its parts."""
 
 
-def mask_form(space: spaces.Space[Any]) -> MaskForm:
+def mask_form(space: spaces.Space[Any]) -> Form:
     """Return the layout of the masks of an action space."""
     if isinstance(space, spaces.Discrete):
-        return MaskForm(int(space.n))
-    parts: dict[Any, spaces.Space[Any]]
+        return int(space.n)
     if isinstance(space, spaces.Dict):
-        parts = dict(space.spaces)
-    elif isinstance(space, spaces.Tuple):
-        parts = dict(enumerate(space.spaces))
-    else:
-        assert isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary), (
-            f"actions in {space} are not discrete"
-        )
-        is_bits = isinstance(space, spaces.MultiBinary)
-        sizes = np.full(space.shape, 2) if is_bits else space.nvec  # type: ignore[union-attr]
-        parts = {
-            i: spaces.MultiDiscrete(own) if sizes.ndim > 1 else spaces.Discrete(int(own))
-            for i, own in enumerate(sizes)
-        }
-    forms = {key: mask_form(part) for key, part in parts.items()}
-    size = sum(form.size for form in forms.values())
-    return MaskForm(size, forms, isinstance(space, spaces.Dict))
+        return {key: mask_form(part) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return [mask_form(part) for part in space.spaces]
+    if isinstance(space, spaces.MultiBinary):
+        return cast(Form, np.full(space.shape, 2).tolist())
+    assert isinstance(space, spaces.MultiDiscrete), f"actions in {space} are not discrete"
+    return cast(Form, space.nvec.tolist())
 
 
-def write_mask(
-    mask: Any, out: Bools, check: bool = True, space: spaces.Space[Any] | MaskForm | None = None
-) -> None:
+def _size(form: Form) -> int:
+    """Return the number of actions, summed over all choices."""
+    if isinstance(form, int):
+        return form
+    return sum(map(_size, form.values() if isinstance(form, dict) else form))
+
+
+def write_mask(mask: Any, out: Bools, check: bool = True, form: Form | None = None) -> None:
     """Write a library's mask into `out`, [actions], or raise a `BadValueError`; None allows all.
 
     Without `check`, entries other than 0 and 1 are accepted.
     """
-    if mask is None:
-        out[...] = True
-        return
     if type(mask) is np.ndarray and mask.shape == out.shape and mask.dtype.kind in "biuf":
         flat = mask  # the usual case
     else:
-        space = spaces.Discrete(out.size) if space is None else space
-        flat = flat_mask(mask, space if isinstance(space, MaskForm) else mask_form(space))
+        flat = flat_mask(mask, out.size if form is None else form)
     out[...] = flat.astype(np.bool_)
     # An int8 mask of zeros and ones has the same bytes as the row.
     if check and flat.dtype.kind != "b" and flat.tobytes() != out.tobytes():
@@ -82,32 +67,32 @@ def write_mask(
             )
 
 
-def flat_mask(mask: Any, form: MaskForm, name: str = "its mask") -> Array:
-    """Return a mask as one row of numbers or booleans: [form.size]."""
+def flat_mask(mask: Any, form: Form, name: str = "its mask") -> Array:
+    """Return a mask as one row of numbers or booleans: [actions]."""
+    size = _size(form)
     if mask is None:
-        return np.ones(form.size, np.bool_)
+        return np.ones(size, np.bool_)
     array = None if isinstance(mask, Mapping) else numbers_in(mask)
-    if array is not None and array.size == form.size and np.squeeze(array).ndim < 2:
+    if array is not None and array.size == size and np.squeeze(array).ndim < 2:
         return np.ravel(array)
-    if form.parts is None:
-        raise UntakeableError(f"{name} is {short(mask)}, not {form.size} booleans")
-    if form.is_named:
-        if not isinstance(mask, Mapping) or mask.keys() != form.parts.keys():
+    if isinstance(form, int):
+        raise UntakeableError(f"{name} is {short(mask)}, not {size} booleans")
+    if isinstance(form, dict):
+        if not isinstance(mask, Mapping) or mask.keys() != form.keys():
             raise UntakeableError(
                 f"{name} is {short(mask)}; it must have the parts "
-                f"{', '.join(map(str, form.parts))}, or be {form.size} booleans"
+                f"{', '.join(map(str, form))}, or be {size} booleans"
             )
-        values = [mask[key] for key in form.parts]
+        parts = [(key, mask[key], own) for key, own in form.items()]
     else:
         several = mask if array is None else array
         is_sequence = isinstance(several, tuple | list) or getattr(several, "ndim", 0) > 0
-        values = list(several) if is_sequence else []
-        if len(values) != len(form.parts):
+        if not is_sequence or len(several) != len(form):
             raise UntakeableError(
-                f"{name} is {short(mask)}, not {len(form.parts)} parts or {form.size} booleans"
+                f"{name} is {short(mask)}, not {len(form)} parts or {size} booleans"
             )
-    rows = zip(form.parts.items(), values, strict=True)
-    return np.concatenate([flat_mask(each, own, f"{name}, part {k}") for (k, own), each in rows])
+        parts = [(i, several[i], own) for i, own in enumerate(form)]
+    return np.concatenate([flat_mask(part, own, f"{name}, part {k}") for k, part, own in parts])
 
 
 def can_be_masked(space: spaces.Space[Any]) -> bool:
@@ -148,25 +133,23 @@ class Masks:
 
     def note(self, e: int, observation: Any, info: Mapping[str, Any], check: bool) -> None:
         """Store the mask that came with an observation, or raise a `BadValueError`."""
-        try:
-            self._note(e, observation, info, check)
-        except BadValueError as error:
-            of_mask(error)
-            raise
-
-    def _note(self, e: int, observation: Any, info: Mapping[str, Any], check: bool) -> None:
         if not self._is_masked:
             if check and info and self._could_be and info.get(MASK) is not None:
-                raise BadValueError(
-                    "`info` holds an `action_mask`, but held none after the first reset, so "
-                    "no policy would use it; let every reset return it too"
+                raise of_mask(
+                    BadValueError(
+                        "`info` holds an `action_mask`, but held none after the first reset, so "
+                        "no policy would use it; let every reset return it too"
+                    )
                 )
             return
         try:
             mask = observation[MASK] if self._in_observation else info.get(MASK)
         except KeyError:
             mask = None
-        write_mask(mask, self._rows[e], check, self._form)
+        try:
+            write_mask(mask, self._rows[e], check, self._form)
+        except BadValueError as error:
+            raise of_mask(error) from None
         if mask is None:
             self._lacking.add(e)
         else:

@@ -204,11 +204,6 @@ class OpenSpielEnv(TurnArrays):
             active[state.current_player()] = True
 
 
-def make_open_spiel(name: str, /, num_envs: int = 1, *, sees: str = "auto") -> OpenSpielEnv:
-    """Make copies of a game of OpenSpiel (see `OpenSpielEnv`)."""
-    return OpenSpielEnv(name, num_envs, sees)
-
-
 def _replayed(game: Any, history: list[int]) -> Any:
     """Return the state after these moves; None if the rules forbid one of them.
 

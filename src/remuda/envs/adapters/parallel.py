@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -20,13 +20,13 @@ from remuda.envs.adapters.spaces import action_converter, observation_converter
 from remuda.envs.adapters.step_results import (
     RESET,
     STEP,
-    FirstCopy,
     first_reset,
     mapping_of,
     parts,
     refuse_lists,
+    reset_env,
 )
-from remuda.envs.adapters.wrappers import NOTHING, InfoMetrics, Wrapping
+from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.envs.checks import (
     BadValueError,
     BoundsCheck,
@@ -37,13 +37,11 @@ from remuda.envs.checks import (
     of_mask,
     short,
 )
-from remuda.envs.closing import close_all
+from remuda.envs.closing import close, close_all
 from remuda.envs.games.array_game import TurnArrays
+from remuda.envs.scripted import room_for
 from remuda.errors import ContractError
 from remuda.types import AgentSpec, Array, Bools, Integers, TurnResult
-
-if TYPE_CHECKING:
-    from pettingzoo import ParallelEnv
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]  # observation space and action space
 
@@ -56,21 +54,22 @@ class Copies(TurnArrays):
     later. All actions are allowed to an agent that never has a mask.
     """
 
+    _reset_result = RESET  # the values that the library's `reset` returns
+
     def __init__(
-        self,
-        copies: Sequence[Any],
-        agents: Mapping[Any, Spaces],
-        infos: Mapping[Any, Any] | None,
-        wrapping: Wrapping,
+        self, make: Callable[[], Any], num_envs: int = 1, wrapping: Wrapping = NOTHING
     ) -> None:
-        """Wrap copies of an environment, the first of which has been reset."""
-        self.copies = copies  # the library's environments
+        """Make the copies, and reset the first to inspect it."""
+        self._make, self._inspected = make, {0}
+        self.copies = copies = [make() for _ in range(num_envs)]  # the library's environments
+        result = first_reset(copies[0], self._reset_result)
+        agents, infos = self._spaces_of(copies[0]), self._infos_of(copies[0], result)
         self._names = names = tuple(agents)
         self._index = {name: i for i, name in enumerate(names)}
         self._actions = [action_converter(acts) for _, acts in agents.values()]
         self._observations = [
-            observation_converter(sees, actions)
-            for (sees, _), actions in zip(agents.values(), self._actions, strict=True)
+            observation_converter(observed, actions)
+            for (observed, _), actions in zip(agents.values(), self._actions, strict=True)
         ]
         try:
             infos = mapping_of(infos)
@@ -78,7 +77,7 @@ class Copies(TurnArrays):
         except UntakeableError as error:
             raise ContractError(f"the game breaks its contract: {error}") from None
         any_mask = any(MASK in info for info in own_infos)
-        count = len(copies)
+        converters = list(zip(self._observations, self._actions, strict=True))
         specs = [
             AgentSpec(
                 str(name),
@@ -88,22 +87,20 @@ class Copies(TurnArrays):
                 env_observation_space=agents[name][0],
                 env_action_space=agents[name][1],
             )
-            for name, observed, acts in zip(names, self._observations, self._actions, strict=True)
+            for name, (observed, acts) in zip(names, converters, strict=True)
         ]
+        count = len(copies)
         self._make_arrays(count, specs)
-        self._seen = [
-            np.zeros((count, *each.space.shape), each.space.dtype) for each in self._observations
-        ]
+        self._newest = [room_for(self, agent) for agent in range(len(specs))]
         self._masks = [
             Masks(spec, acts.env_space, count, observed.has_mask, info.get(MASK) is not None)
-            for spec, observed, acts, info in zip(
-                specs, self._observations, self._actions, own_infos, strict=True
-            )
+            for spec, (observed, acts), info in zip(specs, converters, own_infos, strict=True)
         ]
         self._turns: Integers = np.zeros(count, np.int64)
         self.notes = {}
-        self._bounds = BoundsCheck(self, self._seen, self._terminated, self._truncated)
+        self._bounds = BoundsCheck(self, self._newest, self._terminated, self._truncated)
         self._playing: Bools = np.zeros_like(self.active)  # whether an agent is in an episode
+        self._agent: int | None = None  # the agent whose values are read, for errors
         self.wrapping = wrapping
         self._metrics = wrapping.reading([spec.name for spec in specs], count)
         self.episode_metrics = self._metrics.names if self._metrics is not None else ()
@@ -115,29 +112,76 @@ class Copies(TurnArrays):
             if self._metrics is not None:
                 self._metrics.begin(e)
             self._terminated[e] = self._truncated[e] = False
-            for seen, masks in zip(self._seen, self._masks, strict=True):
-                seen[e] = 0
+            for rows, masks in zip(self._newest, self._masks, strict=True):
+                rows[e] = 0
                 masks.clear(e)
-            self._restart(e, int(seeds[e]) % 2**31)
+            self._agent = None
+            try:
+                self._restart(e, int(seeds[e]) % 2**31)
+            except BadValueError as error:
+                raise self._broken(e, error) from None
+
+    def _spaces_of(self, env: Any) -> Mapping[Any, Spaces]:
+        """Return the spaces of each agent; those of a PettingZoo environment by default."""
+        names = env.possible_agents
+        return {name: (env.observation_space(name), env.action_space(name)) for name in names}
+
+    def _infos_of(self, env: Any, result: Any) -> Any:  # noqa: ARG002
+        """Return the infos by agent after `reset` returned this result."""
+        return result[1]
+
+    def _reset_copy(self, e: int, seed: int) -> Any:
+        """Reset a copy, and return the result.
+
+        Some environments refuse a second reset before the episode ends; the first copy, which has
+        been reset for inspection, is then replaced.
+        """
+        was_inspected = e in self._inspected
+        self._inspected.discard(e)
+        try:
+            return reset_env(self.copies[e], seed, self._reset_result)
+        except Exception as error:
+            if isinstance(error, UntakeableError) or not was_inspected:
+                raise
+            close(self.copies[e].close, self.copies[e])
+            self.copies[e] = self._make()
+            return reset_env(self.copies[e], seed, self._reset_result)
 
     @abstractmethod
     def _restart(self, e: int, seed: int) -> None:
-        """Restart one copy, and set its active agents and their observations."""
+        """Restart one copy, and set its active agents and their observations.
+
+        Raise a `BadValueError` for a fault of `self._agent`.
+        """
 
     def begin_turn(self) -> None:
         super().begin_turn()
         self._turns += 1
 
+    def act(self, agent: int, actions: Array) -> None:
+        """Step the copies in which the agent acts."""
+        unpacked = self._actions[agent].unpack(actions)
+        for e in np.flatnonzero(self.active[:, agent]).tolist():
+            self._agent = agent
+            try:
+                self._step(e, agent, unpacked[e])
+            except BadValueError as error:
+                raise self._broken(e, error) from None
+
+    def _step(self, e: int, agent: int, action: Any) -> None:
+        """Step one copy with an agent's action; raise a `BadValueError` as `_restart` does."""
+
     def observe(self, agent: int, out: Array) -> None:
         if self.check:
             self._bounds.look(agent, self._turns)
-        out[...] = self._seen[agent]
+        out[...] = self._newest[agent]
 
     def mask(self, agent: int, out: Bools) -> None:
         masks, active = self._masks[agent], self._acting(agent)
         lacking = masks.lacking(active) if self.check else None
         if lacking is not None:
-            raise self._broken(lacking, agent, of_mask(BadValueError("its mask is missing")))
+            self._agent = agent
+            raise self._broken(lacking, of_mask(BadValueError("its mask is missing")))
         masks.write(out, active, self.check)
 
     def _acting(self, agent: int) -> Bools:
@@ -162,54 +206,41 @@ class Copies(TurnArrays):
         close_all(self.copies)
 
     def _note(self, e: int, agent: int, observation: Any, info: Any) -> None:
-        """Store an agent's observation and mask, or raise a `ContractError`."""
-        try:
-            self._write(e, agent, observation, info)
-        except BadValueError as error:
-            raise self._broken(e, agent, error) from None
-
-    def _write(self, e: int, agent: int, observation: Any, info: Any) -> None:
-        """Store an agent's observation and mask, or raise a `BadValueError`."""
+        """Store an agent's observation and mask."""
+        self._agent = agent
         if type(info) is not dict:
             info = mapping_of(info)
         # `...` makes a view of a zero-dimensional observation, too.
-        self._observations[agent].write(observation, self._seen[agent][e, ...], self.check)
+        self._observations[agent].write(observation, self._newest[agent][e, ...], self.check)
         self._masks[agent].note(e, observation, info, self.check)
 
-    def _nonzero(self, e: int, rewards: Mapping[Any, Any]) -> Iterator[tuple[int, float]]:
+    def _nonzero(self, rewards: Mapping[Any, Any]) -> Iterator[tuple[int, float]]:
         for name, reward in rewards.items():
             if type(reward) is not float and (self.check or reward is not None):
-                reward = self._number(e, name, reward)  # noqa: PLW2901
+                reward = self._number(name, reward)  # noqa: PLW2901
             if reward:
-                agent = self._known(e, name, "its rewards contain")
+                agent = self._known(name, "its rewards contain")
                 if agent is not None:
                     yield agent, reward
 
-    def _number(self, e: int, name: Any, reward: Any) -> float:
-        try:
-            return number(reward, self.check)
-        except BadValueError as error:
-            raise self._broken(e, self._index.get(name), error) from None
+    def _number(self, name: Any, reward: Any) -> float:
+        self._agent = self._index.get(name)
+        return number(reward, self.check)
 
-    def _read(self, metrics: InfoMetrics, e: int, agent: int, info: Any) -> None:
-        try:
-            metrics.read(e, agent, mapping_of(info), self.check)
-        except BadValueError as error:
-            raise self._broken(e, agent, error) from None
-
-    def _known(self, e: int, name: Any, where: str) -> int | None:
+    def _known(self, name: Any, where: str) -> int | None:
         """Return an agent's number; None if it is unknown and checks are off."""
         agent = self._index.get(name)
         if agent is None and self.check:
-            raise self._broken(e, None, BadValueError(self._unknown(name, where)))
+            self._agent = None
+            raise BadValueError(self._unknown(name, where))
         return agent
 
     def _unknown(self, name: Any, where: str) -> str:
         names = ", ".join(map(str, self._names))
         return f"{where} {short(name)}, and the `possible_agents` are {names}"
 
-    def _broken(self, e: int, agent: int | None, fault: object) -> ContractError:
-        return broken(self, agent, e, int(self._turns[e]), fault)
+    def _broken(self, e: int, fault: BadValueError) -> ContractError:
+        return broken(self, self._agent, e, int(self._turns[e]), fault)
 
     def _end(self, e: int, agent: int, terminated: bool) -> None:
         self._playing[e, agent] = self.active[e, agent] = False
@@ -222,13 +253,6 @@ class Copies(TurnArrays):
             self._end(e, agent, terminated=False)
 
 
-def spaces_of(env: Any) -> dict[Any, Spaces]:
-    """Return the spaces of each agent of a PettingZoo environment."""
-    return {
-        name: (env.observation_space(name), env.action_space(name)) for name in env.possible_agents
-    }
-
-
 class ParallelCopies(Copies):
     """Copies of a PettingZoo environment whose agents act simultaneously.
 
@@ -239,31 +263,22 @@ class ParallelCopies(Copies):
     checker = CHECKERS[PARALLEL]
 
     def __init__(
-        self,
-        make: Callable[[], ParallelEnv[Any, Any, Any]],
-        num_envs: int = 1,
-        wrapping: Wrapping = NOTHING,
+        self, make: Callable[[], Any], num_envs: int = 1, wrapping: Wrapping = NOTHING
     ) -> None:
-        copies = [make() for _ in range(num_envs)]
-        _, infos = first_reset(copies[0])
-        self._first = FirstCopy(copies, make)
-        super().__init__(copies, spaces_of(copies[0]), infos, wrapping)
+        super().__init__(make, num_envs, wrapping)
         self.turn_groups = (tuple(range(self.num_agents)),)
         self._chosen: list[Any] = [None] * self.num_agents
         # By copy: agents whose episode has ended, but that have not left `agents`.
-        self._lingering: list[set[int]] = [set() for _ in copies]
+        self._lingering: list[set[int]] = [set() for _ in range(num_envs)]
 
     def _restart(self, e: int, seed: int) -> None:
-        try:
-            observations, infos = result = self._first.reset(e, seed)
-            if self.check:
-                refuse_lists(self.copies[e], "reset", result, RESET)
-        except BadValueError as error:
-            raise self._broken(e, None, error) from None
+        observations, infos = result = self._reset_copy(e, seed)
+        if self.check:
+            refuse_lists(self.copies[e], "reset", result, RESET)
         self._note_all(e, observations, infos or {})
         self._lingering[e].clear()
         if self.check:
-            self._check_observed(e, self.copies[e].agents, observations)
+            self._check_observed(self.copies[e].agents, observations)
         self._refuse_half_ended(e, self._let_play(e))
 
     def act(self, agent: int, actions: Array) -> None:
@@ -273,50 +288,53 @@ class ParallelCopies(Copies):
     def end_turn(self) -> TurnResult:
         """Step every copy that has not finished."""
         names, chosen = self._names, self._chosen
-        playing = self.active.tolist()
-        for e, copy in enumerate(self.copies):
-            actions = {names[i]: chosen[i][e] for i, acts in enumerate(playing[e]) if acts}
-            if not actions:
-                continue
-            try:
-                result = parts(copy, "step", copy.step(actions), STEP)
-                if self.check:
-                    refuse_lists(copy, "step", result, STEP)
-            except BadValueError as error:
-                raise self._broken(e, None, error) from None
-            observations, rewards, terminations, truncations, infos = result
-            infos = infos or {}
-            self._note_all(e, observations, infos)
-            if self._metrics is not None:
-                for name in actions:
-                    self._read(self._metrics, e, self._index[name], infos.get(name))
-            if self.check:
-                self._check_complete(e, actions, observations, rewards, terminations, truncations)
-            ended: dict[int, bool] = {}
-            for agent, name in enumerate(names):
-                terminated = self._flag(e, "terminated", name, terminations)
-                over = terminated or self._flag(e, "truncated", name, truncations)
-                if over and self._playing[e, agent]:
-                    ended[agent] = terminated
-            # Start the episodes of agents that join in this step before counting rewards.
-            lingering = self._let_play(e, ended)
-            for agent, reward in self._nonzero(e, rewards):
-                if self._playing[e, agent]:
-                    self._rewards[e, agent] += reward
-            for agent, terminated in ended.items():
-                self._end(e, agent, terminated)
-            self._refuse_half_ended(e, lingering)
+        for e, acts in enumerate(self.active.tolist()):
+            actions = {names[i]: chosen[i][e] for i, is_active in enumerate(acts) if is_active}
+            if actions:
+                self._agent = None
+                try:
+                    self._step_together(e, actions)
+                except BadValueError as error:
+                    raise self._broken(e, error) from None
         return super().end_turn()
 
-    def _flag(self, e: int, kind: str, name: Any, flags: Mapping[Any, Any]) -> bool:
+    def _step_together(self, e: int, actions: Mapping[Any, Any]) -> None:
+        copy = self.copies[e]
+        result = parts(copy, "step", copy.step(actions), STEP)
+        if self.check:
+            refuse_lists(copy, "step", result, STEP)
+        observations, rewards, terminations, truncations, infos = result
+        infos = infos or {}
+        self._note_all(e, observations, infos)
+        if self._metrics is not None:
+            for name in actions:
+                self._agent = self._index[name]
+                self._metrics.read(e, self._agent, mapping_of(infos.get(name)), self.check)
+        if self.check:
+            self._check_complete(actions, observations, rewards, terminations, truncations)
+            self._check_observed(copy.agents, observations)
+        ended: dict[int, bool] = {}
+        for agent, name in enumerate(self._names):
+            terminated = self._flag("terminated", name, terminations)
+            over = terminated or self._flag("truncated", name, truncations)
+            if over and self._playing[e, agent]:
+                ended[agent] = terminated
+        # Start the episodes of agents that join in this step before counting rewards.
+        lingering = self._let_play(e, ended)
+        for agent, reward in self._nonzero(rewards):
+            if self._playing[e, agent]:
+                self._rewards[e, agent] += reward
+        for agent, terminated in ended.items():
+            self._end(e, agent, terminated)
+        self._refuse_half_ended(e, lingering)
+
+    def _flag(self, kind: str, name: Any, flags: Mapping[Any, Any]) -> bool:
         """Return an agent's flag, unchecked; `_check_complete` checks it."""
         value = flags.get(name, False)
         if type(value) is bool:
             return value
-        try:
-            return flag(kind, value, check=False)
-        except BadValueError as error:
-            raise self._broken(e, self._index[name], error) from None
+        self._agent = self._index[name]
+        return flag(kind, value, check=False)
 
     def _note_all(self, e: int, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> None:
         for name, observation in observations.items():
@@ -325,37 +343,31 @@ class ParallelCopies(Copies):
                 self._note(e, agent, observation, infos.get(name))
 
     def _check_complete(
-        self,
-        e: int,
-        acted: Mapping[Any, Any],
-        observations: Mapping[Any, Any],
-        *results: Mapping[Any, Any],
+        self, acted: Mapping[Any, Any], observations: Mapping[Any, Any], *results: Mapping[Any, Any]
     ) -> None:
         rewards, terminations, truncations = results
         kinds = (("terminated", terminations), ("truncated", truncations))
         for kind, flags in kinds:
             for name in flags if type(flags) is dict and len(flags) > len(acted) else ():
-                self._known(e, name, f"its `{kind}` contains")
+                self._known(name, f"its `{kind}` contains")
         for name in acted:
-            try:
-                if name not in rewards:
-                    raise BadValueError("the reward is missing")
-                for kind, flags in kinds:
-                    if name not in flags:
-                        raise BadValueError(f"`{kind}` is missing")
-                    if type(flags[name]) is not bool:
-                        flag(kind, flags[name])
-                if observations.get(name) is None and not terminations[name]:
-                    raise BadValueError("the observation is missing")
-            except BadValueError as error:
-                raise self._broken(e, self._index[name], error) from None
-        self._check_observed(e, self.copies[e].agents, observations)
+            self._agent = self._index[name]
+            if name not in rewards:
+                raise BadValueError("the reward is missing")
+            for kind, flags in kinds:
+                if name not in flags:
+                    raise BadValueError(f"`{kind}` is missing")
+                if type(flags[name]) is not bool:
+                    flag(kind, flags[name])
+            if observations.get(name) is None and not terminations[name]:
+                raise BadValueError("the observation is missing")
 
-    def _check_observed(self, e: int, live: Iterable[Any], observations: Mapping[Any, Any]) -> None:
+    def _check_observed(self, live: Iterable[Any], observations: Mapping[Any, Any]) -> None:
         for name in live:
-            agent = self._known(e, name, "its `agents` contain")
+            agent = self._known(name, "its `agents` contain")
             if observations.get(name) is None:
-                raise self._broken(e, agent, "the observation is missing")
+                self._agent = agent
+                raise BadValueError("the observation is missing")
 
     def _let_play(self, e: int, ended: Container[int] = ()) -> set[int]:
         """Activate the agents in `agents`, except those whose episode `ended` in this step.
@@ -365,7 +377,7 @@ class ParallelCopies(Copies):
         before, lingering = self._lingering[e], set[int]()
         self.active[e] = False
         for name in self.copies[e].agents:
-            agent = self._known(e, name, "its `agents` contain")
+            agent = self._known(name, "its `agents` contain")
             if agent is None:
                 continue
             if agent in ended or agent in before:
@@ -380,10 +392,9 @@ class ParallelCopies(Copies):
         if not self.active[e].any():
             self._truncate_all(e)
         elif lingering and self.check:
-            raise self._broken(
-                e,
-                min(lingering),
+            self._agent = min(lingering)
+            raise BadValueError(
                 "its episode has ended, but it is still in `agents` while others continue; in "
                 "PettingZoo a step must remove the agents whose episodes it ends (they may join "
-                "again in a later step)",
+                "again in a later step)"
             )

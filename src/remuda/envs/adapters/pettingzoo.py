@@ -11,8 +11,8 @@ from typing import Any
 
 from remuda.envs.adapters.aec import AECCopies
 from remuda.envs.adapters.parallel import ParallelCopies
-from remuda.envs.adapters.spaces import with_pictures
 from remuda.envs.adapters.step_results import making
+from remuda.envs.adapters.user_envs import with_pictures
 from remuda.envs.adapters.wrappers import NOTHING, Wrapping
 from remuda.errors import ConfigError
 from remuda.system.loading import import_module
@@ -46,8 +46,8 @@ def make_pettingzoo(
         make, adapter = offered[kind], ParallelCopies if kind == PARALLEL else AECCopies
         with making(f"pettingzoo:{name}", *_refusals()):
             if num_envs == 1:  # only a single copy is rendered; a render mode may slow down steps
-                options = with_pictures(make, options)
-            return adapter(wrapping.around(lambda: make(**options)), num_envs, wrapping)
+                options = dict(with_pictures(make, options))
+            return adapter(wrapping.around(partial(make, **options)), num_envs, wrapping)
 
 
 PARALLEL, AEC = "parallel_env", "env"

@@ -125,7 +125,7 @@ class _Copy:
             max_turns = int(game.config.experiment.max_turns)
         self._max_turns = max_turns
         self.rewards = np.zeros(len(sizes))  # by agent, since the last read
-        self.seen: list[Floats] = [np.zeros(size, np.float32) for size in sizes]
+        self.observations: list[Floats] = [np.zeros(size, np.float32) for size in sizes]
         """The newest observation of each agent."""
         self._stand_ins = [
             StandIn(size, partial(self._choose, i), partial(self._earn, i))
@@ -141,8 +141,8 @@ class _Copy:
         """Start an episode, and play up to the first decision."""
         self._numbers = np.random.MT19937(seed)
         self._other_numbers = random.Random(seed).getstate()
-        for seen in self.seen:
-            seen[:] = 0.0
+        for observation in self.observations:
+            observation[:] = 0.0
         # A paused episode is discarded.
         self._play = greenlet(self._episode)
         self.act()
@@ -175,8 +175,8 @@ class _Copy:
         world.is_done = True
         for agent in game.agents:
             agent.model.end_epoch_action(epoch=0)
-        for seen, agent in zip(self.seen, game.agents, strict=True):
-            seen[:] = np.ravel(agent.pov(world))
+        for observation, agent in zip(self.observations, game.agents, strict=True):
+            observation[:] = np.ravel(agent.pov(world))
 
     def _is_done(self) -> bool:
         game = self.game
@@ -187,12 +187,12 @@ class _Copy:
         self._calls += 1
         flat = np.ravel(np.asarray(state))
         self.caller = agent
-        if flat.size != self.seen[agent].size:
+        if flat.size != self.observations[agent].size:
             raise ContractError(
                 f"agent {agent} acts on {flat.size} numbers, but its `pov` gave "
-                f"{self.seen[agent].size}: pass the result of `pov` to the model"
+                f"{self.observations[agent].size}: pass the result of `pov` to the model"
             )
-        write_checked("the observation", flat, self.seen[agent])
+        write_checked("the observation", flat, self.observations[agent])
         action: int = getcurrent().parent.switch(agent)
         return action
 
@@ -248,10 +248,12 @@ class SorrelCopies(TurnArrays):
         agents = [
             AgentSpec(
                 f"agent_{i}",
-                Box(-np.inf, np.inf, (seen.size,), np.float32),
+                Box(-np.inf, np.inf, (observation.size,), np.float32),
                 Discrete(int(agent.action_spec.n_actions)),
             )
-            for i, (agent, seen) in enumerate(zip(first.game.agents, first.seen, strict=True))
+            for i, (agent, observation) in enumerate(
+                zip(first.game.agents, first.observations, strict=True)
+            )
         ]
         self._make_arrays(num_envs, agents)
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
@@ -270,7 +272,7 @@ class SorrelCopies(TurnArrays):
 
     def observe(self, agent: int, out: Array) -> None:
         for e, copy in enumerate(self._copies):
-            out[e] = copy.seen[agent]
+            out[e] = copy.observations[agent]
 
     def act(self, agent: int, actions: Integers) -> None:
         """Continue the copies that wait for this agent."""
@@ -311,8 +313,8 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
         raise ConfigError(f"sorrel:{name}: no such game; known are {', '.join(EXAMPLES)}")
     try:
         environment, world, entity = (
-            getattr(import_module(f"sorrel.{place}"), attribute)
-            for place, _, attribute in (
+            getattr(import_module(f"sorrel.{module}"), attribute)
+            for module, _, attribute in (
                 example[part].partition(":") for part in ("environment", "world", "entity")
             )
         )
@@ -321,10 +323,29 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
             f"sorrel:{name} needs Sorrel and Python 3.12 ({error}): pip install 'remuda-rl[sorrel]'"
         ) from None
     usual = _from_file(example) if "file" in example else example["config"]
-    _check(name, usual, example.get("more", {}), sections)
+    more = example.get("more", {})
+    known = {
+        section: [*own, *more.get(section, ())]
+        for section, own in usual.items()
+        if isinstance(own, Mapping)
+    }
+    for section, own in sections.items():
+        if section not in known:
+            raise ConfigError(
+                f"env.options.{section}: sorrel:{name} has no such section; it has "
+                f"{', '.join(known)}"
+            )
+        if not isinstance(own, Mapping):
+            raise ConfigError(f"env.options.{section} is {own!r}; set its keys, as {section}.KEY")
+        for key in own:
+            if key not in known[section]:
+                raise ConfigError(
+                    f"env.options.{section}.{key}: sorrel:{name} has no such key; it has "
+                    f"{', '.join(known[section]) or 'none'}"
+                )
     config = overlay(usual, sections)
 
-    def made() -> Any:
+    def make() -> Any:
         if example.get("is_plain"):
             return environment(world(**config["world"], default_entity=entity()), config)
         from omegaconf import OmegaConf
@@ -332,36 +353,12 @@ def make_sorrel(name: str, /, num_envs: int = 1, **sections: Any) -> SorrelCopie
         tree = OmegaConf.create(config)
         return environment(world(config=tree, default_entity=entity()), tree)
 
-    return SorrelCopies(made, num_envs)
+    return SorrelCopies(make, num_envs)
 
 
 def _from_file(example: Mapping[str, Any]) -> dict[str, Any]:
     import yaml
 
     package = "sorrel." + example["environment"].partition(":")[0].rpartition(".")[0]
-    found: dict[str, Any] = yaml.safe_load(files(package).joinpath(example["file"]).read_text())
-    return found
-
-
-def _check(
-    name: str,
-    usual: Mapping[str, Any],
-    more: Mapping[str, list[str]],
-    sections: Mapping[str, Any],
-) -> None:
-    for section, own in sections.items():
-        known = usual.get(section)
-        if not isinstance(known, Mapping):
-            raise ConfigError(
-                f"env.options.{section}: sorrel:{name} has no such section; it has "
-                f"{', '.join(key for key, value in usual.items() if isinstance(value, Mapping))}"
-            )
-        if not isinstance(own, Mapping):
-            raise ConfigError(f"env.options.{section} is {own!r}; set its keys, as {section}.KEY")
-        allowed = [*known, *more.get(section, ())]
-        for key in own:
-            if key not in allowed:
-                raise ConfigError(
-                    f"env.options.{section}.{key}: sorrel:{name} has no such key; it has "
-                    f"{', '.join(allowed) or 'none'}"
-                )
+    config: dict[str, Any] = yaml.safe_load(files(package).joinpath(example["file"]).read_text())
+    return config

@@ -8,7 +8,7 @@ because many environments exceed their bounds slightly (see `checks.BoundsCheck`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,7 @@ from gymnasium import spaces
 
 from remuda.envs.adapters.masks import MASK, can_be_masked, flat_mask, mask_form
 from remuda.envs.checks import BadValueError, UntakeableError, fitting, short, write_checked
-from remuda.envs.closing import close
-from remuda.envs.observation_parts import PartsBox, parts_of
+from remuda.envs.observation_parts import PartsBox, parts_of, spaces_in
 from remuda.errors import ContractError
 from remuda.types import Array
 
@@ -27,7 +26,6 @@ OBSERVATION = "observation"  # the other key of PettingZoo's customary `Dict` wi
 FLOAT = np.dtype(np.float32)
 Check = Callable[[Any], None]
 """Raises a `BadValueError` for a value outside its space, or another error if it cannot tell."""
-FEW = 32  # up to this many numbers, a loop is faster than NumPy
 UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """Errors that a value outside its space may cause while it is read."""
 
@@ -198,11 +196,10 @@ def action_converter(space: spaces.Space[Any]) -> ActionConverter:
 
 def _converter_of_parts(space: spaces.Tuple[Any] | spaces.Dict) -> ActionConverter:
     """Join parts that are all discrete, or all continuous; policies refuse a mixture."""
-    named = isinstance(space, spaces.Dict)
-    keys: list[Any] = list(space.spaces) if named else list(range(len(space.spaces)))
-    if not keys:
+    named, inner = isinstance(space, spaces.Dict), spaces_in(space)
+    if not inner:
         raise ContractError(f"the action space {space} has no parts, so there is nothing to choose")
-    parts = [action_converter(space[key]) for key in keys]
+    parts = [action_converter(own) for own in inner.values()]
     sizes = [size for part in parts if (size := _choices_of(part.space)) is not None]
     if len(sizes) == len(parts):
         joined: spaces.Space[Any] = spaces.MultiDiscrete(np.concatenate(sizes))
@@ -228,7 +225,7 @@ def _converter_of_parts(space: spaces.Tuple[Any] | spaces.Dict) -> ActionConvert
                 for part in by_part
             ]
         by_copy = zip(*by_part, strict=True)
-        return [dict(zip(keys, own, strict=True)) if named else own for own in by_copy]
+        return [dict(zip(inner, own, strict=True)) if named else own for own in by_copy]
 
     return ActionConverter(joined, unpack, space)
 
@@ -244,22 +241,10 @@ def _is_continuous(space: spaces.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
 
 
-def with_pictures(make: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Add `render_mode="rgb_array"` to the options if the environment supports it."""
-    if "render_mode" in options:
-        return options
-    try:
-        env = make(**options, render_mode="rgb_array")
-        modes: Iterable[str] = env.metadata.get("render_modes") or ()
-        close(env.close, env)
-    except Exception:  # an error that is not due to the mode is raised again later
-        return options
-    return options | {"render_mode": "rgb_array"} if "rgb_array" in modes else options
-
-
 def check_of(space: spaces.Space[Any], name: str = "the observation") -> Check | None:
     """Return a check for the values of a space; None if there is nothing to check."""
-    check = _check_of_kind(space, name)
+    kind = next((kind for kind in _CHECKS if isinstance(space, kind)), None)
+    check = None if kind is None else _CHECKS[kind](space, name)
     if getattr(type(space).contains, "__module__", "").startswith("gymnasium."):
         return check
     # A user's `contains` decides. For a Box, values outside its bounds are accepted.
@@ -276,26 +261,6 @@ def check_of(space: spaces.Space[Any], name: str = "the observation") -> Check |
     return contained
 
 
-def _check_of_kind(space: spaces.Space[Any], name: str) -> Check | None:
-    if isinstance(space, spaces.Discrete):
-        return _check_of_discrete(space, name)
-    if isinstance(space, spaces.MultiDiscrete):
-        first = np.asarray(space.start)
-        return _check_of_integers(space, first, first + space.nvec - 1, name)
-    if isinstance(space, spaces.MultiBinary):
-        zeros: Array = np.zeros(space.shape, np.int64)
-        return _check_of_integers(space, zeros, zeros + 1, name)
-    if isinstance(space, spaces.Box):
-        return _check_of_box(space, name)
-    if isinstance(space, spaces.OneOf):
-        return _check_of_one(space, name)
-    if isinstance(space, spaces.Dict):
-        return _check_of_parts(dict(space.spaces), None, name)
-    if isinstance(space, spaces.Tuple):
-        return _check_of_parts(dict(enumerate(space.spaces)), len(space.spaces), name)
-    return None
-
-
 def _check_of_discrete(space: spaces.Discrete, name: str) -> Check:
     first, last = int(space.start), int(space.start + space.n) - 1
 
@@ -306,21 +271,14 @@ def _check_of_discrete(space: spaces.Discrete, name: str) -> Check:
     return check
 
 
-def _check_of_integers(space: spaces.Space[Any], first: Array, last: Array, name: str) -> Check:
-    shape, shown = space.shape, short(space)
-    bounds = list(zip(np.ravel(first).tolist(), np.ravel(last).tolist(), strict=True))
-
-    def is_within(array: Array) -> bool:
-        if array.dtype.kind not in "biu" and not (array == np.floor(array)).all():
-            return False
-        if len(bounds) > FEW:
-            return bool(((first <= array) & (array <= last)).all())
-        found = zip(array.ravel().tolist(), bounds, strict=True)
-        return all(low <= each <= high for each, (low, high) in found)
+def _check_of_integers(space: spaces.MultiDiscrete | spaces.MultiBinary, name: str) -> Check:
+    first = np.asarray(getattr(space, "start", 0))
+    last, shown = first + getattr(space, "nvec", 2) - 1, short(space)
 
     def check(value: Any) -> None:
         array = np.asarray(value)
-        if array.shape != shape or not is_within(array):
+        fits = array.shape == space.shape and ((first <= array) & (array <= last)).all()
+        if not fits or (array.dtype.kind not in "biu" and (array != np.floor(array)).any()):
             raise BadValueError(f"{name} is {short(value)}, which is not in {shown}")
 
     return check
@@ -361,14 +319,26 @@ def _check_of_one(space: spaces.OneOf[Any], name: str) -> Check:
     return check
 
 
-def _check_of_parts(own: dict[Any, spaces.Space[Any]], count: int | None, name: str) -> Check:
-    found = {key: check_of(each, f"{name}, part {key}") for key, each in own.items()}
-    parts = [(key, check) for key, check in found.items() if check is not None]
+def _check_of_parts(space: spaces.Dict | spaces.Tuple[Any], name: str) -> Check:
+    named, inner = isinstance(space, spaces.Dict), spaces_in(space) or {}
+    checks = [(key, check_of(each, f"{name}, part {key}")) for key, each in inner.items()]
 
     def check(value: Any) -> None:
-        if count is not None and len(value) != count:
-            raise BadValueError(f"{name} is {short(value)}, not of {count} parts")
-        for key, part in parts:
-            part(value[key])
+        if not named and len(value) != len(checks):
+            raise BadValueError(f"{name} is {short(value)}, not of {len(checks)} parts")
+        for key, part in checks:
+            if part is not None:
+                part(value[key])
 
     return check
+
+
+_CHECKS: dict[type, Callable[[Any, str], Check]] = {
+    spaces.Discrete: _check_of_discrete,
+    spaces.MultiDiscrete: _check_of_integers,
+    spaces.MultiBinary: _check_of_integers,
+    spaces.Box: _check_of_box,
+    spaces.OneOf: _check_of_one,
+    spaces.Dict: _check_of_parts,
+    spaces.Tuple: _check_of_parts,
+}

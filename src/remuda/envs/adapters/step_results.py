@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from remuda.envs.adapters.detect import article
-from remuda.envs.adapters.lasting_state import refuse_statistics
-from remuda.envs.checks import UntakeableError, numbers_in, short
-from remuda.envs.closing import close
+from remuda.envs.checks import UntakeableError, short
 from remuda.errors import ConfigError, ContractError
 from remuda.system.user_errors import where_raised
 
 # The results of Gymnasium's methods; in PettingZoo each is a mapping from agents.
 STEP = "observation, reward, terminated, truncated, info"
 RESET = "observation, info"
-OLD_STEP = 4  # number of values that a step of old Gym returns
-SINGLE = bool, int, float, np.generic  # types of a number; a step's `info` of 0 counts as empty
-MANY = 100  # limit of values read from an iterator, which may be endless
+OLD_STEP = "4 values"  # what a step of old Gym returns
 
 
 @contextmanager
@@ -58,37 +51,10 @@ def first_reset(copy: Any, wanted: str = RESET) -> Any:
                 f"{article(copy)} has no {name}: an environment declares observations and actions "
                 "in observation_space and action_space, which `__init__` sets"
             )
-    refuse_statistics(copy)
     try:
         return reset_env(copy, 0, wanted)
     except UntakeableError as error:
         raise ContractError(f"the game breaks its contract: {error}") from None
-
-
-class FirstCopy:
-    """The copies of an environment, the first of which has been reset once for inspection.
-
-    Some environments refuse a second reset before the episode ends; the first copy is then
-    replaced.
-    """
-
-    def __init__(self, copies: list[Any], make: Callable[[], Any]) -> None:
-        self._copies, self._make = copies, make
-        self._was_reset = False
-
-    def reset(self, e: int, seed: int, wanted: str = RESET) -> Any:
-        """Reset a copy, as `reset_env` does."""
-        if e or self._was_reset:
-            return reset_env(self._copies[e], seed, wanted)
-        self._was_reset = True
-        try:
-            return reset_env(self._copies[0], seed, wanted)
-        except UntakeableError:
-            raise
-        except Exception:
-            close(self._copies[0].close, self._copies[0])
-            self._copies[0] = self._make()
-            return reset_env(self._copies[0], seed, wanted)
 
 
 def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> Any:
@@ -97,42 +63,29 @@ def parts(copy: Any, method: str, result: Any, wanted: str, agents: int = 0) -> 
     `info` may also be a sequence of length `agents`. Anything else raises an UntakeableError.
     """
     count = wanted.count(",") + 1
-    values = result if isinstance(result, tuple | list) else _values_of(result)
-    if values is not None and len(values) == count:
-        info = values[-1]
-        if type(info) is dict or info is None or isinstance(info, Mapping):
-            return values
-        if agents and is_sequence(info) and len(info) == agents:
-            return values
-        if _is_empty(info) and (method == "step" or not isinstance(info, SINGLE)):
-            return (*values[:-1], {})
+    if not isinstance(result, tuple | list) or len(result) != count:
+        found = f"{len(result)} values" if isinstance(result, tuple | list) else short(result)
+        hint = "; `done` of old Gym is `terminated` or `truncated` now"
         raise UntakeableError(
-            f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
-            f"{count} values ({wanted}), not a mapping such as {{}}"
+            f"{method} of {article(copy)} returned {found}, not {count} values: {wanted}"
+            f"{hint if method == 'step' and found == OLD_STEP else ''}"
         )
-    found = short(result) if values is None else f"{len(values)} values"
-    old = values is not None and method == "step" and len(values) == OLD_STEP
+    info = result[-1]
+    if type(info) is dict or info is None or isinstance(info, Mapping):
+        return result
+    if agents and is_sequence(info) and len(info) == agents:
+        return result
     raise UntakeableError(
-        f"{method} of {article(copy)} returned {found}, not {count} values: {wanted}"
-        + ("; `done` of old Gym is `terminated` or `truncated` now" if old else "")
+        f"{method} of {article(copy)} returned {short(info)} as `info`, the last of "
+        f"{count} values ({wanted}), not a mapping such as {{}}"
     )
 
 
 def mapping_of(info: Any) -> Mapping[str, Any]:
     """Return an `info` as a mapping, or raise an `UntakeableError`."""
-    if isinstance(info, Mapping):
-        return info
-    if info is None or _is_empty(info):
-        return {}
+    if info is None or isinstance(info, Mapping):
+        return info or {}
     raise UntakeableError(f"its `info` is {short(info)}, not a mapping such as {{}}")
-
-
-def _is_empty(info: Any) -> bool:
-    """Return whether a value that is not a mapping is empty: `[]`, False or the like."""
-    try:
-        return len(info) == 0
-    except TypeError:  # not a collection
-        return bool(np.all(info == 0)) if isinstance(info, SINGLE) else False
 
 
 def is_sequence(values: Any) -> bool:
@@ -144,19 +97,8 @@ def is_sequence(values: Any) -> bool:
 def refuse_lists(copy: Any, method: str, values: Sequence[Any], wanted: str) -> None:
     """Refuse a multi-agent result with a part that is not a mapping; `info` was checked before."""
     for value, name in zip(values[:-1], wanted.split(", "), strict=False):
-        # A pandas series has keys too.
-        if type(value) is not dict and not (hasattr(value, "items") and hasattr(value, "get")):
+        if type(value) is not dict and not isinstance(value, Mapping):
             raise UntakeableError(
                 f"{method} of {article(copy)} returned {short(value)} as `{name}`, not a "
                 "mapping from its agents"
             )
-
-
-def _values_of(result: Any) -> tuple[Any, ...] | None:
-    if isinstance(result, str | bytes | Mapping | Set) or numbers_in(result) is not None:
-        return None
-    try:
-        each = iter(result)
-    except TypeError:
-        return None
-    return tuple(islice(each, MANY))

@@ -37,7 +37,7 @@ def import_factory(path: str) -> Factory:
     module, _, name = path.partition(":")
     try:
         imported = import_module(module)
-        found = attrgetter(name)(imported)
+        factory: Factory = attrgetter(name)(imported)
     except ModuleNotFoundError as error:
         raise UnknownGameError(
             f"cannot load the game {path}: {error}; modules are looked for in the current "
@@ -47,8 +47,7 @@ def import_factory(path: str) -> Factory:
         near = difflib.get_close_matches(name, dir(sys.modules.get(module)), n=1)
         hint = f"; did you mean {module}:{near[0]}?" if near else ""
         raise UnknownGameError(f"cannot load the game {path}: {error}{hint}") from None
-    check_factory(found, path)
-    factory: Factory = found
+    check_factory(factory, path)
     return factory
 
 
@@ -74,10 +73,23 @@ def make_copies(
     """Make copies of a user's game."""
     if takes_num_envs(factory, options):
         return _make_together(factory, num_envs, options, name, wrapping)
-    single = OneByOne(factory, _with_pictures(factory, options) if num_envs == 1 else options, name)
-    adapter = _adapter_of(single.peek(), name, partial(_call, factory, options, name))
+    own_options = with_pictures(factory, options) if num_envs == 1 else options
+    spare = [_call(factory, own_options, name)]
+    adapter = _adapter_of(spare[0], name, partial(_call, factory, options, name))
+    made: list[Any] = []
+
+    def make() -> Any:
+        env = spare.pop() if spare else _call(factory, own_options, name)
+        if any(env is other for other in made):
+            raise ConfigError(
+                f"{name} returns the same {type(env).__name__} at each call: let it make a new "
+                "one, because copies share nothing"
+            )
+        made.append(env)
+        return env
+
     with naming_user_code():
-        return adapter(wrapping.around(single), num_envs, wrapping)
+        return adapter(wrapping.around(make), num_envs, wrapping)
 
 
 def _make_together(
@@ -86,45 +98,18 @@ def _make_together(
     parameters = parameters_of(factory)
     if "num_envs" not in parameters and not takes_anything(parameters):
         raise ConfigError(f"{name} is a VectorEnv, so it must have a parameter num_envs")
-    made = _call(factory, {"num_envs": num_envs, **options}, name)
-    if kind_of(made) == COPIES:
+    env: VectorEnv = _call(factory, {"num_envs": num_envs, **options}, name)
+    if kind_of(env) == COPIES:
         if wrapping != NOTHING:
-            close(made.close, made)
+            close(env.close, env)
             raise not_wrapped(name)
-        copies: VectorEnv = made
         with suppress(AttributeError):  # with __slots__ it cannot be replaced
-            copies.close = partial(close, copies.close, copies)  # type: ignore[method-assign]
-        return copies
+            env.close = partial(close, env.close, env)  # type: ignore[method-assign]
+        return env
     why = f"which is not a VectorEnv; allowed is {ALLOWED}"
-    if kind_of(made) in detect.SINGLE:
+    if kind_of(env) in detect.SINGLE:
         why = "which is a single copy: leave num_envs out, and return one copy per call"
-    raise ConfigError(f"{name} takes num_envs, and makes {article(made)}, {why}")
-
-
-class OneByOne:
-    """A wrapper of a factory of single copies; it refuses a copy that was returned before."""
-
-    def __init__(self, factory: Factory, options: Mapping[str, Any], name: str) -> None:
-        self._factory, self._options, self._name = factory, dict(options), name
-        self._spare: list[Any] = []
-        self._made: list[Any] = []
-
-    def peek(self) -> Any:
-        """Return the copy that the next call will return."""
-        if not self._spare:
-            self._spare.append(_call(self._factory, self._options, self._name))
-        return self._spare[0]
-
-    def __call__(self) -> Any:
-        made = self.peek()
-        self._spare.clear()
-        if any(made is other for other in self._made):
-            raise ConfigError(
-                f"{self._name} returns the same {type(made).__name__} at each call: let it make a "
-                "new one, because copies share nothing"
-            )
-        self._made.append(made)
-        return made
+    raise ConfigError(f"{name} takes num_envs, and makes {article(env)}, {why}")
 
 
 def takes_num_envs(factory: Factory, options: Mapping[str, Any]) -> bool:
@@ -200,12 +185,18 @@ def _adapter_of(
     raise ConfigError(f"{name} makes {article(env)}, {why}")
 
 
-def _with_pictures(factory: Factory, options: Mapping[str, Any]) -> dict[str, Any]:
-    from remuda.envs.adapters.spaces import with_pictures
-
-    parameters, options = parameters_of(factory), dict(options)
-    modes = getattr(factory, "metadata", None) or {"render_modes": ["rgb_array"]}
+def with_pictures(factory: Factory, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add `render_mode="rgb_array"` to the options if the environments support it."""
+    parameters, mode = parameters_of(factory), "rgb_array"
+    metadata = getattr(factory, "metadata", None) or {"render_modes": [mode]}
     if "render_mode" not in parameters and not takes_anything(parameters):
         return options
-    drawable = "rgb_array" in (modes.get("render_modes") or ())
-    return with_pictures(factory, options) if drawable else options
+    if "render_mode" in options or mode not in (metadata.get("render_modes") or ()):
+        return options
+    try:
+        env = factory(**options, render_mode=mode)
+        modes = env.metadata.get("render_modes") or ()
+        close(env.close, env)
+    except Exception:  # an error that is not due to the mode is raised again later
+        return options
+    return {**options, "render_mode": mode} if mode in modes else options

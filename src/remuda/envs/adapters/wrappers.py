@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Wrapping:
 
     def around(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that makes a wrapped environment."""
-        wrappers = [_Wrapper.read(text) for text in self.wrappers]
+        wrappers = [_wrapper(text) for text in self.wrappers]
 
         def wrapped() -> Any:
             made = make()
@@ -66,76 +66,57 @@ class Wrapping:
 NOTHING = Wrapping()
 
 
-@dataclass(frozen=True)
-class _Wrapper:
-    text: str
-    make: Callable[..., Any]
-    values: tuple[Any, ...]
-    named: Mapping[str, Any]
+def _wrapper(text: str) -> Callable[[Any], Any]:
+    """Return the wrapper in a text such as `supersuit:frame_stack_v1(stack_size=4)`."""
+    path, values, named = (text, [], {}) if loading.is_pickled(text) else _call_in(text)
+    make = load(path, WRAPPERS)
+    if not callable(make):
+        raise ConfigError(
+            f"{WRAPPERS}: {path} is a {type(make).__name__}; name a class or function"
+        )
 
-    @classmethod
-    def read(cls, text: str) -> _Wrapper:
-        """Load the wrapper in a text such as `supersuit:frame_stack_v1(stack_size=4)`."""
-        path, values, named = (text, (), {}) if loading.is_pickled(text) else _call_in(text)
-        found = load(path, WRAPPERS)
-        if not callable(found):
-            raise ConfigError(
-                f"{WRAPPERS}: {path} is a {type(found).__name__}; name a class or function"
-            )
-        return cls(text, found, values, named)
-
-    def __call__(self, env: Any) -> Any:
-        """Wrap an environment."""
+    def wrap(env: Any) -> Any:
         try:
             with naming_user_code(libraries=False):
-                made = self.make(env, *self.values, **self.named)
+                wrapped = make(env, *values, **named)
         except RemudaError:
             raise
         except Exception as error:
             line = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(
-                f"{WRAPPERS}: {self.text} refuses {article(env)}: {line}; wrappers are applied in "
+                f"{WRAPPERS}: {text} refuses {article(env)}: {line}; wrappers are applied in "
                 "the order of the list"
             ) from error
-        before, after = kind_of(env), kind_of(made)
-        if after != before or after not in SINGLE:
+        kind = kind_of(wrapped)
+        if kind != kind_of(env) or kind not in SINGLE:
             raise ConfigError(
-                f"{WRAPPERS}: {self.text} makes {article(made)} of {article(env)}; allowed are "
+                f"{WRAPPERS}: {text} makes {article(wrapped)} of {article(env)}; allowed are "
                 "wrappers that keep the kind of the environment"
             )
-        return made
+        return wrapped
+
+    return wrap
 
 
-def _call_in(text: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+def _call_in(text: str) -> tuple[str, list[Any], dict[str, Any]]:
     """Return the path, the arguments and the keywords of `module:Name(4, key=True)`."""
     module, colon, rest = text.partition(":")
-
-    def refuse(why: str) -> NoReturn:
-        raise ConfigError(
-            f"{WRAPPERS}: {text!r} {why}; name a wrapper as module:Name, with literal arguments "
-            "in parentheses: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
-        )
-
-    if not colon or not module:
-        refuse("names no module")
+    fault = "cannot be read" if colon and module else "names no module"
     try:
-        found = ast.parse(rest.strip(), mode="eval").body
-    except SyntaxError:
-        refuse("cannot be read")
-    name, call = (found.func, found) if isinstance(found, ast.Call) else (found, None)
-    if not isinstance(name, ast.Name | ast.Attribute):
-        refuse("cannot be read")
-    path = f"{module.strip()}:{ast.unparse(name)}"
-    if call is None:
-        return path, (), {}
-    try:
-        values = tuple(ast.literal_eval(value) for value in call.args)
-        named = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (ValueError, TypeError):
-        refuse("has arguments that are not literals")
-    if "" in named:  # `**values`
-        refuse("has arguments that are not literals")
-    return path, values, named
+        parsed = ast.parse(rest.strip(), mode="eval").body
+        call = parsed if isinstance(parsed, ast.Call) else ast.Call(parsed, [], [])
+        if colon and module and isinstance(call.func, ast.Name | ast.Attribute):
+            fault = "has arguments that are not literals"
+            values = [ast.literal_eval(value) for value in call.args]
+            named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+            if all(each.arg for each in call.keywords):  # no `**values`
+                return f"{module.strip()}:{ast.unparse(call.func)}", values, named
+    except (SyntaxError, ValueError, TypeError):
+        pass
+    raise ConfigError(
+        f"{WRAPPERS}: {text!r} {fault}; name a wrapper as module:Name, with literal arguments "
+        "in parentheses: gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+    )
 
 
 class InfoMetrics:
@@ -197,18 +178,20 @@ class InfoMetrics:
         for i, (name, how, path, agent_only) in enumerate(self._metrics):
             if agent_only not in (None, agent):
                 continue
-            found = _at(info, path)
-            if found is None:
+            reported = _at(info, path)
+            if reported is None:
                 continue
             try:
-                value = _finite(found)
+                value = number(reported.item() if isinstance(reported, np.generic) else reported)
             except BadValueError:
+                value = math.nan
+            if not math.isfinite(value):
                 if not check:
                     continue
                 raise BadValueError(
-                    f"`info` holds {short(found)} as {'/'.join(path)}, which "
+                    f"`info` holds {short(reported)} as {'/'.join(path)}, which "
                     f"env.episode_metrics.{name} reads; it must be a finite number"
-                ) from None
+                )
             before, count = self._values[i, agent, env], self._counts[i, agent, env]
             self._values[i, agent, env] = HOW[how](before, value) if count else value
             self._counts[i, agent, env] = count + 1
@@ -222,21 +205,13 @@ class InfoMetrics:
         """
         for e in np.flatnonzero(ended).tolist():
             for i, (name, how, _, _) in enumerate(self._metrics):
-                counts, values = self._counts[i, :, e], self._values[i, :, e]
-                has_values = counts > 0
-                if has_values.any():
-                    own = values[has_values] / (counts[has_values] if how == "mean" else 1)
-                    self._of_episodes[name][e] = own.mean()
-                else:
-                    self._of_episodes[name][e] = 0.0 if how == "sum" else np.nan
+                reported = self._counts[i, :, e] > 0
+                values = self._values[i, reported, e]
+                if how == "mean":
+                    values = values / self._counts[i, reported, e]
+                empty = 0.0 if how == "sum" else np.nan
+                self._of_episodes[name][e] = values.mean() if reported.any() else empty
         return self._of_episodes
-
-
-def _finite(value: Any) -> float:
-    found = number(value.item() if isinstance(value, np.generic) else value)
-    if not math.isfinite(found):
-        raise BadValueError("it is not finite")
-    return found
 
 
 def _at(info: Mapping[str, Any], path: Sequence[str]) -> Any:
@@ -244,9 +219,9 @@ def _at(info: Mapping[str, Any], path: Sequence[str]) -> Any:
     whole = "/".join(path)
     if whole in info:
         return info[whole]
-    found: Any = info
+    value: Any = info
     for part in path:
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             return None
-        found = found[part]
-    return found
+        value = value[part]
+    return value

@@ -12,9 +12,9 @@ from gymnasium.spaces import Discrete, Space
 
 from remuda.envs.games.options import require_whole
 from remuda.envs.games.randomness import below, seed_stream
-from remuda.envs.scripted import possibilities, room_for
+from remuda.envs.scripted import masks_of, room_for
 from remuda.envs.vector_env import VectorEnv
-from remuda.system.checkpoint.fitting import Range, Table, fitting_all, require
+from remuda.system.checkpoint.fitting import COUNT, Range, Table, fitting_all, require
 from remuda.system.kernels import njit
 from remuda.types import AgentSpec, Array, Bools, Floats, Integers, State, TurnResult
 
@@ -80,14 +80,14 @@ class ArrayGame(TurnArrays):
         self,
         num_envs: int,
         options: dict[str, Any],
-        sees: Space[Any],
+        space: Space[Any],
         acts: Sequence[Space[Any]],
         **spec: Any,
     ) -> None:
         """Allocate arrays; `acts` are the agents' action spaces, `spec` fields of `AgentSpec`."""
         require_whole("num_envs", num_envs, 1)
         self._options = options
-        agents = [AgentSpec(f"agent_{i}", sees, own, **spec) for i, own in enumerate(acts)]
+        agents = [AgentSpec(f"agent_{i}", space, own, **spec) for i, own in enumerate(acts)]
         self._make_arrays(num_envs, agents)
         self._streams: Array = np.zeros(num_envs, np.uint64)
         self._metrics = np.zeros((len(self.episode_metrics), num_envs))
@@ -110,11 +110,9 @@ class ArrayGame(TurnArrays):
         self.reset(np.zeros(copies, np.int64), np.ones(copies, np.bool_))
         self.begin_turn()
         for agent in (agent for group in self.turn_groups for agent in group):
-            spec = self.agents[agent]
-            acts = spec.action_space
+            acts = self.agents[agent].action_space
             self.observe(agent, room_for(self, agent))
-            if spec.masked:
-                self.mask(agent, np.zeros((copies, possibilities(spec)), np.bool_))
+            masks_of(self, agent)
             self.act(agent, np.zeros((copies, *(acts.shape or ())), acts.dtype or np.int64))
         self.end_turn()
 
@@ -124,10 +122,10 @@ class ArrayGame(TurnArrays):
     def restore(self, state: State) -> None:
         """Restore what `state` returned."""
         world = self._world()
-        found = fitting_all(state, world)
+        arrays = fitting_all(state, world)
         self._check(state)
         for name, (array, _) in world.items():
-            array[...] = found[name]
+            array[...] = arrays[name]
 
     def options(self) -> dict[str, Any]:
         return dict(self._options)
@@ -141,9 +139,6 @@ class TableGame(ArrayGame):
     def _allocate(self, num_envs: int, *args: Any, **spec: Any) -> None:
         super()._allocate(num_envs, *args, **spec)
         self._chosen: Integers = np.zeros(self.active.shape, np.int64)
-
-    def begin_turn(self) -> None:
-        self._rewards[...], self._terminated[...] = 0.0, False
 
     def act(self, agent: int, actions: Integers) -> None:
         self._chosen[:, agent] = actions
@@ -161,11 +156,11 @@ class GridGame(ArrayGame):
     positions: Integers  # [num_envs, num_agents, 2]: row and column of each agent
 
     def _allocate_grid(
-        self, num_envs: int, options: dict[str, Any], sees: Space[Any], **spec: Any
+        self, num_envs: int, options: dict[str, Any], space: Space[Any], **spec: Any
     ) -> None:
         """Allocate a grid game's arrays from the options `num_agents` and `max_turns`."""
         actions = [Discrete(len(self.action_names))] * options["num_agents"]
-        self._allocate(num_envs, options, sees, actions, **spec)
+        self._allocate(num_envs, options, space, actions, **spec)
         self._max_turns = options["max_turns"]
         self.turn_groups = tuple((agent,) for agent in range(self.num_agents))
         self.positions = np.ones((*self.active.shape, 2), np.int64)
@@ -188,8 +183,14 @@ class GridGame(ArrayGame):
         count_turn(self._turns, self._max_turns, self._truncated, self.active)
         return self._result
 
-    def _position_range(self) -> Range:
-        return Range(1, max(self.tiles.shape[1:]) - 2)
+    def _agents_world(self) -> Table:
+        """Return the arrays of the state that every grid game has, except its tiles."""
+        return {
+            "positions": (self.positions, Range(1, max(self.tiles.shape[1:]) - 2)),
+            "turns": (self._turns, COUNT),
+            "streams": (self._streams, None),
+            "active": (self.active, None),
+        }
 
     def _check(self, state: State) -> None:
         height, width = self.tiles.shape[1:]

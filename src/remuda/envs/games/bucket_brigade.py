@@ -108,6 +108,24 @@ class Rules(NamedTuple):
     other_burns: Array
 
 
+class World(NamedTuple):
+    """The arrays of all copies, for compiled functions."""
+
+    houses: Array  # [num_envs, num_houses] int8: SAFE, BURNING or RUINED
+    progress: Array
+    """[num_envs, num_houses]: how far each fire is put out, with continuous suppression."""
+    before: Array  # the houses after the previous night
+    nights: Integers  # [num_envs]
+    actions: Integers  # [num_envs, num_agents, 3]: the last actions
+    active: Bools
+    streams: Array
+    sums: Array  # [num_envs, 2]: TEAM and WORKED
+    rewards: Floats
+    terminated: Bools
+    truncated: Bools
+    metrics: Array  # [metrics, num_envs]: of the last finished episode
+
+
 class Draws(NamedTuple):
     """A night's random numbers, uniform in [0, 1), one for each possible event."""
 
@@ -149,67 +167,65 @@ class BucketBrigade(ArrayGame):
         self._max_nights = max_nights
         houses = self.scenario.num_houses
         observed = list(asdict(self.scenario).values())[:OBSERVED]
-        self._facts: Floats = np.array([*map(np.mean, observed), num_agents], np.float32)
+        parameters: Floats = np.array([*map(np.mean, observed), num_agents], np.float32)
         if scaled:
-            self._facts /= TOWARDS_ONE
+            parameters /= TOWARDS_ONE
         size = houses + 5 * num_agents + FACTS
         self._scales = (-1.0, 1.0 / max(houses - 1, 1)) if scaled else (2.0, 1.0)
-        bound = float(max(houses, np.abs(self._facts).max()))
-        sees = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
-        self._allocate(num_envs, options, sees, [MultiDiscrete([houses, 2, 2])] * num_agents)
+        bound = float(max(houses, np.abs(parameters).max()))
+        space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
+        self._allocate(num_envs, options, space, [MultiDiscrete([houses, 2, 2])] * num_agents)
         self.turn_groups = (tuple(range(num_agents)),)
-        self.houses: Array = np.zeros((num_envs, houses), np.int8)
-        """[num_envs, num_houses]: SAFE, BURNING or RUINED."""
-        self.progress: Array = np.zeros((num_envs, houses), np.float64)
-        """[num_envs, num_houses]: how far each fire is put out, with continuous suppression."""
-        self.actions: Integers = np.zeros((num_envs, num_agents, 3), np.int64)
-        """[num_envs, num_agents, 3]: the last actions."""
-        self._actions_of = [self.actions[:, agent] for agent in range(num_agents)]
-        self._seen: Floats = np.zeros((num_envs, size - num_agents), np.float32)
-        self._seen[:, -FACTS:] = self._facts
+        each_house = (num_envs, houses)
+        self._arrays = World(
+            *(np.zeros(each_house, dtype) for dtype in (np.int8, np.float64, np.int8)),
+            np.zeros(num_envs, np.int64),
+            np.zeros((num_envs, num_agents, 3), np.int64),
+            *(self.active, self._streams, np.zeros((num_envs, 2))),
+            *(self._rewards, self._terminated, self._truncated, self._metrics),
+        )
+        self.houses, self.actions = self._arrays.houses, self._arrays.actions
+        self.progress = self._arrays.progress
+        self._shared: Floats = np.zeros((num_envs, size - num_agents), np.float32)
+        self._shared[:, -FACTS:] = parameters
         """[num_envs, size - num_agents]: the shared part of observations since the last night."""
-        self._before: Array = np.zeros_like(self.houses)
-        self._nights: Integers = np.zeros(num_envs, np.int64)
-        self._sums = np.zeros((num_envs, 2), np.float64)
         self._draws = Draws(np.zeros(houses), np.zeros((houses, 2)), np.zeros(houses))
 
     def reset(self, seeds: Integers, mask: Bools) -> None:
         """Light the first fires."""
-        houses = self.houses, self.progress, self._before, self._nights
-        sums = self._sums, self.actions, self.active
-        _reset(*houses, *sums, self._streams, seeds, mask, self.rules.spark)
-        _look(self.houses, self.actions, self._scales, self._seen)
+        _reset(self._arrays, seeds, mask, self.rules.spark)
+        self._share()
+
+    def _share(self) -> None:
+        _share(self.houses, self.actions, self._scales, self._shared)
 
     def begin_turn(self) -> None:
         """Do nothing."""
 
     def observe(self, agent: int, out: Array) -> None:
-        _observe(self._seen, agent, out)
+        _observe(self._shared, agent, out)
 
     def act(self, agent: int, actions: Integers) -> None:
-        self._actions_of[agent][...] = actions
+        self.actions[:, agent] = actions
 
     def end_turn(self) -> TurnResult:
-        houses = self.houses, self.progress, self._before, self._nights, self.actions
-        state = self.active, self._streams, self._draws, self.rules
-        ends = self._rewards, self._terminated, self._truncated
-        _nights(*houses, *state, self._max_nights, *ends, self._sums, self._metrics)
-        _look(self.houses, self.actions, self._scales, self._seen)
+        _nights(self._arrays, self._draws, self.rules, self._max_nights)
+        self._share()
         return self._result
 
     def restore(self, state: State) -> None:
         super().restore(state)
-        _look(self.houses, self.actions, self._scales, self._seen)
+        self._share()
 
     def _world(self) -> Table:
-        kinds = Range(SAFE, RUINED)
+        kinds, arrays = Range(SAFE, RUINED), self._arrays
         return {
             "houses": (self.houses, kinds),
             "progress": (self.progress, SHARE),
-            "before": (self._before, kinds),
+            "before": (arrays.before, kinds),
             "actions": (self.actions, Range(0, max(self.scenario.num_houses, 2) - 1)),
-            "nights": (self._nights, COUNT),
-            "sums": (self._sums, FINITE_64),
+            "nights": (arrays.nights, COUNT),
+            "sums": (arrays.sums, FINITE_64),
             "streams": (self._streams, None),
             "active": (self.active, None),
         }
@@ -237,8 +253,8 @@ def make_rules(scenario: Scenario, num_agents: int) -> Rules:
     if scenario.homes is not None and len(scenario.homes) < num_agents:
         raise ValueError(f"homes has {len(scenario.homes)} houses for {num_agents} agents")
     homes = np.array(scenario.homes or range(num_agents))[:num_agents] % houses
-    apart = np.abs(homes[:, None] - np.arange(houses))
-    distance = np.minimum(apart, houses - apart)
+    clockwise = np.abs(homes[:, None] - np.arange(houses))
+    distance = np.minimum(clockwise, houses - clockwise)
     return Rules(
         spread=float(scenario.prob_fire_spreads_to_neighbor),
         solo=float(scenario.prob_solo_agent_extinguishes_fire),
@@ -335,47 +351,33 @@ def night(
 
 
 @njit(cache=True)
-def _nights(
-    houses: Array,
-    progress: Array,
-    before: Array,
-    nights: Integers,
-    actions: Integers,
-    active: Bools,
-    streams: Array,
-    draws: Draws,
-    rules: Rules,
-    max_nights: int,
-    rewards: Floats,
-    terminated: Bools,
-    truncated: Bools,
-    sums: Array,
-    told: Array,
-) -> None:
-    num_agents = actions.shape[1]
+def _nights(world: World, draws: Draws, rules: Rules, max_nights: int) -> None:
+    houses, nights, sums, metrics = world.houses, world.nights, world.sums, world.metrics
+    num_agents = world.actions.shape[1]
     for env in range(houses.shape[0]):
-        terminated[env] = truncated[env] = False
-        if not active[env, 0]:
-            rewards[env] = 0.0
+        world.terminated[env] = world.truncated[env] = False
+        rewards, actions = world.rewards[env], world.actions[env]
+        if not world.active[env, 0]:
+            rewards[:] = 0.0
             continue
-        _draw(streams, env, draws, rules.continuous)
-        night(houses[env], progress[env], before[env], actions[env], draws, rules, rewards[env])
+        _draw(world.streams, env, draws, rules.continuous)
+        night(houses[env], world.progress[env], world.before[env], actions, draws, rules, rewards)
         for agent in range(num_agents):
-            sums[env, TEAM] += rewards[env, agent]
-            sums[env, WORKED] += actions[env, agent, WORK]
+            sums[env, TEAM] += rewards[agent]
+            sums[env, WORKED] += actions[agent, WORK]
         nothing_burns, ruined = True, 0
         for house in range(houses.shape[1]):
             nothing_burns &= houses[env, house] != BURNING
             ruined += houses[env, house] == RUINED
         nights[env] += 1
         if nights[env] > rules.min_nights and nothing_burns:
-            terminated[env], active[env] = True, False
+            world.terminated[env], world.active[env] = True, False
         elif nights[env] >= max_nights:
-            truncated[env], active[env] = True, False
-        if not active[env, 0]:
-            told[0, env] = sums[env, TEAM] / nights[env]
-            told[1, env] = sums[env, WORKED] / (nights[env] * num_agents)
-            told[2, env], told[3, env] = ruined, nights[env]
+            world.truncated[env], world.active[env] = True, False
+        if not world.active[env, 0]:
+            metrics[0, env] = sums[env, TEAM] / nights[env]
+            metrics[1, env] = sums[env, WORKED] / (nights[env] * num_agents)
+            metrics[2, env], metrics[3, env] = ruined, nights[env]
 
 
 @njit(cache=True)
@@ -391,30 +393,20 @@ def _draw(streams: Array, env: int, draws: Draws, spreads: bool) -> None:
 
 
 @njit(cache=True)
-def _reset(
-    houses: Array,
-    progress: Array,
-    before: Array,
-    nights: Integers,
-    sums: Array,
-    actions: Integers,
-    active: Bools,
-    streams: Array,
-    seeds: Integers,
-    mask: Bools,
-    spark: float,
-) -> None:
-    for env in range(houses.shape[0]):
+def _reset(world: World, seeds: Integers, mask: Bools, spark: float) -> None:
+    for env in range(mask.size):
         if mask[env]:
-            progress[env], before[env], nights[env], sums[env] = 0.0, SAFE, 0, 0.0
-            actions[env], active[env] = 0, True
-            seed_stream(streams, env, seeds[env])
-            for house in range(houses.shape[1]):
-                houses[env, house] = BURNING if uniform(streams, env) < spark else SAFE
+            world.progress[env], world.before[env] = 0.0, SAFE
+            world.nights[env], world.sums[env] = 0, 0.0
+            world.actions[env], world.active[env] = 0, True
+            seed_stream(world.streams, env, seeds[env])
+            for house in range(world.houses.shape[1]):
+                burns = uniform(world.streams, env) < spark
+                world.houses[env, house] = BURNING if burns else SAFE
 
 
 @njit(cache=True)
-def _look(houses: Array, actions: Integers, scales: tuple[float, float], seen: Floats) -> None:
+def _share(houses: Array, actions: Integers, scales: tuple[float, float], out: Floats) -> None:
     """Write the shared part of observations: houses, signals, places and last actions."""
     num_houses, num_agents = houses.shape[1], actions.shape[1]
     ruined, place = scales
@@ -422,7 +414,7 @@ def _look(houses: Array, actions: Integers, scales: tuple[float, float], seen: F
     places = signals + num_agents
     last = places + num_agents
     for env in range(houses.shape[0]):
-        row = seen[env]
+        row = out[env]
         for house in range(num_houses):
             state = houses[env, house]
             row[house] = ruined if state == RUINED else state
@@ -435,11 +427,11 @@ def _look(houses: Array, actions: Integers, scales: tuple[float, float], seen: F
 
 
 @njit(cache=True)
-def _observe(seen: Floats, agent: int, out: Array) -> None:
-    common, size = seen.shape[1], out.shape[1]
+def _observe(shared: Floats, agent: int, out: Array) -> None:
+    common, size = shared.shape[1], out.shape[1]
     for env in range(out.shape[0]):
         for i in range(common):
-            out[env, i] = seen[env, i]
+            out[env, i] = shared[env, i]
         for i in range(common, size):
             out[env, i] = i == common + agent
 

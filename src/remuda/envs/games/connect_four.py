@@ -37,8 +37,8 @@ class ConnectFour(ArrayGame):
         options = whole_numbers(height=(height, 2), width=(width, 2))
         options |= whole_numbers(connect=(connect, 2, max(height, width)))
         self._connect = connect
-        sees = Box(0, 1, (2, height, width), np.uint8)
-        self._allocate(num_envs, options, sees, [Discrete(width)] * 2, masked=True, layout="chw")
+        space = Box(0, 1, (2, height, width), np.uint8)
+        self._allocate(num_envs, options, space, [Discrete(width)] * 2, masked=True, layout="chw")
         self.rewards_so_far = self._rewards
         self.cells: Array = np.zeros((num_envs, height, width), np.int8)
         """[num_envs, height, width] int8: EMPTY, or DISC + an agent; the top row first."""
@@ -48,9 +48,6 @@ class ConnectFour(ArrayGame):
     def reset(self, seeds: Integers, mask: Bools) -> None:  # noqa: ARG002
         """Empty the grids; nothing is random."""
         self.cells[mask], self.heights[mask], self.active[mask] = EMPTY, 0, True
-
-    def begin_turn(self) -> None:
-        self._rewards[:], self._terminated[:] = 0.0, False
 
     def observe(self, agent: int, out: Array) -> None:
         """Write the observation: [num_envs, 2, height, width] uint8."""
@@ -100,15 +97,15 @@ def _observe(cells: Array, agent: int, out: Array) -> None:
 
 
 @njit(cache=True)
-def _longest(grid: Array, y: int, x: int, mine: int) -> int:
-    """Return the length of the longest line through (y, x), if that cell were `mine`."""
+def _longest(grid: Array, y: int, x: int, disc: int) -> int:
+    """Return the length of the longest line through (y, x), if that cell were `disc`."""
     height, width = grid.shape
     longest = 0
     for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
         length = 1
         for way in (-1, 1):
             to_y, to_x = y + way * down, x + way * right
-            while 0 <= to_y < height and 0 <= to_x < width and grid[to_y, to_x] == mine:
+            while 0 <= to_y < height and 0 <= to_x < width and grid[to_y, to_x] == disc:
                 length += 1
                 to_y, to_x = to_y + way * down, to_x + way * right
         longest = max(longest, length)

@@ -63,8 +63,8 @@ class KuhnPoker(TableGame):
     action_names = ("wait", "pass", "bet")
 
     def __init__(self, num_envs: int = 1) -> None:
-        sees = Box(0.0, 1.0, (8,), np.float32)
-        self._allocate(num_envs, {}, sees, [Discrete(3)] * 2, masked=True)
+        space = Box(0.0, 1.0, (8,), np.float32)
+        self._allocate(num_envs, {}, space, [Discrete(3)] * 2, masked=True)
         self.cards: Integers = np.zeros(self.active.shape, np.int64)
         """[num_envs, 2]: the card of each agent."""
         self.done: Integers = np.full(num_envs, OVER, np.int64)  # [num_envs]: the actions so far

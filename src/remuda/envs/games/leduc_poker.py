@@ -51,8 +51,8 @@ class LeducPoker(TableGame):
     action_names = ("wait", "fold", "call", "raise")
 
     def __init__(self, num_envs: int = 1) -> None:
-        sees = Box(0.0, 1.0, (SIZE,), np.float32)
-        self._allocate(num_envs, {}, sees, [Discrete(4)] * 2, masked=True)
+        space = Box(0.0, 1.0, (SIZE,), np.float32)
+        self._allocate(num_envs, {}, space, [Discrete(4)] * 2, masked=True)
         self.cards: Integers = np.zeros((num_envs, 3), np.int64)
         """[num_envs, 3]: the card of each agent, and the public card, which is drawn at the start
         and visible in the second round."""
@@ -164,12 +164,12 @@ def _observe(
         out[env, cards[env, agent] // 2] = 1.0
         if now == 1:
             out[env, PUBLIC + cards[env, 2] // 2] = 1.0
-        place = BETS
+        at = BETS
         for number in range(ROUNDS):
             for turn in range(MOST_ACTIONS):
-                out[env, place] = bets[env, number, turn] == CALL
-                out[env, place + 1] = bets[env, number, turn] == RAISE
-                place += 2
+                out[env, at] = bets[env, number, turn] == CALL
+                out[env, at + 1] = bets[env, number, turn] == RAISE
+                at += 2
         out[env, TO_ACT] = active[env, agent] and _count(bets[env, now]) % 2 == agent
 
 

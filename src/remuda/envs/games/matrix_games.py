@@ -57,9 +57,9 @@ class MatrixGame(TableGame):
         self.payoffs: Floats = np.array(payoffs, np.float32)
         self.rounds = rounds
         self._choices = rows, columns = self.payoffs.shape[:2]
-        sees = Box(0.0, 1.0, (1 + rows + columns,), np.float32)
+        space = Box(0.0, 1.0, (1 + rows + columns,), np.float32)
         acts = [Discrete(rows), Discrete(columns)]
-        self._allocate(num_envs, {"rounds": rounds, **options}, sees, acts)
+        self._allocate(num_envs, {"rounds": rounds, **options}, space, acts)
         self._last: Integers = np.full(self.active.shape, NONE, np.int64)
         self._round: Integers = np.zeros(num_envs, np.int64)
 

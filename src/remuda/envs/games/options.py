@@ -8,21 +8,21 @@ from collections.abc import Iterable
 import numpy as np
 
 
-def require_whole(name: str, value: int, least: int, most: int | None = None) -> None:
+def require_whole(name: str, value: int, minimum: int, maximum: int | None = None) -> None:
     """Refuse anything but a whole number within these bounds."""
-    allowed = f"at least {least}" if most is None else f"{least} to {most}"
-    fits = isinstance(value, int | np.integer) and value >= least
-    if not fits or (most is not None and value > most):
+    allowed = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
+    fits = isinstance(value, int | np.integer) and value >= minimum
+    if not fits or (maximum is not None and value > maximum):
         raise ValueError(f"{name} is {value!r}; allowed is a whole number, {allowed}")
 
 
 def require_number(
-    name: str, value: float, least: float = -math.inf, most: float = math.inf
+    name: str, value: float, minimum: float = -math.inf, maximum: float = math.inf
 ) -> None:
     """Refuse anything but a finite number within these bounds."""
-    allowed = "" if math.isinf(most) else f", {least:g} to {most:g}"
+    allowed = "" if math.isinf(maximum) else f", {minimum:g} to {maximum:g}"
     is_number = isinstance(value, int | float | np.number)
-    if not is_number or not math.isfinite(value) or not least <= value <= most:
+    if not is_number or not math.isfinite(value) or not minimum <= value <= maximum:
         raise ValueError(f"{name} is {value!r}; allowed is a finite number{allowed}")
 
 

@@ -57,8 +57,8 @@ class Tag(GridGame):
             **numbers(reward=(reward,)),
         }
         self._reward, self._view = reward, 2 * vision_radius + 1
-        sees = Box(0, 1, (CHANNELS * self._view**2 + 1,), np.uint8)
-        self._allocate_grid(num_envs, options, sees)
+        space = Box(0, 1, (CHANNELS * self._view**2 + 1,), np.uint8)
+        self._allocate_grid(num_envs, options, space)
         self._framed, self.tiles = self._make_map(height, width, vision_radius, np.int16, WALL)
         self._marks: Integers = AGENT + np.arange(num_agents)
         self.it: Integers = np.zeros(num_envs, np.int64)  # [num_envs]: which agent is "it"
@@ -67,9 +67,6 @@ class Tag(GridGame):
         agents = self._marks, self.positions, self._turns, self.active
         place_agents(self.tiles, *agents, self._streams, seeds, mask)
         _draw_it(self.it, self.num_agents, self._metrics[0], self._streams, mask)
-
-    def begin_turn(self) -> None:
-        self._rewards[:] = 0.0
 
     def observe(self, agent: int, out: Array) -> None:
         """Write the observation: by default [num_envs, 244] uint8."""
@@ -81,13 +78,10 @@ class Tag(GridGame):
 
     def _world(self) -> Table:
         return {
+            **self._agents_world(),
             "tiles": (self._framed, Range(WALL, AGENT + self.num_agents - 1)),
-            "positions": (self.positions, self._position_range()),
             "it": (self.it, Range(0, self.num_agents - 1)),
             "tags": (self._metrics, COUNT),
-            "turns": (self._turns, COUNT),
-            "streams": (self._streams, None),
-            "active": (self.active, None),
         }
 
     def render(self, env: int = 0) -> Array:
@@ -178,17 +172,17 @@ def chase_and_flee(
     """
     assert isinstance(env, Tag)
     view = env._view
-    seen = observations[:, :-1].reshape(-1, CHANNELS, view, view)
+    tiles = observations[:, :-1].reshape(-1, CHANNELS, view, view)
     rows, columns = np.indices((view, view)) - view // 2
     after = [np.abs(rows - y) + np.abs(columns - x) for y, x in STEPS]  # [4][view, view]
     distance = np.stack(after)[None]
     far = 4 * view
     chases = observations[:, -1] == 1
-    mark = np.where(chases[:, None, None], seen[:, 1], seen[:, 2])
+    mark = np.where(chases[:, None, None], tiles[:, 1], tiles[:, 2])
     nearest = np.where(mark[:, None] == 1, distance, far).min((2, 3))  # [N, 4]
     middle = view // 2 + STEPS
-    blocked = seen[:, :2, middle[:, 0], middle[:, 1]].max(1)
-    sees = mark.max((1, 2))[:, None]
-    appeal = np.where(chases[:, None], -nearest, nearest) * sees - far * blocked
+    blocked = tiles[:, :2, middle[:, 0], middle[:, 1]].max(1)
+    in_view = mark.max((1, 2))[:, None]
+    appeal = np.where(chases[:, None], -nearest, nearest) * in_view - far * blocked
     actions: Integers = (appeal + rng.random(appeal.shape)).argmax(1)
     return actions

@@ -23,12 +23,12 @@ from functools import cached_property
 import numpy as np
 from gymnasium.spaces import Box
 
-from remuda.envs.games.array_game import DOWN, LEFT, RIGHT, STEPS, UP, GridGame, place_agents
+from remuda.envs.games.array_game import STEPS, GridGame, place_agents
 from remuda.envs.games.options import numbers, whole_numbers
 from remuda.envs.games.randomness import below, log_miss, misses
 from remuda.envs.games.rendering import agent_colour, draw_grid, sprites
 from remuda.envs.vector_env import VectorEnv
-from remuda.system.checkpoint.fitting import COUNT, Range, Table
+from remuda.system.checkpoint.fitting import Range, Table
 from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
 
@@ -65,8 +65,8 @@ class TreasureHunt(GridGame):
             **numbers(gem=(gem,), food=(food,), bone=(bone,), wall=(wall,)),
         }
         view = 2 * vision_radius + 1
-        sees = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
-        self._allocate_grid(num_envs, options, sees, layout="chw")
+        space = Box(0, 1, (NUM_CHANNELS, view, view), np.uint8)
+        self._allocate_grid(num_envs, options, space, layout="chw")
         self._log_miss = log_miss(spawn_probability)
         self._values: Floats = np.zeros(6, np.float32)
         self._values[[WALL, GEM, BONE, FOOD]] = wall, gem, bone, food
@@ -89,13 +89,7 @@ class TreasureHunt(GridGame):
         _act(self.tiles, self.positions, self.active, self._rewards, self._values, agent, actions)
 
     def _world(self) -> Table:
-        return {
-            "tiles": (self._framed, Range(EMPTY, AGENT)),
-            "positions": (self.positions, self._position_range()),
-            "turns": (self._turns, COUNT),
-            "streams": (self._streams, None),
-            "active": (self.active, None),
-        }
+        return {**self._agents_world(), "tiles": (self._framed, Range(EMPTY, AGENT))}
 
     def render(self, env: int = 0) -> Array:
         """Draw one copy: [height * 16, width * 16, 3] uint8."""
@@ -159,15 +153,7 @@ def _act(
         if not active[env, agent]:
             continue
         y, x = positions[env, agent]
-        to_y, to_x = y, x
-        if actions[env] == UP:
-            to_y -= 1
-        elif actions[env] == DOWN:
-            to_y += 1
-        elif actions[env] == LEFT:
-            to_x -= 1
-        elif actions[env] == RIGHT:
-            to_x += 1
+        to_y, to_x = y + STEPS[actions[env], 0], x + STEPS[actions[env], 1]
         target = tiles[env, to_y, to_x]
         rewards[env, agent] += values[target]
         if target not in (WALL, AGENT):

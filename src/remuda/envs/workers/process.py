@@ -139,8 +139,8 @@ class Share:
     first: int
     end: int
     shared: SharedArrays
-    mine: Wakeup
-    parents: Wakeup
+    wakeup: Wakeup
+    parent_wakeup: Wakeup
     check: bool
     first_copy: int  # the number of the first of all workers' copies
     status: WorkerStatus | None  # for the supervisor of its parent, if there is one
@@ -153,11 +153,11 @@ def work(share: Share) -> None:
     _report_to_supervisor(share)
     shared, words = share.shared, share.shared["words"].reshape(-1)
     requested, done, failed = (3 * share.index + word for word in (REQUESTED, DONE, FAILED))
-    parents = share.parents
+    parent_wakeup = share.parent_wakeup
 
     def answer() -> None:
         store(words, done, load(words, requested))
-        parents.ring()
+        parent_wakeup.ring()
 
     try:
         add_code(share.code)
@@ -169,7 +169,7 @@ def work(share: Share) -> None:
         env.warm_up()
         answer()
         while True:
-            while not share.mine.wait(lambda: load(words, requested) != load(words, done), 60.0):
+            while not share.wakeup.wait(lambda: load(words, requested) != load(words, done), 60.0):
                 pass  # the lifeline ends this process if its parent dies
             if shared["todo"][share.index, STOP]:
                 env.close()
