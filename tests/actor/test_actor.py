@@ -11,7 +11,7 @@ from remuda.actor.make_seats import make_seats
 from remuda.config import load_config
 from remuda.errors import CheckpointError
 from remuda.experience.replay import TransitionReplay
-from remuda.policies.joint_actions import explore_allowed
+from remuda.policies.selectors import explore_allowed
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import PublishedWeights, Publisher, SnapshotReader

@@ -7,9 +7,8 @@ import torch
 from devices.alike import FEW, assert_alike, told
 from devices.gpus import gpus, is_there
 from remuda.config import PolicyConfig
-from remuda.policies.actions import DiscreteActions
+from remuda.policies.actions import DiscreteActions, JointActions
 from remuda.policies.algorithms.transition_algorithm import Transitions, TransitionSequences
-from remuda.policies.joint_actions import JointActions
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.rng import torch_rng
 

@@ -17,10 +17,10 @@ from remuda.policies.algorithms.dqn import DQN
 from remuda.policies.algorithms.iqn import IQN
 from remuda.policies.algorithms.kernels.ppo_heads import BLOCK, FORBIDDEN, softmax
 from remuda.policies.algorithms.transition_algorithm import TransitionAlgorithm, Transitions
-from remuda.policies.joint_actions import take_best_choices
 from remuda.policies.networks.kernels.convolution import convolve
 from remuda.policies.networks.kernels.gemm import add_products, multiply
 from remuda.policies.optimizer import BETA_1, BETA_2, step
+from remuda.policies.selectors import take_best_choices
 from remuda.policies.spec import PolicySpec, make_algorithm
 from remuda.system.rng import torch_rng
 

@@ -7,7 +7,7 @@ from openskill.models import PlackettLuce
 
 from remuda.actor.frames import FrameStack
 from remuda.envs.checks import NONE
-from remuda.policies.joint_actions import explore_allowed, take_best_joint
+from remuda.policies.selectors import explore_allowed, take_best_joint
 from remuda.population.ledger.ledger import CONCEDED, EARNED, MET, WON, count
 from remuda.population.ledger.ratings import KAPPA, TAU, count_teams, rate_all
 from remuda.population.ledger.records import (

@@ -9,9 +9,8 @@ from scipy import stats
 
 import remuda
 from remuda.config import PolicyConfig
-from remuda.policies.actions import DiscreteActions
+from remuda.policies.actions import BranchingActions, DiscreteActions, JointActions, valued
 from remuda.policies.algorithms.transition_algorithm import Part, Transitions, TransitionSequences
-from remuda.policies.joint_actions import BranchingActions, JointActions, valued
 from remuda.policies.losses import huber, quantile_loss
 from remuda.policies.selectors import EpsilonGreedy
 from remuda.policies.spec import PolicySpec, make_algorithm
@@ -150,9 +149,9 @@ def test_the_loss_is_that_of_the_mean_of_choices(kind, memory):
         return torch.stack([torch.rand(shape, generator=s) for s in streams]).view(2, 15, count)
 
     online, target = (network.acting(s.parameters, None) for s in (part.online, part.target))
-    at_t = [algorithm._at_t(batch, weights)[1] for weights in (online, target)]
+    at_t = [batch.features_t(network, weights) for weights in (online, target)]
     best = best_allowed(network.values_of(online, at_t[0]), batch.allowed_t)
-    seen = algorithm._at_tm1(batch, online)[1]
+    seen = batch.features_tm1(network, online)
     if kind == "dqn":
         aim = batch.r_t + batch.discount_t * picked(network.values_of(target, at_t[1]), best)
         taken = picked(network.values_of(online, seen), batch.a_tm1)

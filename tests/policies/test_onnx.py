@@ -32,7 +32,7 @@ from remuda.config import load_config
 from remuda.errors import UsageError
 from remuda.policies.networks.layers import linear_shapes
 from remuda.policies.networks.network import apply
-from remuda.policies.networks.q_network import MLP, QNetwork
+from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack
 from remuda.population.specs import policy_specs
@@ -239,11 +239,7 @@ class RecurrentPixelQ(QNetwork):
         shapes = {"filter": (4, 3, 3, 3)}
         for name, inputs, outputs in (("new", 168, 6), ("old", 6, 6), ("head", 6, num_actions)):
             shapes |= linear_shapes(name, inputs, outputs)
-        self.shapes = shapes
-
-    @property
-    def layers(self):
-        return ("new", "old", "head")
+        self.shapes, self.layers = shapes, ("new", "old", "head")
 
     def acting(self, parameters, noise):
         return dict(parameters)
@@ -288,14 +284,14 @@ def test_a_q_network_with_convolutions_a_state_and_masks(exported):
     assert len(np.unique(actions)) == 4
 
 
-class LeavesTorch(MLP):
+class LeavesTorch(QNetwork):
     """Its numbers become constants of the graph; the exporter says nothing."""
 
     def values(self, weights, inputs):
         return torch.tensor(super().values(weights, inputs).tolist())
 
 
-class LooksAtNumbers(MLP):
+class LooksAtNumbers(QNetwork):
     """It computes something else if the sum is positive, which a graph cannot ask."""
 
     def values(self, weights, inputs):
@@ -303,14 +299,14 @@ class LooksAtNumbers(MLP):
         return values if values.sum() > 0.0 else -values
 
 
-class CountsRows(MLP):
+class CountsRows(QNetwork):
     """The number of rows becomes a constant of the graph, and no other fits."""
 
     def values(self, weights, inputs):
         return super().values(weights, inputs) * int(inputs.shape[1])
 
 
-class FitsOneBatch(MLP):
+class FitsOneBatch(QNetwork):
     """It fails where there are other rows than in the example that is traced."""
 
     def values(self, weights, inputs):

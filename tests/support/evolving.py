@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 from remuda.config import NetworkConfig
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
-from remuda.policies.networks.q_network import MLP
+from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.stack import ParameterStack
 from remuda.population.evolution.fitness import Fitness
 from remuda.population.evolution.numbers import Evolvable
@@ -53,7 +53,7 @@ def actor_critic(hidden=(8, 6), inputs=5, actions=3, normalised=False, **options
 
 def values(hidden=(8, 6), inputs=5, actions=3, **options):
     """Values of actions, as DQN has them."""
-    return MLP(inputs, actions, NetworkConfig(hidden=hidden, **options))
+    return QNetwork(inputs, actions, NetworkConfig(hidden=hidden, **options))
 
 
 def alien(network, seed=1):

@@ -270,11 +270,8 @@ class PolicyConfig(Section):
             )
         if not (network.module or network.convolutions or network.hidden):
             raise ValueError("network.hidden is empty; a network needs at least one layer")
-        if self.experience.group and network.recurrent:
-            raise ValueError(
-                "experience.group is for policies without a memory, because a policy cannot use "
-                f"the recurrent state of another; network.recurrent is {network.recurrent}"
-            )
+        if network.recurrent:
+            self.check_recurrent(f"network.recurrent is {network.recurrent}")
         if self.rollout_length:
             return self._fits_ppo()
         if self.learning_mode != "off_policy":
@@ -333,6 +330,23 @@ class PolicyConfig(Section):
                     section[key] = defaults[key]
         return PolicyConfig.model_validate(settings)
 
+    def check_recurrent(self, source: str) -> None:
+        """Refuse settings that exclude a recurrent network; `source` says what makes it one."""
+        if self.experience.group:
+            raise ValueError(
+                f"{source}, and experience.group is for policies without a memory: a policy cannot "
+                "use the recurrent states of other policies"
+            )
+        if self.shares_network is False:
+            raise ValueError(
+                f"{source}, which needs network.shared true: both heads use one recurrent state"
+            )
+        if self.rollout_length and self.ppo.anchor_cost:
+            raise ValueError(
+                f"{source}, and ppo.anchor_cost is for policies without a memory; set one of them "
+                "to 0"
+            )
+
     def check_waiting(self, recurrent: bool) -> None:
         """Refuse a capacity with which actor and learner would wait for each other."""
         experience = self.experience
@@ -367,15 +381,6 @@ class PolicyConfig(Section):
             raise ValueError("network.noisy is for iqn and dqn; ppo explores by sampling actions")
         if self.network.dueling:
             raise ValueError("network.dueling is for iqn and dqn; ppo learns a separate value")
-        if self.network.recurrent and not self.network.serves_both:
-            raise ValueError(
-                "network.recurrent needs network.shared true: both heads use one recurrent state"
-            )
-        if self.network.recurrent and self.ppo.anchor_cost:
-            raise ValueError(
-                "ppo.anchor_cost is for policies without a memory, but network.recurrent is "
-                f"{self.network.recurrent}; set one of them to 0"
-            )
         return self
 
 

@@ -34,10 +34,8 @@ class StepBatches:
     def sample(self, policy: int, size: int, beta: float) -> bool:
         return self._replays[policy].sample(self._batch, policy, size, beta)
 
-    def samples(self, policy: int, size: int) -> int:  # noqa: ARG002
-        return size
-
     def versions(self, policy: int, size: int) -> Integers:
+        """Return the weights' version that acted in each sample to learn from."""
         return self._batch.versions[policy, :size]
 
     def moved(
@@ -75,10 +73,6 @@ class SequenceBatches:
 
     def sample(self, policy: int, size: int, beta: float) -> bool:
         return self._replays[policy].sample(self._batch, policy, self._count(size), beta)
-
-    def samples(self, policy: int, size: int) -> int:
-        valid = self._batch.valid(slice(policy, policy + 1), self._count(size))
-        return int(valid.sum())
 
     def versions(self, policy: int, size: int) -> Integers:
         count = self._count(size)

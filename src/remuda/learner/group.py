@@ -50,15 +50,12 @@ class LearnerGroup:
     def work(self) -> bool:
         """Update the next ready learner, or continue an update; return False if none is ready."""
         policy = self._births.pending()
-        if policy is not None:
-            self._start_newborn(policy)
-            return True
-        return self._train()
-
-    def _start_newborn(self, policy: str) -> None:
+        if policy is None:
+            return self._train()
         version = self._learner(policy).begin(policy, self._births.newborn(policy))
         self._births.confirm(policy, version)
         log.info("a newborn policy starts as %s, version %d", policy, version)
+        return True
 
     def _train(self) -> bool:
         self._take_changes()

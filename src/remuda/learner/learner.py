@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from remuda.publish.training_state import TrainingState
 from remuda.publish.weight_store import WeightPublisher
 from remuda.system.checkpoint.fitting import COUNT, Range, branch, fitting, whole
 from remuda.system.scoreboard import LEARN_COUNTS, Learn, Row, count_on
-from remuda.system.timeline import Timeline
+from remuda.system.timeline import Span, Timeline
 from remuda.types import State
 
 log = logging.getLogger(__name__)
@@ -79,9 +81,25 @@ class Learner(ABC):
         """Return whether the next call continues an update."""
         return False
 
-    @abstractmethod
     def publish(self) -> None:
         """Publish a new version of every policy."""
+        for k in range(len(self.trainers)):
+            self._publish(k)
+
+    @abstractmethod
+    def _publish(self, k: int) -> None:
+        """Publish a new version of policy k."""
+
+    @contextmanager
+    def _timed(self, span: Span, seconds: Learn, members: Sequence[int]) -> Iterator[float]:
+        """Record the duration of a block, and count it in equal shares; yield its start."""
+        start = time.perf_counter()
+        yield start
+        end = time.perf_counter()
+        for k in members:
+            self.trainers[k].row[seconds] += (end - start) / len(members)
+        if self._timeline is not None:
+            self._timeline.add(span, start, end)
 
     @abstractmethod
     def begin(self, policy: str, newborn: Newborn) -> int:

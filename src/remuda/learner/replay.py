@@ -56,7 +56,7 @@ class ReplayLearner(Learner):
         # by policy, the number of steps written when its exploration started to decay
         self._begun = list(begun or [0] * len(trainers))
         # by policy, whether it is alive, as last published to actors
-        self._there = [plays(trainer.name) for trainer in trainers]
+        self._alive = [plays(trainer.name) for trainer in trainers]
         self._last = [0] * len(trainers)  # by policy, the samples of its last update
         self._scales = np.array([[s.config.reward_scale] for s in trainers], np.float32)
         for k in range(len(trainers)):
@@ -98,66 +98,49 @@ class ReplayLearner(Learner):
             self._train(first, end)
 
     def _train(self, first: int, end: int) -> None:
-        size, start = self._budget.size, time.perf_counter()
-        drawn = np.zeros(len(self.trainers), np.bool_)
-        for k in range(first, end):
-            # `sample` returns False if the ring was just cleared for a newborn (a new policy).
-            drawn[k] = self._batches.sample(k, size, self.beta(k))
-        sampled = time.perf_counter()
-        for k in range(first, end):
-            self.trainers[k].row[Learn.SECONDS_SAMPLE] += (sampled - start) / (end - first)
-        if self._timeline is not None:
-            self._timeline.add(Span.SAMPLE, start, sampled)
+        size, drawn = self._budget.size, np.zeros(len(self.trainers), np.bool_)
+        with self._timed(Span.SAMPLE, Learn.SECONDS_SAMPLE, range(first, end)):
+            for k in range(first, end):
+                # `sample` returns False if the ring was just cleared for a newborn (a new policy).
+                drawn[k] = self._batches.sample(k, size, self.beta(k))
         for stretch in runs(drawn, end - first):
             self._step(*stretch, size)
 
     def _step(self, first: int, end: int, size: int) -> None:
-        clock, count = time.perf_counter, end - first
-        start = clock()
-        device = self.algorithm.device
-        transitions = self._batches.moved(first, end, size, self._scales, device)
-        learned = self.algorithm.update(transitions, first, end)
-        metrics = torch.stack(learned[:3], 1).cpu().tolist()
-        errors = learned.errors.cpu().numpy() if self._weighed else None
-        updated = clock()
-        self._budget.spent(updated - start)
-        for k, (loss, norm, value) in zip(range(first, end), metrics, strict=True):
-            self.trainers[k].row[Learn.SECONDS_UPDATE] += (updated - start) / count
-            if self._judge(k, loss, norm, value, size) and errors is not None:
-                self.replays[k].learn(errors[k - first])
-        published = clock()
-        for trainer in self.trainers[first:end]:
-            trainer.row[Learn.SECONDS_PUBLISH] += (published - updated) / count
-        if self._timeline is not None:
-            self._timeline.add(Span.UPDATE, start, updated)
-            self._timeline.add(Span.PUBLISH, updated, published)
+        members = range(first, end)
+        with self._timed(Span.UPDATE, Learn.SECONDS_UPDATE, members) as start:
+            device = self.algorithm.device
+            transitions = self._batches.moved(first, end, size, self._scales, device)
+            learned = self.algorithm.update(transitions, first, end)
+            metrics = torch.stack(learned[:3], 1).cpu().tolist()
+            errors = learned.errors.cpu().numpy() if self._weighed else None
+            self._budget.spent(time.perf_counter() - start)
+        with self._timed(Span.PUBLISH, Learn.SECONDS_PUBLISH, members):
+            for k, (loss, norm, value) in zip(members, metrics, strict=True):
+                if self._accept(k, loss, norm, value, size) and errors is not None:
+                    self.replays[k].learn(errors[k - first])
 
-    def _judge(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
+    def _accept(self, policy: int, loss: float, norm: float, value: float, size: int) -> bool:
         """Count a policy's update and publish if due, or undo it; return whether it was finite."""
         trainer, replay = self.trainers[policy], self.replays[policy]
-        row = trainer.row
+        row, versions = trainer.row, self._batches.versions(policy, size)
         accepted = trainer.accept(loss)
         if accepted:
-            row[Learn.SAMPLES] += self._batches.samples(policy, size)
+            row[Learn.SAMPLES] += len(versions)
             if trainer.is_due():
                 self._publish(policy)
             trainer.add(Learn.LOSS_SUM, loss)
             trainer.add(Learn.GRADIENT_NORM_SUM, norm)
             trainer.add(Learn.VALUE_SUM, value)
-            versions = self._batches.versions(policy, size)
             trainer.count_staleness(versions[versions != OTHERS])
             row[Learn.OTHERS_SUM] += (versions == OTHERS).mean()
         row[Learn.REDRAWN] = replay.redrawn
-        self._consume(policy, self._batches.samples(policy, size))
+        self._consume(policy, len(versions))
         return accepted
 
-    def publish(self) -> None:
-        for k in range(len(self.trainers)):
-            self._publish(k)
-
-    def _publish(self, policy: int) -> None:
-        numbers = {EXPLORED: self._explored(policy), BEGUN: self._begun[policy]}
-        self.trainers[policy].publish(self.epsilon(policy), numbers)
+    def _publish(self, k: int) -> None:
+        numbers = {EXPLORED: self._explored(k), BEGUN: self._begun[k]}
+        self.trainers[k].publish(self.epsilon(k), numbers)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         k = self.policies.index(policy)
@@ -212,21 +195,21 @@ class ReplayLearner(Learner):
         trainer, experience = self.trainers[k], self.replays[k].experience
         plays = self._plays(trainer.name)
         due = not trainer.halted and experience.has(self.steps_needed(k), begins=plays)
-        if plays != self._there[k]:
-            self._there[k] = plays
-            self._tell(k)
+        if plays != self._alive[k]:
+            self._alive[k] = plays
+            self._show_progress(k)
         return due and plays
 
     def _consume(self, policy: int, last: int) -> None:
         """Show a policy's progress to waiting actors; its last update had `last` samples."""
         self._last[policy] = last
-        self._tell(policy)
+        self._show_progress(policy)
 
-    def _tell(self, policy: int) -> None:
+    def _show_progress(self, policy: int) -> None:
         trainer, experience = self.trainers[policy], self.replays[policy].experience
         if experience.may_wait:
             samples = max(trainer.row[Learn.SAMPLES] - self._last[policy], 0.0)
-            idle = trainer.halted or not self._there[policy]
+            idle = trainer.halted or not self._alive[policy]
             # Steps that a resumed run did not restore cannot be trained on.
             paid = max(_steps_paid(trainer, samples), experience.lost)
             experience.consume(NEVER if idle else paid)
@@ -240,7 +223,7 @@ def _steps_paid(trainer: PolicyTrainer, samples: float) -> int:
 
 
 LEAST = 8  # minimum samples of a batch
-ROOM = 2.2  # the size is doubled if the mean time of an update, times this, is below the budget
+HEADROOM = 2.2  # the size is doubled if the mean time of an update, times this, is below the budget
 MEMORY = 0.8  # weight of past updates in the running mean
 
 
@@ -248,7 +231,7 @@ class BatchBudget:
     """The size of the next batch, under a time budget.
 
     The size is halved while the running mean of update times exceeds the budget, and doubled when
-    there is enough time (`ROOM`).
+    there is enough time (`HEADROOM`).
     """
 
     def __init__(self, largest: int, seconds: float | None) -> None:
@@ -264,7 +247,7 @@ class BatchBudget:
         size = self.size
         if self._mean > self._seconds:
             size = max(size // 2, min(LEAST, self._largest))
-        elif self._mean * ROOM < self._seconds:
+        elif self._mean * HEADROOM < self._seconds:
             size = min(size * 2, self._largest)
         if size != self.size:
             self.size, self._mean = size, None

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from remuda.config.hyperparameters import LiveHyperparameters, with_values
 from remuda.experience.experience import Experience
+from remuda.experience.priorities import PrioritisedReplay, PrioritisedSequences
+from remuda.experience.replay import Replay, TransitionReplay
+from remuda.experience.rollout_queue import RolloutQueue
+from remuda.experience.segments import SegmentReplay
+from remuda.experience.sequence_replay import SequenceReplay
 from remuda.policies.initial import InitialWeights
-from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec, make_algorithm
+from remuda.population.births.inheritance import LearnerBirths
 from remuda.population.members.table import Table
 from remuda.publish.snapshot import Snapshot
 from remuda.publish.training_state import BEGUN
@@ -24,12 +30,9 @@ from remuda.system.scoreboard import Scoreboard
 from remuda.system.timeline import Timeline
 
 if TYPE_CHECKING:
-    from remuda.experience.replay import Replay
-    from remuda.experience.rollout_queue import RolloutQueue
     from remuda.learner.group import LearnerGroup
     from remuda.learner.learner import Learner, PolicyTrainer
     from remuda.policies.algorithms.algorithm import Algorithm
-    from remuda.population.births.inheritance import LearnerBirths
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,6 @@ class LearnerRole:
     def build(self) -> LearnerGroup:
         """Build the learners and compile all functions that they need."""
         from remuda.learner.warm_up import warm_up
-        from remuda.population.births.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         warm_up(lambda **changes: replace(self, **changes).group(), self._stacks(births))
@@ -75,7 +77,6 @@ class LearnerRole:
 
     def group(self) -> LearnerGroup:
         from remuda.learner.group import LearnerGroup
-        from remuda.population.births.inheritance import LearnerBirths
 
         births = LearnerBirths(self.table, [spec.name for spec in self.specs])
         learners = [self._learner(specs, device, births) for specs, device in self._stacks(births)]
@@ -101,10 +102,10 @@ class LearnerRole:
     ) -> Learner:
         from remuda.learner.replay import ReplayLearner
         from remuda.learner.rollouts import RolloutLearner
-        from remuda.policies.spec import make_algorithm
 
         by_rollouts = specs[0].config.rollout_length > 0
-        pairs = [(spec, self._newest(spec)) for spec in specs]
+        published = self.published  # one reader each: its snapshot is valid until it reads again
+        pairs = [(spec, published.reader().newest(spec.name, training=True)) for spec in specs]
         seeded: Callable[..., Any] = make_rng if by_rollouts else torch_rng
         rngs = [seeded(self.seed, "learner", spec.name, s.learner_step) for spec, s in pairs]
         algorithm = make_algorithm(specs, rngs, device)
@@ -124,10 +125,6 @@ class LearnerRole:
         return self.experience[spec.name].lost if births.generations[spec.name] > 0 else 0
 
     def _replay(self, spec: PolicySpec, learner_step: int) -> Replay[Any]:
-        from remuda.experience.priorities import PrioritisedReplay, PrioritisedSequences
-        from remuda.experience.replay import TransitionReplay
-        from remuda.experience.sequence_replay import SequenceReplay
-
         config = spec.config
         rng = make_rng(self.seed, "replay", spec.name, learner_step)
         drawn = (self._sources(spec), config.n_steps, config.discount, rng)
@@ -137,9 +134,6 @@ class LearnerRole:
         return (SequenceReplay if spec.memory else TransitionReplay)(*drawn)
 
     def _rollouts(self, spec: PolicySpec, learner_step: int) -> RolloutQueue:
-        from remuda.experience.rollout_queue import RolloutQueue
-        from remuda.experience.segments import SegmentReplay
-
         past, config = None, spec.config
         if config.replays:
             rng = make_rng(self.seed, "replay", spec.name, learner_step)
@@ -159,9 +153,6 @@ class LearnerRole:
 
     def _sources(self, spec: PolicySpec) -> list[Experience]:
         return [self.experience[name] for name in (spec.name, *self.shares.get(spec.name, ()))]
-
-    def _newest(self, spec: PolicySpec) -> Snapshot:
-        return self.published.reader().newest(spec.name, training=True)
 
     def _trainers(
         self,

@@ -68,10 +68,10 @@ class RolloutLearner(Learner):
         self._width = width or len(trainers)
         config = trainers[0].config
         # A time budget is for whole updates, and a piece would not fill a GPU.
-        self._is_cut = (
+        self._is_split = (
             width is None and config.time_budget is None and algorithm.device.type == "cpu"
         )
-        self._left: list[int] = []
+        self._untrained: list[int] = []
         # seconds of training per step in the last two pieces; infinite: not measured
         self._paces = (math.inf, math.inf)
         super().__init__(trainers, timeline, saves_experience, plays)
@@ -83,11 +83,11 @@ class RolloutLearner(Learner):
 
     def train_whole(self) -> None:
         """Stop splitting updates into pieces."""
-        self._is_cut = False
+        self._is_split = False
 
     @property
     def unfinished(self) -> bool:
-        return bool(self._left)
+        return bool(self._untrained)
 
     def ready(self) -> bool:
         """Return whether to update now; policies without a rollout request a wake-up.
@@ -109,10 +109,10 @@ class RolloutLearner(Learner):
         )
 
     def update(self) -> None:
-        if not self._left:
-            self._left = self._take()
-        size = self._piece() if self._is_cut else len(self._left)
-        piece, self._left = self._left[:size], self._left[size:]
+        if not self._untrained:
+            self._untrained = self._take()
+        size = self._piece() if self._is_split else len(self._untrained)
+        piece, self._untrained = self._untrained[:size], self._untrained[size:]
         start = time.perf_counter()
         for first in range(0, len(piece), self._width):
             self._train(piece[first : first + self._width])
@@ -120,28 +120,21 @@ class RolloutLearner(Learner):
             spent = time.perf_counter() - start
             self._paces = self._paces[1], spent / max(int(self._rollout.num_steps[piece].sum()), 1)
         for k in range(len(self.trainers)):
-            if k not in self._left:
+            if k not in self._untrained:
                 self._count_lost(k)
 
     def _take(self) -> list[int]:
-        clock = time.perf_counter
-        start = clock()
-        ready = self._ready()
-        for k, trainer in enumerate(self.trainers):
-            if ready[k]:
-                rollouts = self.rollouts[k]
-                # Actors that do not wait may have overwritten all steps.
-                ready[k] = rollouts.take(self._rollout, k, trainer.version) > 0
-                if ready[k] and self._is_above_ratio(k):
-                    ready[k] = False
+        members: list[int] = []
+        with self._timed(Span.SAMPLE, Learn.SECONDS_SAMPLE, members):
+            for k in np.flatnonzero(self._ready()).tolist():
+                trainer = self.trainers[k]
+                if self.rollouts[k].take(self._rollout, k, trainer.version) == 0:
+                    continue  # actors that do not wait may have overwritten all steps
+                if self._is_above_ratio(k):
                     # These steps are not lost: they may be sampled later.
                     trainer.row[Learn.TRAINED] += self._rollout.num_taken[k]
-        taken = clock()
-        if self._timeline is not None:
-            self._timeline.add(Span.SAMPLE, start, taken)
-        members: list[int] = np.flatnonzero(ready).tolist()
-        for k in members:
-            self.trainers[k].row[Learn.SECONDS_SAMPLE] += (taken - start) / len(members)
+                else:
+                    members.append(k)
         return members
 
     def _is_above_ratio(self, k: int) -> bool:
@@ -158,46 +151,39 @@ class RolloutLearner(Learner):
         # Use the faster pace: the process may have been suspended during the other piece.
         pace = min(self._paces)
         most = min(PIECE_SECONDS / max(pace, 1e-9), AT_ONCE) if pace < math.inf else FIRST
-        steps = np.cumsum(self._rollout.num_steps[self._left])
+        steps = np.cumsum(self._rollout.num_steps[self._untrained])
         return max(int(np.searchsorted(steps, most, side="right")), 1)
 
     def _give_up(self, k: int) -> None:
         """Drop a policy's rollout if it awaits a later piece; its steps count as lost."""
-        if k in self._left:
-            self._left.remove(k)
+        if k in self._untrained:
+            self._untrained.remove(k)
 
     def _train(self, members: Sequence[int]) -> None:
-        clock = time.perf_counter
-        start = clock()
-        learned = self.algorithm.update(self._rollout, members)
-        updated = clock()
-        for i, k in enumerate(members):
-            trainer = self.trainers[k]
-            row, config = trainer.row, trainer.config
-            row[Learn.SECONDS_UPDATE] += (updated - start) / len(members)
-            if not trainer.accept(float(learned.loss[i])):
-                if trainer.halted:
+        with self._timed(Span.UPDATE, Learn.SECONDS_UPDATE, members):
+            learned = self.algorithm.update(self._rollout, members)
+        with self._timed(Span.PUBLISH, Learn.SECONDS_PUBLISH, members):
+            for i, k in enumerate(members):
+                if self.trainers[k].accept(float(learned.loss[i])):
+                    self._count(self.trainers[k], learned, i)
+                elif self.trainers[k].halted:
                     self._count_lost(k)
                     self.rollouts[k].experience.release()
-                continue
-            self._count_staleness(k)
-            row[Learn.SAMPLES] += learned.samples[i]
-            share = learned.steps[i] / self._rollout.num_steps[k]
-            row[Learn.TRAINED] += np.rint(self._rollout.num_taken[k] * share)
-            if trainer.is_due():
-                trainer.publish(config.last_epsilon)
-            self._count(trainer, learned, i)
-        published = clock()
-        for k in members:
-            self.trainers[k].row[Learn.SECONDS_PUBLISH] += (published - updated) / len(members)
-        if self._timeline is not None:
-            self._timeline.add(Span.UPDATE, start, updated)
-            self._timeline.add(Span.PUBLISH, updated, published)
 
     def _count(self, trainer: PolicyTrainer, learned: RolloutMetrics, i: int) -> None:
+        """Count an accepted update, and publish it if due."""
+        k, row, rollout = trainer.index, trainer.row, self._rollout
+        used = slice(0, int(rollout.num_rows[k]))
+        versions, streams = rollout.versions[k, used], rollout.streams[k, used]
+        trainer.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
+        row[Learn.SAMPLES] += learned.samples[i]
+        share = learned.steps[i] / rollout.num_steps[k]
+        row[Learn.TRAINED] += np.rint(rollout.num_taken[k] * share)
+        if trainer.is_due():
+            self._publish(k)
         for name, word in SUMS.items():
             trainer.add(word, getattr(learned, name)[i])
-        trainer.add(Learn.OTHERS_SUM, learned.others[i] / self._rollout.num_steps[trainer.index])
+        trainer.add(Learn.OTHERS_SUM, learned.others[i] / rollout.num_steps[k])
         explained = learned.explained_variance[i]
         if math.isfinite(explained):
             trainer.add(Learn.EXPLAINED_SUM, explained)
@@ -211,15 +197,8 @@ class RolloutLearner(Learner):
     def _count_lost(self, policy: int) -> None:
         self.trainers[policy].row[Learn.LOST] = self._lost(policy)
 
-    def _count_staleness(self, policy: int) -> None:
-        rollout, trainer = self._rollout, self.trainers[policy]
-        used = slice(0, int(rollout.num_rows[policy]))
-        versions, streams = rollout.versions[policy, used], rollout.streams[policy, used]
-        trainer.count_staleness(versions[(streams != AFTER) & (versions != OTHERS)])
-
-    def publish(self) -> None:
-        for trainer in self.trainers:
-            trainer.publish(trainer.config.last_epsilon)
+    def _publish(self, k: int) -> None:
+        self.trainers[k].publish(self.trainers[k].config.last_epsilon)
 
     def begin(self, policy: str, newborn: Newborn) -> int:
         k = self.policies.index(policy)
@@ -232,7 +211,7 @@ class RolloutLearner(Learner):
             passed = self.rollouts[k].experience.passed or 0
             row[Learn.SAMPLES] = max(row[Learn.SAMPLES], passed * ratio)
         self._count_lost(k)
-        trainer.publish(trainer.config.last_epsilon)
+        self._publish(k)
         return trainer.version
 
     def state(self, policy: str) -> State:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from remuda.config import PolicyConfig
 from remuda.experience.experience import Experience
 from remuda.experience.ring_block import Block, Choices, StreamPlan, TurnOutcomes
 from remuda.experience.writer import BlockWriter
+from remuda.learner.group import LearnerGroup
 from remuda.learner.rollouts import RolloutLearner
 from remuda.policies.compatibility import stream_shape
 from remuda.policies.spec import PolicySpec, first_weights
@@ -23,9 +24,6 @@ from remuda.system.rng import torch_rng
 from remuda.system.scoreboard import Learn, Scoreboard
 from remuda.types import Floats
 
-if TYPE_CHECKING:
-    from remuda.learner.group import LearnerGroup
-
 log = logging.getLogger(__name__)
 
 SEGMENTS = 8  # segments written for the warm-up
@@ -33,8 +31,7 @@ MOST_PARTS = 16  # maximum number of minibatches in an epoch
 
 
 def warm_up(
-    make_group: Callable[..., LearnerGroup],
-    stacks: Sequence[tuple[tuple[PolicySpec, ...], str]],
+    make_group: Callable[..., LearnerGroup], stacks: Sequence[tuple[tuple[PolicySpec, ...], str]]
 ) -> None:
     """Train one or two policies of each stack on made-up steps, in separate memory.
 
@@ -120,9 +117,8 @@ def _in_small(config: PolicyConfig) -> PolicyConfig:
 
 
 def _steps(config: PolicyConfig) -> int:
-    least = config.rollout_length
     length = config.experience.segment_length
-    return length * (SEGMENTS + -(-least // length))
+    return length * (SEGMENTS + math.ceil(config.rollout_length / length))
 
 
 def _published(specs: Sequence[PolicySpec]) -> PublishedWeights:
@@ -141,10 +137,8 @@ def _live(writer: BlockWriter, spec: PolicySpec, steps: int, length: int) -> Non
     shape = stream_shape(spec)
     always, never = np.ones(1, np.bool_), np.zeros(1, np.bool_)
     nothing: Floats = np.zeros(1, np.float32)
-    plan, observations = (
-        StreamPlan(np.array([0, 1]), np.zeros(1, np.int64)),
-        np.zeros((1, shape.size), shape.dtype),
-    )
+    plan = StreamPlan(np.array([0, 1]), np.zeros(1, np.int64))
+    observations = np.zeros((1, shape.size), shape.dtype)
     masks = np.ones((1, shape.mask_size), np.bool_)
     choices = Choices(
         active=always,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from remuda.policies.networks.encoder import Weights
+from remuda.policies.networks.kernels.compiled_pass import CompiledPass, GatheredPass
 from remuda.policies.networks.network import Network
 from remuda.policies.stack import ParameterStack
 from remuda.system.checkpoint.fitting import branch, fitting
@@ -66,7 +67,10 @@ class ActingStack:
         self._padded: dict[tuple[int, int, int], tuple[Floats, Callable[[], Floats]]] = {}
         self._cached_passes = cached_passes
         # pass over streams gathered by policy; None: use `padded_pass`
-        self.gathered_pass = network.gathered_pass(self._weights) if gathered and on_cpu else None
+        self.gathered_pass: GatheredPass | None = None
+        layers = network.compiled_layers(self._weights) if gathered and on_cpu else None
+        if layers is not None:
+            self.gathered_pass = GatheredPass(layers)
 
     def load(self, policy: int, weights: Floats) -> None:
         with torch.inference_mode():
@@ -115,7 +119,10 @@ class ActingStack:
             if len(self._padded) >= self._cached_passes:
                 self._padded.clear()
             count = (end - first) * width
-            self._grow_inputs(count)
+            if count > self.inputs.shape[0] * self.inputs.shape[1]:
+                self._padded.clear()  # their passes read the old buffer
+                self.inputs = aligned_zeros((1, 2 * count, self.network.num_inputs))
+                self._tensor = torch.from_numpy(self.inputs)
             inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
             inputs = inputs.view(end - first, width, -1)
             self._padded[key] = (
@@ -124,24 +131,14 @@ class ActingStack:
             )
         return self._padded[key]
 
-    def _grow_inputs(self, count: int) -> None:
-        if count > self.inputs.shape[0] * self.inputs.shape[1]:
-            self._padded.clear()  # their passes read the old buffer
-            self.inputs = aligned_zeros((1, 2 * count, self.network.num_inputs))
-            self._tensor = torch.from_numpy(self.inputs)
-
     def recurrent_pass(
         self, first: int, end: int, width: int, states: Floats
     ) -> tuple[Floats, Floats]:
         """Return outputs and next recurrent states [k, width, memory] of recurrent networks."""
         count = (end - first) * width
         inputs = self._tensor.view(-1, self.network.num_inputs)[:count]
-        inputs = inputs.view(end - first, width, -1).to(self._device)
         weights, _ = self._rows(first, end)
-        with torch.inference_mode():
-            before = copied(states, self._device)
-            outputs, after = self.network.step(weights, inputs, before)
-        return outputs.cpu().numpy(), after.cpu().numpy()
+        return self._step(weights, inputs.view(end - first, width, -1), states)
 
     def outputs(self, first: int, end: int) -> Floats:
         """Return outputs [k, N, O] of policies `first` to `end - 1`, valid until the next pass."""
@@ -164,28 +161,33 @@ class ActingStack:
     def _pass(self, weights: Weights, inputs: torch.Tensor) -> Callable[[], Floats]:
         """Return a function that runs these weights on these inputs, reading both in place."""
         if self._device.type == "cpu":
-            compiled = self.network.compiled_pass(weights, inputs)
-            if compiled is not None:
-                return compiled
+            layers = self.network.compiled_layers(weights)
+            if layers is not None:
+                return CompiledPass(layers, inputs)
 
-        def found() -> Floats:
+        def forward() -> Floats:
             with torch.inference_mode():
                 moved = inputs.to(self._device)
                 outputs: Floats = self.network.outputs(weights, moved).cpu().numpy()
             return outputs
 
-        return found
+        return forward
 
     def _recurrent_step(
         self, weights: Weights, inputs: torch.Tensor, first: int, end: int
     ) -> Floats:
         self.previous_states[first:end] = self.recurrent_states[first:end]
+        outputs, after = self._step(weights, inputs, self.previous_states[first:end])
+        self.recurrent_states[first:end] = after
+        return outputs
+
+    def _step(
+        self, weights: Weights, inputs: torch.Tensor, states: Floats
+    ) -> tuple[Floats, Floats]:
         with torch.inference_mode():
-            before = copied(self.previous_states[first:end], self._device)
+            before = copied(states, self._device)
             outputs, after = self.network.step(weights, inputs.to(self._device), before)
-        self.recurrent_states[first:end] = after.cpu().numpy()
-        found: Floats = outputs.cpu().numpy()
-        return found
+        return outputs.cpu().numpy(), after.cpu().numpy()
 
     def _rows(self, first: int, end: int) -> tuple[Weights, torch.Tensor]:
         weights = {name: weight[first:end] for name, weight in self._weights.items()}

@@ -2,6 +2,11 @@
 
 Acting uses compiled loops over streams (seats of environment copies), and learning uses torch. Both
 use the same distribution.
+
+For algorithms that learn action values, each combination of a MultiDiscrete action's choices has a
+value; combinations are numbered so that the last choice varies fastest. If there are more than
+`MOST_COMBINATIONS`, each option has a value instead, and an action's value is the mean over its
+choices. The ring buffer and the environment always get the separate choices.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from remuda.types import Array, Bools, Floats, Integers
 Rng = np.random.Generator
 Rngs = Sequence[Rng] | None  # by policy; None: take the most likely actions
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+MOST_COMBINATIONS = 1024  # maximum combinations of choices with one network output each
 LIMIT = 1e30  # larger bounds count as infinite: some libraries use the largest float for "no bound"
 
 
@@ -90,13 +96,6 @@ class Actions(ABC):
     def num_outputs(self) -> int:
         return self.num_logits + self.num_scales
 
-    def choose(
-        self, outputs: Floats, masks: Bools, rng: Rng | None, actions: Array, log_probs: Floats
-    ) -> None:
-        """Choose actions for one policy; the arrays have no policy axis."""
-        rngs = None if rng is None else (rng,)
-        self.choose_for_all(outputs[None], masks[None], rngs, actions[None], log_probs[None])
-
     @abstractmethod
     def choose_for_all(
         self,
@@ -112,11 +111,11 @@ class Actions(ABC):
     def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
         """Return greedy actions [N, size] within bounds, using only exportable torch operations."""
 
-    @abstractmethod
     def log_probs_and_entropy(
         self, outputs: Tensor, actions: Tensor, masks: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and entropies in nats, each [K, B], of outputs [K, B, ...]."""
+        raise NotImplementedError(f"{type(self).__name__} has no log-probabilities")
 
     def divergence(self, outputs: Tensor, others: Tensor, masks: Tensor | None) -> Tensor:
         """Return KL(pi, other) in nats, [K, B], of two distributions [K, B, num_outputs]."""
@@ -139,7 +138,7 @@ class DiscreteActions(Actions):
         self._uniforms = np.zeros((0, 0, 0))
 
     def __repr__(self) -> str:
-        return f"DiscreteActions({self.sizes})"
+        return f"{type(self).__name__}({self.sizes})"
 
     def choose_for_all(
         self, outputs: Floats, masks: Bools, rngs: Rngs, actions: Array, log_probs: Floats
@@ -244,6 +243,55 @@ class ContinuousActions(Actions):
         return self.bounds.scale(actions)
 
 
+class JointActions(Actions):
+    """Several choices, with a network output for each combination."""
+
+    meaning = "one number for each combination of choices; the last choice varies fastest"
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes, self.size, self.dtype = sizes, len(sizes), np.int64
+        self.num_logits, self.mask_size = math.prod(sizes), sum(sizes)
+        self._alone = DiscreteActions((self.num_logits,))
+
+    def __repr__(self) -> str:
+        return f"JointActions({self.sizes})"
+
+    def choose_for_all(
+        self, outputs: Floats, masks: Bools, rngs: Rngs, actions: Array, log_probs: Floats
+    ) -> None:
+        numbers: Integers = np.zeros((*outputs.shape[:2], 1), np.int64)
+        allowed = self._allowed(torch.from_numpy(masks)).numpy() if masks.shape[2] else masks
+        self._alone.choose_for_all(outputs, allowed, rngs, numbers, log_probs)
+        actions[...] = np.stack(np.unravel_index(numbers[..., 0], self.sizes), axis=-1)
+
+    def greedy(self, outputs: Tensor, masks: Tensor | None) -> Tensor:
+        """Return the first allowed combination with the largest value; 0 if none is allowed."""
+        if masks is not None:
+            outputs = outputs.masked_fill(~self._allowed(masks), -math.inf)
+        rest, digits = outputs.argmax(-1), []
+        for size in reversed(self.sizes):
+            digits.append(rest % size)
+            rest = rest // size
+        return torch.stack(digits[::-1], -1)
+
+    def _allowed(self, masks: Tensor) -> Tensor:
+        """Return which combinations are allowed, [..., num_logits], from masks [..., mask_size]."""
+        allowed = torch.ones_like(masks[..., :1])
+        for part in torch.split(masks, list(self.sizes), -1):
+            allowed = (allowed.unsqueeze(-1) & part.unsqueeze(-2)).flatten(-2)
+        return allowed
+
+
+class BranchingActions(DiscreteActions):
+    """Several choices, with a network output for each option of each choice.
+
+    An action's value is the mean of its choices' outputs (Tavakoli et al. 2018, "Action branching
+    architectures"; Seyde et al. 2023, "Solving continuous control via Q-learning").
+    """
+
+    meaning = "values of all options, choice by choice"
+
+
 def actions_of(space: Space[object], agent: str) -> Actions:
     """Return the action type of a space; raise ContractError if no algorithm supports it."""
     from gymnasium.spaces import Box, Discrete, MultiDiscrete
@@ -258,6 +306,32 @@ def actions_of(space: Space[object], agent: str) -> Actions:
         f"{agent} has the action space {space}; supported are Discrete and MultiDiscrete from 0, "
         "Box of floats and, through adapters, a Tuple or Dict of only discrete or only float spaces"
     )
+
+
+def valued(actions: Actions, agent: str, algorithm: str, branches: bool) -> Actions:
+    """Return the action type of a value-based algorithm; raise ContractError if unsupported."""
+    if not isinstance(actions, DiscreteActions):
+        raise ContractError(
+            f"{agent} has continuous actions; {algorithm} learns a value for each action and "
+            "supports only Discrete and MultiDiscrete: use --policy.algorithm ppo"
+        )
+    if actions.size == 1:
+        return actions
+    combinations = math.prod(actions.sizes)
+    if combinations <= MOST_COMBINATIONS:
+        return JointActions(actions.sizes)
+    if branches:
+        return BranchingActions(actions.sizes)
+    raise ContractError(
+        f"{agent} makes {actions.size} choices at once, with {combinations:,} combinations; "
+        f"{algorithm} learns a value for each and supports at most {MOST_COMBINATIONS:,}: use "
+        "--policy.algorithm dqn, iqn or ppo"
+    )
+
+
+def choices_of(actions: Actions) -> tuple[int, ...]:
+    """Return the sizes of the choices of branching actions; empty for other actions."""
+    return actions.sizes if isinstance(actions, BranchingActions) else ()
 
 
 @njit(cache=True)

@@ -264,8 +264,8 @@ def others_in(rollout: Rollout, weights: Floats, members: Sequence[int]) -> tupl
     for i, k in enumerate(members):
         used = int(rollout.num_rows[k])
         chosen = rollout.streams[k, :used] != AFTER
-        theirs = chosen & (rollout.versions[k, :used] == OTHERS)
-        count[i], total[i] = theirs.sum(), weights[i, :used][theirs].sum()
+        is_other = chosen & (rollout.versions[k, :used] == OTHERS)
+        count[i], total[i] = is_other.sum(), weights[i, :used][is_other].sum()
     return count, total
 
 

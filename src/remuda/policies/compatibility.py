@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from remuda.config import Config
 from remuda.errors import ConfigError
 from remuda.experience.ring import StreamShape
-from remuda.policies.actions import ContinuousActions
-from remuda.policies.joint_actions import BranchingActions, JointActions
+from remuda.policies.actions import BranchingActions, ContinuousActions, JointActions
 from remuda.policies.spec import PolicySpec
 
-MANY = 1000  # minimum pixels for which a perceptron is probably a mistake
-WAYS = {"hwc": "height x width x channels", "chw": "channels x height x width"}
-NAMED = 4  # maximum number of policies that a note lists
+MIN_PIXELS = 1000  # minimum pixels for which a perceptron is probably a mistake
+LAYOUTS = {"hwc": "height x width x channels", "chw": "channels x height x width"}
+MAX_NAMES = 4  # maximum number of policies that a note lists
 
 
 def stream_shape(spec: PolicySpec) -> StreamShape:
@@ -102,8 +101,8 @@ def space_notes(specs: Sequence[PolicySpec]) -> list[str]:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def _notes(spec: PolicySpec) -> Iterator[str]:
@@ -121,15 +120,16 @@ def _notes(spec: PolicySpec) -> Iterator[str]:
             found = spec.layout_of(part) if len(part.shape) == 3 else None
             if found is not None and not found.is_sure:
                 yield (
-                    f"the observation {spec.described(part)} is read as {WAYS[found.layout]}; if "
-                    "that is wrong, set policy.network.layout"
+                    f"the observation {spec.described(part)} is read as {LAYOUTS[found.layout]}; "
+                    "if that is wrong, set policy.network.layout"
                 )
     elif not network.module:
-        many = [p for p in spec.parts if p.is_pixels and len(p.shape) in (2, 3) and p.size >= MANY]
-        if many:
-            inputs = spec.config.n_frames * sum(part.size for part in many)
+        pixels = [p for p in spec.parts if p.is_pixels and p.size >= MIN_PIXELS]
+        images = [part for part in pixels if len(part.shape) in (2, 3)]
+        if images:
+            inputs = spec.config.n_frames * sum(part.size for part in images)
             yield (
-                f"it observes images ({', '.join(map(spec.described, many))}), and its network "
+                f"it observes images ({', '.join(map(spec.described, images))}), and its network "
                 f"has no convolutions, so {inputs:,} pixels go to its first linear layer; set "
                 "policy.network.convolutions, such as [[32,8,4],[64,4,2],[64,3,1]] for 84 x 84"
             )

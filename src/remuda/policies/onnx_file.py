@@ -21,13 +21,12 @@ from remuda.policies.actions import Actions
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.module import place
 from remuda.policies.networks.network import Network
+from remuda.policies.spec import PolicySpec
 from remuda.system.version import __version__
 from remuda.types import AgentSpec, Array
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-    from remuda.policies.spec import PolicySpec
 
 OPSET = 18  # the oldest operator set that torch's exporter can write
 BATCH = "N"  # the batch axis, of any size
@@ -44,11 +43,7 @@ class _Input:
 
 
 def onnx_file(
-    spec: PolicySpec,
-    network: Network,
-    weights: Weights,
-    agent: AgentSpec,
-    about: Mapping[str, str],
+    spec: PolicySpec, network: Network, weights: Weights, agent: AgentSpec, about: Mapping[str, str]
 ) -> bytes:
     """Return the content of an ONNX file that chooses the policy's greedy actions.
 
@@ -190,7 +185,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
     from onnx.reference import ReferenceEvaluator
 
     rng = np.random.default_rng(0)
-    samples = {item.name: _rng(item.example, rng) for item in inputs}
+    samples = {item.name: _sample(item.example, rng) for item in inputs}
     try:
         with torch.inference_mode():
             expected = module(**{name: torch.tensor(array) for name, array in samples.items()})
@@ -207,7 +202,7 @@ def _agrees(model: ModelProto, module: GreedyModule, inputs: Sequence[_Input]) -
     return found[0].shape == chosen.shape and bool((found[0] == chosen).all())
 
 
-def _rng(example: Tensor, rng: np.random.Generator) -> Array:
+def _sample(example: Tensor, rng: np.random.Generator) -> Array:
     shape, dtype = (EXAMPLES + 2, *example.shape[1:]), example.numpy().dtype
     if dtype.kind == "f":
         return rng.standard_normal(shape).astype(dtype)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from remuda.config import PolicyConfig
 from remuda.envs.observation_parts import Part
 from remuda.errors import ConfigError, ContractError
-from remuda.policies.networks.images import Guess, Image, ImagePart, guess_layout
+from remuda.policies.networks.images import Guess, Image, guess_layout
 from remuda.types import AgentSpec
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class PolicySpec:
         return found
 
     @property
-    def pictures(self) -> tuple[ImagePart, ...]:
+    def pictures(self) -> tuple[Image, ...]:
         """Return the parts of an observation that are images.
 
         These have three axes, or two axes of pixels. If there are none, return all with two axes.
@@ -145,14 +145,9 @@ class PolicySpec:
                 )
             shape = (1, *part.shape) if len(part.shape) == 2 else part.shape
             channels, height, width = (shape[2], *shape[:2]) if layout == "hwc" else shape
-            image = Image(channels, height, width, layout == "hwc", self.config.n_frames)
-            pictures.append(ImagePart(part.start, image))
+            last, frames = layout == "hwc", self.config.n_frames
+            pictures.append(Image(channels, height, width, last, frames, part.start))
         return tuple(pictures)
-
-    @property
-    def image(self) -> Image | None:
-        pictures = self.pictures
-        return pictures[0].image if pictures else None
 
     def layout_of(self, part: Part) -> Guess:
         """Return an image's layout: from the configuration, else the environment, else a guess."""

@@ -7,9 +7,12 @@ product does not depend on the row. `parameters` are named views [K, *shape]. So
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -22,7 +25,6 @@ LINE = 16  # numbers in a cache line
 
 Parameters = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
-Copy = Callable[[], "ParameterStack"]
 
 
 class ParameterStack:
@@ -57,6 +59,13 @@ class ParameterStack:
         for name in self._learned:
             self.parameters[name].requires_grad_()
 
+    @cached_property
+    def spare(self) -> ParameterStack:
+        """Return another stack of this layout, for copies of policies that are not neighbours."""
+        return ParameterStack(
+            self.shapes, len(self.flat), self.flat.device, self._trained, self.buffers
+        )
+
     def rows(self, first: int, end: int) -> ParameterStack:
         """Return a stack of policies `first` to `end` - 1, in the same memory."""
         part = self._parts.pop((first, end), None)
@@ -70,25 +79,20 @@ class ParameterStack:
             self._parts.popitem(last=False)
         return part
 
-    def backward(
-        self,
-        loss: Tensor | Sequence[Tensor],
-        errors: Sequence[Tensor] | None = None,
-        add: bool = False,
-    ) -> None:
-        """Backpropagate a loss, or outputs with their gradients `errors`, to `gradients`."""
-        self.take(self.gradients_of(loss, errors), add)
+    def backward(self, loss: Tensor) -> None:
+        """Backpropagate a loss to `gradients`."""
+        self.take(self.gradients_of([loss], None))
 
     def gradients_of(
-        self, loss: Tensor | Sequence[Tensor], errors: Sequence[Tensor] | None = None
+        self, outputs: Sequence[Tensor], errors: Sequence[Tensor] | None
     ) -> Sequence[Tensor]:
-        """Return the gradients of the learned parameters, for `take`."""
+        """Return the gradients of the learned parameters from those of outputs, for `take`."""
         learned = [self.parameters[name] for name in self._learned]
-        return torch.autograd.grad(loss, learned, errors)
+        return torch.autograd.grad(outputs, learned, errors)
 
-    def take(self, found: Sequence[Tensor], add: bool = False) -> None:
+    def take(self, gradients: Sequence[Tensor], add: bool = False) -> None:
         """Write or add gradients to `gradients`."""
-        for name, gradient in zip(self._learned, found, strict=True):
+        for name, gradient in zip(self._learned, gradients, strict=True):
             if add:
                 self.gradient_views[name].add_(gradient)
             else:
@@ -113,21 +117,20 @@ class ParameterStack:
 
 
 class Side:
-    """Some policies of a stack that run through a network together.
+    """Some policies of a stack, in ascending order, that run through a network together.
 
     Neighbouring policies are used in place. Others are copied to another stack: call `load` before
     a pass, and `store_gradients` after it.
     """
 
-    def __init__(self, stack: ParameterStack, members: Sequence[int], copy: Copy) -> None:
-        """Select `members`, in ascending order; `copy` returns a stack to copy them to."""
+    def __init__(self, stack: ParameterStack, members: Sequence[int]) -> None:
         first, end = members[0], members[-1] + 1
         self._stack = stack
         self.index: slice | Tensor = slice(first, end)  # rows of the members in the stack
         if end - first == len(members):
             self.part = stack.rows(first, end)
         else:
-            self.part = copy().rows(0, len(members))
+            self.part = stack.spare.rows(0, len(members))
             self.index = torch.tensor(members, device=stack.flat.device)
             self.load()
 
@@ -154,21 +157,21 @@ def layout_checksum(shapes: Shapes) -> int:
 
 def layout_size(shapes: Shapes) -> int:
     """Return P, the number of values of one policy."""
-    return sum(_numel(shape) for shape in shapes.values())
+    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def _rows(count: int, size: int, device: str | torch.device) -> Tensor:
     return torch.zeros(count, -(-size // LINE) * LINE, dtype=torch.float32, device=device)[:, :size]
 
 
-def _numel(shape: tuple[int, ...]) -> int:
-    return int(torch.Size(shape).numel())
+def starts_of(shapes: Shapes) -> dict[str, int]:
+    """Return the index of each parameter's first number in a row."""
+    ends = accumulate(map(math.prod, shapes.values()), initial=0)
+    return dict(zip(shapes, ends, strict=False))
 
 
 def _views(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
-    views, start = {}, 0
-    for name, shape in shapes.items():
-        size = _numel(shape)
-        views[name] = flat[:, start : start + size].view(-1, *shape).detach()
-        start += size
-    return views
+    return {
+        name: flat[:, start : start + math.prod(shapes[name])].view(-1, *shapes[name]).detach()
+        for name, start in starts_of(shapes).items()
+    }

@@ -45,8 +45,7 @@ def policy_specs(config: Config, agents: Sequence[AgentSpec]) -> tuple[PolicySpe
 def _spec(config: Config, name: str, agent: AgentSpec) -> PolicySpec:
     from gymnasium.spaces import Box
 
-    from remuda.policies.actions import actions_of
-    from remuda.policies.joint_actions import valued
+    from remuda.policies.actions import actions_of, valued
 
     observation_space, action_space = agent.observation_space, agent.action_space
     if not isinstance(observation_space, Box):

@@ -198,24 +198,24 @@ class SnapshotReader:
     def __init__(self, published: PublishedWeights, check_sequence: bool = True) -> None:
         self._published, self._check = published, check_sequence
         self._versions: Integers = published.board["versions"]
-        self._seen: Integers = np.zeros(len(published.policies), np.int64)
+        self._copied: Integers = np.zeros(len(published.policies), np.int64)
         self._copies: dict[str, Snapshot] = {}
         self.overtaken = 0  # copies discarded because the learner published in the meantime
 
     def has_update(self) -> bool:
-        return first_difference(self._versions, self._seen) >= 0
+        return first_difference(self._versions, self._copied) >= 0
 
     def newer(self) -> dict[str, Snapshot]:
         found = {}
         for index, policy in enumerate(self._published.policies):
-            if self._versions[index] > self._seen[index]:
+            if self._versions[index] > self._copied[index]:
                 snapshot = self._copy(policy, self._published.active(policy))
-                if snapshot is None and not self._seen[index]:
+                if snapshot is None and not self._copied[index]:
                     snapshot = self.newest(policy)
                 if snapshot is None:
                     self.overtaken += 1
-                elif snapshot.version > self._seen[index]:
-                    self._seen[index] = snapshot.version
+                elif snapshot.version > self._copied[index]:
+                    self._copied[index] = snapshot.version
                     found[policy] = snapshot
         return found
 
@@ -239,10 +239,10 @@ class SnapshotReader:
         )
 
     def state(self) -> State:
-        return dict(zip(self._published.policies, self._seen.tolist(), strict=True))
+        return dict(zip(self._published.policies, self._copied.tolist(), strict=True))
 
     def restore(self, state: State) -> None:
-        self._seen[:] = [whole(state, policy) for policy in self._published.policies]
+        self._copied[:] = [whole(state, policy) for policy in self._published.policies]
 
     def _copy(self, policy: str, row: int, training: bool = False) -> Snapshot | None:
         """Return a copy of a row; None if the row is torn, or was overwritten during the copy."""

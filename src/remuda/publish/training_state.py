@@ -72,9 +72,9 @@ class TrainingState:
         If the weights are not the parent's (`fits` is False), moments and optimizer steps start at
         zero. All other vectors are copies of the weights, and all other numbers are inherited.
         """
-        kept = self.vectors if fits else {}
+        inherited = self.vectors if fits else {}
         vectors = {
-            name: kept.get(name, np.zeros_like(weights) if name in MOMENTS else weights)
+            name: inherited.get(name, np.zeros_like(weights) if name in MOMENTS else weights)
             for name in layout.vectors
         }
         numbers = {name: self.numbers.get(name, 0.0) for name in layout.numbers}

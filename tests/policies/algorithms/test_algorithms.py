@@ -55,7 +55,7 @@ def test_it_learns_the_value_of_actions(kind, noisy):
     state = torch.tensor([[[0.9, 0.2], [0.1, 0.9]]])
     with torch.no_grad():
         weights = algorithm.network.acting(algorithm.online.parameters, None)
-        values = algorithm.network.values(weights, state)[0]
+        values = algorithm.network.outputs(weights, state)[0]
     expected = torch.tensor([[0.0, 0.9, -0.2], [0.0, 0.1, -0.9]])
     assert (values - expected).abs().max() < 0.15
 
@@ -124,7 +124,7 @@ def test_the_value_and_the_gradient_that_it_tells_are_those_before_the_update(ki
     head["head.bias"][:] = torch.arange(4.0)
     seen = algorithm.network.acting(algorithm.online.parameters, None)
     with torch.no_grad():
-        values = algorithm.network.values(seen, batch.s_tm1)
+        values = algorithm.network.outputs(seen, batch.s_tm1)
     taken = values.gather(-1, batch.a_tm1[..., None])
     algorithm.optimizer.learning_rates[0] = 0.0
     first, second = algorithm.update(batch), algorithm.update(batch)

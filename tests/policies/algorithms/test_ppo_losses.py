@@ -1,5 +1,7 @@
 """PPO's gradients and corrections."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -90,29 +92,38 @@ def compare(shared, sizes, options, normalises, masked, activation):
             )
     observations = torch.from_numpy(random.random((2, rows, 2), np.float32))
     taken = torch.from_numpy(chosen)
-    costs, both, cpu = algorithm.costs, np.arange(2), torch.device("cpu")
+    costs, both, cpu = algorithm.costs_of([0, 1]), np.arange(2), torch.device("cpu")
     engines = [
         Autograd(algorithm.network, part, costs, algorithm.losses, normalises=normalises),
         Fused(algorithm.network, part, costs, Workspace(algorithm.network), normalises),
     ]
     each = np.tile(np.arange(rows), (2, 1))
     every = Pick(both, each, rows, cpu, np.array([rows, rows]))
-    evaluated = [[torch.zeros(2, rows) for _ in range(2)] for _ in engines]
-    for engine, out in zip(engines, evaluated, strict=True):
-        engine.evaluate(observations, taken, masks, [every], *out)
-    for theirs, ours in zip(*evaluated, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     noise = torch.from_numpy(random.normal(0, 0.2, (3, 2, rows)).astype(np.float32))
-    log_prox, values = evaluated[0]
-    batch = RolloutBatch(
-        observations,
-        taken,
-        masks,
-        log_prox + noise[0],
-        noise[1].exp(),
-        noise[2],
-        values + 0.5 * noise[1],
-        values + noise[2],
+    batches = []
+    for engine in engines:
+        log_prox, values = torch.zeros(2, 2, rows)
+        batches.append(
+            RolloutBatch(
+                observations=observations,
+                actions=taken,
+                masks=masks,
+                log_prox=log_prox,
+                weights=noise[1].exp(),
+                advantages=noise[2],
+                values=values,
+                targets=values,
+            )
+        )
+        engine.evaluate(batches[-1], [every])
+    batch, other = batches
+    for name in ("log_prox", "values"):
+        torch.testing.assert_close(getattr(other, name), getattr(batch, name), rtol=1e-4, atol=1e-5)
+    batch = replace(
+        batch,
+        log_prox=batch.log_prox + noise[0],
+        values=batch.values + 0.5 * noise[1],
+        targets=batch.values + noise[2],
     )
     index = np.stack([random.permutation(rows)[: rows - 7] for _ in range(2)])
     for fewer in (0, 1, 500):  # one policy has so many rows less than the other

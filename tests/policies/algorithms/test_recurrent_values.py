@@ -215,9 +215,8 @@ def test_what_is_told_of_values_is_the_mean_over_the_steps_that_count():
     algorithm, batch = make("dqn"), sequences(burn_in=torch.tensor([[4, 4, 0]]))
     with torch.no_grad():
         weights = algorithm.network.acting(algorithm.online.parameters, None)
-        values = algorithm.network.values_of(
-            weights, batch.at_tm1(batch.features(algorithm.network, weights))
-        )
+        features = batch.features_tm1(algorithm.network, weights)
+        values = algorithm.network.values_of(weights, features)
         taken = values.gather(-1, batch.a_tm1[..., None])[..., 0]
     expected = float(taken[batch.valid > 0].mean())
     assert algorithm.update(batch).value.item() == pytest.approx(expected, rel=1e-5)

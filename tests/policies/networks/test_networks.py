@@ -10,11 +10,11 @@ from remuda.policies.acting import ActingStack
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.kernels.activations import RELU, TANH, activate_in_place
-from remuda.policies.networks.q_network import MLP
+from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, layout_checksum, layout_size
 
-KINDS = [MLP, IQNetwork]
+KINDS = [QNetwork, IQNetwork]
 NOISY = [False, True]
 
 
@@ -33,38 +33,38 @@ def test_slice_k_depends_on_slice_k_alone(kind, dueling):
     network, stack = make(kind, dueling=dueling)
     x = torch.randn(3, 6, 10)
     with torch.no_grad():
-        together = network.values(network.acting(stack.parameters, None), x)
+        together = network.outputs(network.acting(stack.parameters, None), x)
         for k in range(3):
-            alone = network.values(network.acting(stack.of(k), None), x[k : k + 1])
+            alone = network.outputs(network.acting(stack.of(k), None), x[k : k + 1])
             torch.testing.assert_close(together[k : k + 1], alone)
         stack.flat[0] = 99.0
         x[0] = -99.0
-        after = network.values(network.acting(stack.parameters, None), x)
+        after = network.outputs(network.acting(stack.parameters, None), x)
     torch.testing.assert_close(after[1:], together[1:], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_stay_in_their_slice(kind):
     network, stack = make(kind)
-    values = network.values(network.acting(stack.parameters, None), torch.randn(3, 6, 10))
+    values = network.outputs(network.acting(stack.parameters, None), torch.randn(3, 6, 10))
     stack.backward(values[1].sum())
     assert stack.gradients[1].abs().sum() > 0
     assert stack.gradients[[0, 2]].abs().sum() == 0
 
 
 def test_mlp_is_the_ordinary_network():
-    network, stack = make(MLP, policies=1, dueling=False)
+    network, stack = make(QNetwork, policies=1, dueling=False)
     p = {name: view[0] for name, view in stack.parameters.items()}
     x = torch.randn(6, 10)
     y = linear(x, p["hidden0.weight"].T, p["hidden0.bias"][0]).relu()
     y = linear(y, p["hidden1.weight"].T, p["hidden1.bias"][0]).relu()
     y = linear(y, p["head.weight"].T, p["head.bias"][0])
-    ours = network.values(network.plain(stack.parameters, None), x[None])
+    ours = network.outputs(network.plain(stack.parameters, None), x[None])
     torch.testing.assert_close(ours[0], y)
 
 
 def test_dueling_is_value_plus_advantage_less_its_mean():
-    network, stack = make(MLP, policies=1)
+    network, stack = make(QNetwork, policies=1)
     weights = network.plain(stack.parameters, None)
     raw, x = stack.parameters, torch.randn(1, 6, 10)
     features = x
@@ -73,7 +73,7 @@ def test_dueling_is_value_plus_advantage_less_its_mean():
     head = features @ raw["head.weight"] + raw["head.bias"]
     value, advantage = head[..., :1], head[..., 1:]
     expected = value + advantage - advantage.mean(-1, keepdim=True)
-    torch.testing.assert_close(network.values(weights, x), expected)
+    torch.testing.assert_close(network.outputs(weights, x), expected)
 
 
 def test_iqn_acts_on_the_mean_over_the_midpoints():
@@ -82,7 +82,7 @@ def test_iqn_acts_on_the_mean_over_the_midpoints():
     midpoints = ((torch.arange(5) + 0.5) / 5).expand(3, 6, 5)
     plain = network.plain(stack.parameters, None)
     mean = network.quantile_values_of(plain, network.features(plain, x), midpoints).mean(2)
-    torch.testing.assert_close(network.values(network.acting(stack.parameters, None), x), mean)
+    torch.testing.assert_close(network.outputs(network.acting(stack.parameters, None), x), mean)
 
 
 def test_iqn_embedding_is_equation_4():
@@ -99,15 +99,15 @@ def test_noise_is_drawn_for_each_pass_and_not_for_the_means(kind):
     network, stack = make(kind, noisy=True)
     x, noise = torch.randn(3, 6, 10), torch.Generator().manual_seed(0)
     with torch.no_grad():
-        means = [network.values(network.acting(stack.parameters, None), x) for _ in range(2)]
-        noisy = [network.values(network.acting(stack.parameters, noise), x) for _ in range(2)]
+        means = [network.outputs(network.acting(stack.parameters, None), x) for _ in range(2)]
+        noisy = [network.outputs(network.acting(stack.parameters, noise), x) for _ in range(2)]
     torch.testing.assert_close(means[0], means[1], rtol=0, atol=0)
     assert not torch.equal(noisy[0], noisy[1])
     assert not torch.equal(noisy[0], means[0])
 
 
 def test_layouts_are_told_apart():
-    small, large = make(MLP)[0].shapes, make(MLP, dueling=False)[0].shapes
+    small, large = make(QNetwork)[0].shapes, make(QNetwork, dueling=False)[0].shapes
     assert layout_checksum(small) != layout_checksum(large)
     assert layout_size({"a": (2, 3), "b": (4,)}) == 10
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from policies import own_networks
-from remuda.policies.networks.lifted import FEW, LiftedModule
+from remuda.policies.networks.lifted import MAX_SEPARATE, LiftedModule
 
 OWN = "policies.own_networks"
 
@@ -28,7 +28,7 @@ def passes(encoder, weights, x, state):
 @pytest.mark.parametrize(
     "module", ["small", "Wide", "Ordered", "Branching", "Long", "Gated", "Nested"]
 )
-@pytest.mark.parametrize("policies", [1, 3, FEW + 1])
+@pytest.mark.parametrize("policies", [1, 3, MAX_SEPARATE + 1])
 def test_they_compute_what_all_of_them_do_together(module, policies):
     encoder = LiftedModule(f"{OWN}:{module}", {}, (5,))
     weights = weights_of(encoder, policies)

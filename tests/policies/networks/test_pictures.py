@@ -66,7 +66,7 @@ def test_height_and_width_are_the_sides_that_are_most_alike(shape, layout):
             spec_of(spaces.Box(0, 1, shape, np.float32)).network()
         return
     network = {"convolutions": ([4, 2, 1],)}
-    image = spec_of(spaces.Box(0, 1, shape, np.float32), **network).image
+    image = spec_of(spaces.Box(0, 1, shape, np.float32), **network).pictures[0]
     sides = shape if layout == "chw" else (shape[2], *shape[:2])
     assert (image.channels, image.height, image.width) == sides
 
@@ -84,7 +84,7 @@ def test_a_layout_that_is_set_or_declared_is_taken(layout):
         spec_of(cube, layout=layout, agent={"layout": other}),
         spec_of(cube, agent={"layout": layout}),
     ):
-        assert found.image.channels_last == (layout == "hwc")
+        assert found.pictures[0].channels_last == (layout == "hwc")
         assert not space_notes([found])
 
 
@@ -132,7 +132,7 @@ def test_pictures_in_a_dictionary_are_scaled_and_convolved(space, n_frames, algo
     expected, others = [], np.ones(seen.shape[2], np.bool_)
     for i, picture in enumerate(spec.pictures):
         others[picture.start : picture.end] = False
-        image, part = picture.image, seen[..., picture.start : picture.end] / 255
+        image, part = picture, seen[..., picture.start : picture.end] / 255
         size = (5, n_frames, image.height, image.width, image.channels)
         name = f"{tower}_picture{i}" if f"{tower}_picture0_conv0.weight" in weights else tower
         expected.append(by_hand(name, weights, part.reshape(size)))

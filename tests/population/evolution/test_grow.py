@@ -13,10 +13,10 @@ from remuda.errors import UsageError
 from remuda.policies.actions import DiscreteActions
 from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.encoders import Convolutions
-from remuda.policies.networks.heads import Heads
 from remuda.policies.networks.images import Image
 from remuda.policies.networks.iqn import IQNetwork
-from remuda.policies.networks.q_network import MLP
+from remuda.policies.networks.network import Heads
+from remuda.policies.networks.q_network import QNetwork
 from remuda.policies.spec import PolicySpec
 from remuda.population.evolution.grow import grow, network_family
 from remuda.population.evolution.weights import WeightLayout
@@ -46,8 +46,10 @@ def with_convolutions(hidden, recurrent=0, channels=(2, 3)):
 KINDS = {
     "ppo": ppo,
     "ppo, two towers": lambda hidden, recurrent=0: ppo(hidden, shared=False),
-    "dqn": lambda hidden, recurrent=0: MLP(INPUTS, ACTIONS, config(hidden, recurrent=recurrent)),
-    "dqn, noisy": lambda hidden, recurrent=0: MLP(INPUTS, ACTIONS, config(hidden, noisy=True)),
+    "dqn": lambda hidden, recurrent=0: QNetwork(
+        INPUTS, ACTIONS, config(hidden, recurrent=recurrent)
+    ),
+    "dqn, noisy": lambda hidden, recurrent=0: QNetwork(INPUTS, ACTIONS, config(hidden, noisy=True)),
     "iqn": lambda hidden, recurrent=0: IQNetwork(
         INPUTS,
         ACTIONS,

@@ -30,8 +30,7 @@ def probabilities(
       with frame stacking, the newest last.
     - `allowed`: [S, sum(sizes)] bool, at least one legal option of each choice in each row.
     """
-    from remuda.policies.actions import DiscreteActions
-    from remuda.policies.joint_actions import MOST_COMBINATIONS, JointActions
+    from remuda.policies.actions import MOST_COMBINATIONS, DiscreteActions, JointActions
 
     actions, what = spec.actions, f"the policy {spec.name}"
     if (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,22 +15,20 @@ from remuda.config.algorithm_registry import Section, Takes
 from remuda.policies.networks.kernels.activations import FAST
 from remuda.policies.networks.network import Network
 from remuda.policies.optimizer import Adam
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.publish.training_state import MOMENTS, STEPS, TrainingLayout, TrainingState
 from remuda.system.checkpoint.fitting import branch, fitting, whole
 from remuda.system.kernels import njit
 from remuda.types import Floats, State
 
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
 
-
-def has_flag(kind: type, flag: str, method: str) -> bool:
-    """Return a class's flag; False if a subclass overrides the method and not the flag."""
+def has_flag(kind: type, flag: str, *methods: str) -> bool:
+    """Return a class's flag; False if a subclass overrides one of the methods and not the flag."""
     for each in kind.__mro__:
         if flag in vars(each):
             return bool(vars(each)[flag])
-        if method in vars(each):
+        if any(method in vars(each) for method in methods):
             return False
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from remuda.policies.algorithms.kernels.objective import (
 from remuda.policies.algorithms.samples import Pick
 from remuda.policies.losses import kl_estimate, mean_of, normalised
 from remuda.policies.networks.actor_critic import ActorCritic
-from remuda.policies.parallel_parts import Turns, each
+from remuda.policies.parallel_parts import each
 from remuda.policies.stack import ParameterStack
 from remuda.types import Floats, Integers
 
@@ -81,57 +82,45 @@ class Autograd:
             self._piece = int(np.clip(PIECE / encoder.work, LEAST, MOST))
         self.rows_at_once = self._piece or ROWS
 
-    def evaluate(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        masks: Tensor | None,
-        picks: Iterable[Pick],
-        log_pi: Tensor,
-        values: Tensor,
-    ) -> None:
-        """Write the actions' log-probabilities, and the values, each [K, R], for picked rows."""
-        network, parameters = self._network, self._part.parameters
+    def evaluate(self, batch: RolloutBatch, picks: Iterable[Pick]) -> None:
+        """Write log-probabilities and values of the picked rows to the batch."""
+        network = self._network
 
         def forward(pick: Pick) -> tuple[Pick, Tensor, Tensor]:
             with torch.no_grad():  # needed here too, because it applies to one thread
-                inputs = network.prepare(parameters, pick.of(observations))
-                return pick, *network.policy_and_value(parameters, inputs, pick.memory)
+                return pick, *self._forward(batch, pick)
 
         with torch.no_grad():
-            for pick, outputs, found in each(forward, picks):
+            for pick, outputs, values in each(forward, picks):
                 if self._objective is not None:
                     rows, order = rows_of(pick)
-                    self._objective.evaluate(
-                        self._joined(outputs, found, order),
-                        self._log_scales,
-                        rows,
-                        actions.numpy(),
-                        masks,
-                        log_pi.numpy(),
-                        values.numpy(),
-                    )
+                    joined = self._joined(outputs, values, order)
+                    self._objective.evaluate(joined, self._log_scales, rows, batch)
                     continue
                 log_probs, _ = network.actions.log_probs_and_entropy(
-                    outputs, pick.of(actions), None if masks is None else pick.of(masks)
+                    outputs, pick.of(batch.actions), pick.masks_of(batch.masks)
                 )
                 counts = slice(None) if pick.valid is None else pick.valid.flatten() > 0
-                values.view(-1)[pick.flat[counts]] = found.flatten()[counts]
-                log_pi.view(-1)[pick.flat[counts]] = log_probs.flatten()[counts]
+                batch.values.view(-1)[pick.flat[counts]] = values.flatten()[counts]
+                batch.log_prox.view(-1)[pick.flat[counts]] = log_probs.flatten()[counts]
+
+    def _forward(self, batch: RolloutBatch, pick: Pick) -> tuple[Tensor, Tensor]:
+        """Return the policy outputs and values of the picked rows."""
+        parameters = self._part.parameters
+        inputs = self._network.prepare(parameters, pick.of(batch.observations))
+        return self._network.policy_and_value(parameters, inputs, pick.memory)
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Write the gradients of the picked rows' loss; return the means [len(Means), G]."""
         if self._objective is not None:
             return self._step_by_kernels(self._objective, batch, pick)
-        network, parameters, valid = self._network, self._part.parameters, pick.valid
+        network, valid = self._network, pick.valid
         clip, value_cost, value_clip, entropy_cost, anchor_cost = self._costs
         advantages = pick.of(batch.advantages)
         if self._normalises:
             advantages = normalised(advantages, valid)
-        observations = pick.of(batch.observations)
-        inputs = network.prepare(parameters, observations)
-        outputs, values = network.policy_and_value(parameters, inputs, pick.memory)
-        masks = None if batch.masks is None else pick.of(batch.masks)
+        outputs, values = self._forward(batch, pick)
+        masks = pick.masks_of(batch.masks)
         log_pi, entropies = network.actions.log_probs_and_entropy(
             outputs, pick.of(batch.actions), masks
         )
@@ -159,9 +148,9 @@ class Autograd:
         loss = policy_loss + value_cost.squeeze(1) * error - entropy_cost.squeeze(1) * entropy
         if self._anchor is not None:
             with torch.no_grad():
-                anchored = self._anchor.parameters
+                anchored, observations = self._anchor.parameters, pick.of(batch.observations)
                 anchor_outputs, _ = network.policy_and_value(
-                    anchored, network.prepare(anchored, observations), None
+                    anchored, network.prepare(anchored, observations)
                 )
             divergence = network.actions.divergence(outputs, anchor_outputs, masks)
             loss = loss + anchor_cost.squeeze(1) * mean_of(divergence.expand_as(values), valid)
@@ -174,23 +163,24 @@ class Autograd:
 
     def _step_by_kernels(self, objective: Objective, batch: RolloutBatch, pick: Pick) -> Tensor:
         """Do the same as `step`; torch differentiates the network, and kernels the loss."""
-        network, part = self._network, self._part
-        minibatch = objective.of(batch, rows_of(pick)[0], self._log_scales)
+        part, pieces = self._part, list(self._pieces(pick))
+        minibatch = MinibatchObjective(objective, batch, rows_of(pick)[0], self._log_scales)
+        # Pieces add to the sums in a fixed order: each waits for the one before it.
+        added = [threading.Event() for _ in pieces]
 
-        turns = Turns()
+        def gradients_of(number: int) -> Sequence[Tensor]:
+            try:
+                outputs = self._forward(batch, pieces[number])
+                if number:
+                    added[number - 1].wait()
+                errors = self._differentiated(minibatch, pieces[number], *outputs)
+            finally:  # even if it failed, so that later pieces stop waiting
+                added[number].set()
+            return part.gradients_of(outputs, errors)
 
-        def gradients_of(numbered: tuple[int, Pick]) -> Sequence[Tensor]:
-            number, piece = numbered
-            with turns.failing(number):
-                inputs = network.prepare(part.parameters, piece.of(batch.observations))
-                outputs = network.policy_and_value(part.parameters, inputs, piece.memory)
-                with turns.of(number):  # so that sums are added in a fixed order
-                    errors = self._differentiated(minibatch, piece, *outputs)
-                return part.gradients_of(outputs, errors)
-
-        for number, found in enumerate(each(gradients_of, enumerate(self._pieces(pick)))):
-            part.take(found, add=number > 0)
-        if network.actions.num_scales:
+        for number, gradients in enumerate(each(gradients_of, range(len(pieces)))):
+            part.take(gradients, add=number > 0)
+        if self._network.actions.num_scales:
             by_scales = torch.from_numpy(minibatch.by_scales)
             self._part.gradient_views["log_scale"][:, 0].copy_(by_scales)
         return torch.from_numpy(minibatch.means.astype(np.float32))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from remuda.policies.algorithms.kernels.dqn import FusedQ, StepMetrics
+from remuda.policies.actions import choices_of
+from remuda.policies.algorithms.algorithm import has_flag
+from remuda.policies.algorithms.kernels.dqn import FusedQ
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
     Part,
@@ -16,19 +18,12 @@ from remuda.policies.algorithms.transition_algorithm import (
     Transitions,
     TransitionSequences,
 )
-from remuda.policies.joint_actions import choices_of
 from remuda.policies.losses import among_allowed, q_learning_loss
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
-from remuda.policies.networks.q_network import MLP, QNetwork
+from remuda.policies.networks.q_network import QNetwork
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack
-
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
-
-
-# methods that the kernels implement, too; a subclass that overrides one uses no kernels
-IN_KERNELS = ("loss", "_acting", "_at_tm1", "_at_t", "_draw_quantiles", "_taken")
 
 
 class DQN(TransitionAlgorithm):
@@ -39,11 +34,12 @@ class DQN(TransitionAlgorithm):
     """
 
     masks, recurrent, branching = True, True, True
+    kernels: ClassVar[type[FusedQ]] = FusedQ  # not inherited by a class that overrides the loss
     network: QNetwork
 
     @classmethod
     def network_for(cls, spec: PolicySpec) -> QNetwork:
-        return MLP(
+        return QNetwork(
             spec.num_inputs,
             spec.actions.num_outputs,
             spec.config.network,
@@ -55,13 +51,14 @@ class DQN(TransitionAlgorithm):
     def loss(self, batch: Transitions | TransitionSequences, part: Part) -> Loss:
         network = self.network
         with torch.no_grad():
-            q_t = network.values_of(*self._at_t(batch, self._acting(part, part.target)))
+            q_t = self._values_t(batch, part, part.target)
             select = q_t
             if self.config.q_learning.double:
-                select = network.values_of(*self._at_t(batch, self._acting(part, part.online)))
+                select = self._values_t(batch, part, part.online)
             best = network.best_of(among_allowed(select, batch.allowed_t))
             target = batch.r_t + batch.discount_t * network.taken(q_t, best)
-        q_tm1 = network.values_of(*self._at_tm1(batch, self._acting(part, part.online)))
+        weights = self._acting(part, part.online)
+        q_tm1 = network.values_of(weights, batch.features_tm1(network, weights))
         taken = network.taken(q_tm1, batch.a_tm1)
         errors = target - taken.detach() if batch.weights.numel() else None
         return Loss(q_learning_loss(taken, target, self.config.q_learning.huber), taken, errors)
@@ -72,43 +69,26 @@ class DQN(TransitionAlgorithm):
         """Use kernels if they support network and loss."""
         if isinstance(batch, TransitionSequences) or not self.is_fused:
             return super()._differentiate(batch, part)
-        metrics = self._fused_step(batch, part)
-        return (
-            metrics.loss,
-            metrics.value,
-            metrics.errors if batch.weights.numel() else metrics.losses,
-        )
+        return self._fused_step(batch, part)
 
     @property
     def is_fused(self) -> bool:
-        return self._is_as_in(DQN) and FusedQ.suits(self.network, self.device)
+        implements = has_flag(type(self), "kernels", "loss", "_acting", "_draw_quantiles")
+        return implements and self.kernels.suits(self.network, self.device)
 
-    def _is_as_in(self, known: type[DQN]) -> bool:
-        names = (n for n in IN_KERNELS if hasattr(known, n))
-        return all(getattr(type(self), n) is getattr(known, n) for n in names)
-
-    def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
-        return self._fused_q.step(part.online, part.target, batch)
+    def _fused_step(self, batch: Transitions, part: Part) -> tuple[Tensor, Tensor, Tensor]:
+        return self._fused.step(part.online, part.target, batch)
 
     @cached_property
-    def _fused_q(self) -> FusedQ:
-        return FusedQ(self.network, self.config.q_learning)
+    def _fused(self) -> FusedQ:
+        return self.kernels(self.network, self.config.q_learning)
 
     def _acting(self, part: Part, stack: ParameterStack) -> Weights:
         return self.network.acting(stack.parameters, self._noise(part))
 
-    def _at_tm1(
-        self, batch: Transitions | TransitionSequences, weights: Weights
-    ) -> tuple[Weights, Tensor]:
-        """Return the weights and the features [G, B, F] of every s_tm1."""
-        if isinstance(batch, TransitionSequences):
-            return weights, batch.at_tm1(batch.features(self.network, weights))
-        return weights, self.network.features(weights, batch.s_tm1)
-
-    def _at_t(
-        self, batch: Transitions | TransitionSequences, weights: Weights
-    ) -> tuple[Weights, Tensor]:
-        """Return the weights and the features [G, B, F] of every s_t."""
-        if isinstance(batch, TransitionSequences):
-            return weights, batch.at_t(batch.features(self.network, weights))
-        return weights, self.network.features(weights, batch.s_t)
+    def _values_t(
+        self, batch: Transitions | TransitionSequences, part: Part, stack: ParameterStack
+    ) -> Tensor:
+        """Return the action values [G, B, A] of every s_t, by the networks of `stack`."""
+        weights = self._acting(part, stack)
+        return self.network.values_of(weights, batch.features_t(self.network, weights))

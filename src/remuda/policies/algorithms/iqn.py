@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from remuda.config.algorithm_registry import Section
+from remuda.policies.actions import choices_of
 from remuda.policies.algorithms.dqn import DQN
-from remuda.policies.algorithms.kernels.dqn import StepMetrics
 from remuda.policies.algorithms.kernels.iqn import FusedIQN
 from remuda.policies.algorithms.transition_algorithm import (
     Loss,
@@ -18,20 +17,17 @@ from remuda.policies.algorithms.transition_algorithm import (
     Transitions,
     TransitionSequences,
 )
-from remuda.policies.joint_actions import choices_of
 from remuda.policies.losses import among_allowed, quantile_loss
 from remuda.policies.networks import iqn
 from remuda.policies.networks.encoders import encoder_for
-
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
+from remuda.policies.spec import PolicySpec
 
 
 class IQN(DQN):
     """Q-learning of the quantiles of the return; the policy acts on their mean."""
 
     section: ClassVar[Section] = "iqn"
-    recurrent, branching = True, True
+    recurrent, branching, kernels = True, True, FusedIQN
     network: iqn.IQNetwork
 
     @classmethod
@@ -51,17 +47,18 @@ class IQN(DQN):
         network = self.network
         with torch.no_grad():
             chooser = part.online if self.config.iqn.double else part.target
-            select = network.values_of(*self._at_t(batch, self._acting(part, chooser)))
+            select = self._values_t(batch, part, chooser)
             best = network.best_of(among_allowed(select, batch.allowed_t))
             weights = network.plain(part.target.parameters, self._noise(part))
-            z_t = network.quantile_values_of(
-                *self._at_t(batch, weights), self._draw_quantiles(batch, part)
-            )
+            features = batch.features_t(network, weights)
+            quantiles = self._draw_quantiles(batch, part)
+            z_t = network.quantile_values_of(weights, features, quantiles)
             targets = batch.r_t.unsqueeze(-1)
             targets = targets + batch.discount_t.unsqueeze(-1) * network.taken(z_t, best)
         quantiles = self._draw_quantiles(batch, part)
         weights = network.plain(part.online.parameters, self._noise(part))
-        z_tm1 = network.quantile_values_of(*self._at_tm1(batch, weights), quantiles)
+        features = batch.features_tm1(network, weights)
+        z_tm1 = network.quantile_values_of(weights, features, quantiles)
         taken = network.taken(z_tm1, batch.a_tm1)
         losses = quantile_loss(taken, quantiles, targets, self.config.iqn.huber)
         if not batch.weights.numel():
@@ -70,21 +67,13 @@ class IQN(DQN):
         errors = (targets.unsqueeze(-2) - taken.detach().unsqueeze(-1)).abs().mean((-2, -1))
         return Loss(losses, taken, errors)
 
-    @property
-    def is_fused(self) -> bool:
-        return self._is_as_in(IQN) and FusedIQN.suits(self.network, self.device)
-
-    def _fused_step(self, batch: Transitions, part: Part) -> StepMetrics:
+    def _fused_step(self, batch: Transitions, part: Part) -> tuple[Tensor, Tensor, Tensor]:
         """Take a step by kernels, with quantiles drawn in the same order as in `loss`."""
         shape = 2, batch.a_tm1.shape[1], self.config.iqn.quantiles
         quantiles = torch.empty(part.end - part.first, *shape, dtype=torch.float32)
         for values, rng in zip(quantiles, self._rngs[part.first : part.end], strict=True):
             torch.rand(shape, generator=rng, out=values)
-        return self._fused_iqn.step(part.online, part.target, batch, quantiles)
-
-    @cached_property
-    def _fused_iqn(self) -> FusedIQN:
-        return FusedIQN(self.network, self.config.iqn)
+        return self._fused.step(part.online, part.target, batch, quantiles.numpy())
 
     def _draw_quantiles(self, batch: Transitions | TransitionSequences, part: Part) -> Tensor:
         """Draw quantiles [G, B, N], for each policy from its own generator.

@@ -19,9 +19,9 @@ def checked(algorithm: str, losses: Losses) -> Losses:
         pair = isinstance(found, tuple | list) and len(found) == 2
         if not pair or any(_shape(part) != wanted for part in found):
             raise ContractError(
-                f"policy.algorithm {algorithm}: losses returned {_words(found)}; for {wanted[0]} "
-                f"policies with {wanted[1]} rows each it must return the policy loss and the "
-                f"value loss, each a tensor {wanted}"
+                f"policy.algorithm {algorithm}: losses returned {_described(found)}; for "
+                f"{wanted[0]} policies with {wanted[1]} rows each it must return the policy loss "
+                f"and the value loss, each a tensor {wanted}"
             )
         return found
 
@@ -38,7 +38,7 @@ def check_loss(algorithm: str, found: object, samples: Sequence[int]) -> None:
     by_sample = error is None or (isinstance(error, Tensor) and error.numel() == prod(wanted))
     if len(parts) not in (2, 3) or _shape(loss) != wanted or not (has_values and by_sample):
         raise ContractError(
-            f"policy.algorithm {algorithm}: loss returned {_words(found)}; for {wanted[0]} "
+            f"policy.algorithm {algorithm}: loss returned {_described(found)}; for {wanted[0]} "
             f"policies with {wanted[1]} samples each it must return their losses, a tensor "
             f"{wanted}, their action values, [{wanted[0]}, {wanted[1]}, ...], and optionally their "
             "errors, with the shape of the losses"
@@ -55,7 +55,7 @@ def _shape(part: object) -> list[int]:
     return [*part.shape] if isinstance(part, Tensor) else [-1]
 
 
-def _words(found: object) -> str:
+def _described(found: object) -> str:
     """Describe what was returned, as `a tensor [1, 64] and float`."""
     parts = found if isinstance(found, tuple | list) else (found,)
     descriptions = [

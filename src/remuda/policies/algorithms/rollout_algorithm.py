@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from remuda.config import PolicyConfig, PPOConfig
+from remuda.config import PolicyConfig
 from remuda.config.algorithm_registry import Section
 from remuda.experience.segments import AFTER, Rollout
 from remuda.policies.advantages import Credit, RunningReturns, credit_of, others_in, steps_of
@@ -28,18 +29,16 @@ from remuda.policies.algorithms.kernels.objective import (
 )
 from remuda.policies.algorithms.kernels.ppo import Fused, Workspace
 from remuda.policies.algorithms.own_losses import checked
-from remuda.policies.algorithms.samples import Rows, Sequences, alike, part_of
+from remuda.policies.algorithms.samples import Rows, Sequences, alike
 from remuda.policies.networks.actor_critic import ActorCritic, count_observations
 from remuda.policies.networks.encoders import encoder_for
 from remuda.policies.networks.value_normalisation import ValueNormalisation
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack, Side
 from remuda.publish.training_state import TrainingLayout, TrainingState
 from remuda.system.checkpoint.fitting import branch, whole
 from remuda.system.checkpoint.state import restore_rng, rng_state
 from remuda.types import Floats, Integers, State
-
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
 
 KL = Means._fields.index("kl")
 METRICS = (*Means._fields, "gradient_norm")  # metrics of a step, by policy
@@ -107,17 +106,9 @@ class RolloutAlgorithm(Algorithm):
         )
         if self._by_kernels and Fused.suits(network, self.device):
             self._workspace = Workspace(network)
-        # stacks that policies are copied to if they are not neighbours
-        self._copies: dict[str, ParameterStack] = {}
-
-        def column(name: str) -> Floats:
-            return np.array([[_number(c.ppo, name)] for c in self.configs], np.float32)
-
         self._anchor: ParameterStack | None = None
         if any(config.ppo.anchor_cost for config in self.configs):
             self._anchor = ParameterStack(network.shapes, len(self.configs), device)
-        self.costs = LossCosts(*(column(name) for name in LossCosts._fields))  # [K, 1] each
-        self._target_kl = column("target_kl")[:, 0]
 
     @abstractmethod
     def losses(self, rows: Minibatch) -> tuple[Tensor, Tensor]:
@@ -176,12 +167,6 @@ class RolloutAlgorithm(Algorithm):
         if self._anchor is not None:
             self._anchor.write(policy, self.online.flat[policy])
 
-    def configure(self, policy: int, config: PolicyConfig) -> None:
-        super().configure(policy, config)
-        for name, column in zip(LossCosts._fields, self.costs, strict=True):
-            column[policy] = _number(config.ppo, name)
-        self._target_kl[policy] = _number(config.ppo, "target_kl")
-
     def update(self, rollout: Rollout, members: Sequence[int]) -> RolloutMetrics:
         """Train some policies (`members`, ascending), each on its row of a rollout.
 
@@ -236,14 +221,21 @@ class RolloutAlgorithm(Algorithm):
             found = self._to_device(array[at, :rows])
             return found if self._is_fused else found.contiguous()
 
-        observations, actions = batch_of(rollout.observations), batch_of(rollout.actions)
-        masks = batch_of(rollout.masks) if rollout.masks.shape[-1] else None
         log_prox = torch.zeros(len(members), rows, dtype=torch.float32, device=self.device)
-        before = torch.zeros_like(log_prox)
+        before, empty = torch.zeros_like(log_prox), torch.empty(0)
+        batch = RolloutBatch(
+            observations=batch_of(rollout.observations),
+            actions=batch_of(rollout.actions),
+            masks=batch_of(rollout.masks) if rollout.masks.shape[-1] else None,
+            log_prox=log_prox,
+            weights=empty,
+            advantages=empty,
+            values=before,
+            targets=empty,
+        )
         for group in alike([samples.whole(i) for i in range(len(members))]):
             *_, engine = self._engine([members[i] for i in group])
-            picks = samples.everything(np.array(group), engine.rows_at_once)
-            engine.evaluate(observations, actions, masks, picks, log_prox, before)
+            engine.evaluate(batch, samples.everything(np.array(group), engine.rows_at_once))
         outputs, units, fresh = before.cpu().numpy(), None, None
         values = outputs
         if self.network.value_normalisation:
@@ -257,23 +249,16 @@ class RolloutAlgorithm(Algorithm):
             newer = units.counting(targets, steps_of(rollout, members, rows))
             before = self._to_device(newer.put(self.online, members, units, outputs))
             targets = newer.normalised(targets)
-        batch = RolloutBatch(
-            observations=observations,
-            actions=actions,
-            masks=masks,
-            log_prox=log_prox,
+        return replace(
+            batch,
             weights=self._to_device(credit.weights),
             advantages=self._to_device(credit.advantages),
             values=before,
             targets=self._to_device(targets),
-        )
-        return batch, credit
+        ), credit
 
     def _train(
-        self,
-        batch: RolloutBatch,
-        samples: Rows | Sequences,
-        members: Sequence[int],
+        self, batch: RolloutBatch, samples: Rows | Sequences, members: Sequence[int]
     ) -> dict[str, Any]:
         groups = self._groups(samples, members)
         sums = torch.zeros(len(METRICS), len(members), dtype=torch.float32, device=self.device)
@@ -313,7 +298,7 @@ class RolloutAlgorithm(Algorithm):
         ]
 
     def _group(self, going: npt.ArrayLike, members: list[int], minibatches: int) -> TrainingGroup:
-        limits = KL_MARGIN * self._target_kl[members]
+        limits = KL_MARGIN * self._hyperparameter("target_kl", members)[:, 0]
         used_limits = limits if np.isfinite(limits).any() else None
         return TrainingGroup(
             np.asarray(going), members, minibatches, used_limits, *self._engine(members)
@@ -330,8 +315,8 @@ class RolloutAlgorithm(Algorithm):
     ) -> TrainingGroup | None:
         """Run one epoch and add its metrics; return the group of policies that continue."""
         parts = group.minibatches
-        order = {
-            i: self._rngs[k].permutation(samples.units[i])
+        shuffled = {
+            i: np.array_split(self._rngs[k].permutation(samples.units[i]), parts)
             for i, k in zip(group.going, group.members, strict=True)
         }
         # Sum these separately: indexing columns of `sums` in each step is slower.
@@ -340,7 +325,7 @@ class RolloutAlgorithm(Algorithm):
         )
         for number in range(parts):
             going = group.going
-            pick = samples.pick(going, [part_of(order[i], number, parts) for i in going])
+            pick = samples.pick(going, [shuffled[i][number] for i in going])
             group.load()
             means = group.engine.step(batch, pick)
             norm = self.clip_gradients(group.side.part.gradients, group.side.index)
@@ -376,10 +361,10 @@ class RolloutAlgorithm(Algorithm):
 
     def _engine(self, members: Sequence[int]) -> tuple[Side, Side | None, Fused | Autograd]:
         """Return these policies' parameters and anchors, and the engine that trains them."""
-        side, anchor = Side(self.online, members, self._copy("online", trainable=True)), None
-        costs = LossCosts(*(cost[list(members)] for cost in self.costs))
+        side, anchor = Side(self.online, members), None
+        costs = self.costs_of(members)
         if self._anchor is not None:
-            anchor = Side(self._anchor, members, self._copy(ANCHOR))
+            anchor = Side(self._anchor, members)
         elif self._workspace is not None:
             fused = Fused(self.network, side.part, costs, self._workspace, self._normalises)
             return side, None, fused
@@ -398,16 +383,13 @@ class RolloutAlgorithm(Algorithm):
         )
         return side, anchor, engine
 
-    def _copy(self, name: str, trainable: bool = False) -> Callable[[], ParameterStack]:
-        def found() -> ParameterStack:
-            if name not in self._copies:
-                network, count = self.network, len(self.configs)
-                self._copies[name] = ParameterStack(
-                    network.shapes, count, self.device, trainable, network.buffers
-                )
-            return self._copies[name]
+    def costs_of(self, members: Sequence[int]) -> LossCosts:
+        return LossCosts(*(self._hyperparameter(name, members) for name in LossCosts._fields))
 
-        return found
+    def _hyperparameter(self, name: str, members: Sequence[int]) -> Floats:
+        """Return one of the `ppo` settings of some policies, [G, 1]; None is infinity."""
+        values = (getattr(self.configs[k].ppo, name) for k in members)
+        return np.array([[math.inf if each is None else each] for each in values], np.float32)
 
     def _to_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
@@ -432,8 +414,3 @@ class RolloutAlgorithm(Algorithm):
     def restore(self, policy: int, state: State) -> None:
         self.restore_learned(policy, state)
         restore_rng(self._rngs[policy], state["stream"])
-
-
-def _number(ppo: PPOConfig, name: str) -> float:
-    """Return a hyperparameter; None is infinity."""
-    return float("inf") if (value := getattr(ppo, name)) is None else float(value)

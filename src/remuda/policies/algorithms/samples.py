@@ -43,6 +43,9 @@ class Pick:
         found = x.view(-1, *x.shape[2:]).index_select(0, self.flat)
         return found.view(len(self.members), -1, *x.shape[2:])
 
+    def masks_of(self, masks: Tensor | None) -> Tensor | None:
+        return None if masks is None else self.of(masks)
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -182,10 +185,3 @@ def alike(amounts: Sequence[Amount]) -> list[list[int]]:
         units, longest = max(units, amount.units), max(longest, amount.longest)
         total += rows
     return sorted(sorted(group) for group in groups)
-
-
-def part_of(units: Integers, number: int, parts: int) -> Integers:
-    """Return part `number` of `parts` parts, whose sizes differ by at most one unit."""
-    size, more = divmod(len(units), parts)
-    start = number * size + min(number, more)
-    return units[start : start + size + (number < more)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,14 +18,17 @@ from remuda.policies.algorithms.own_losses import check_loss
 from remuda.policies.losses import mean_of
 from remuda.policies.networks.encoder import Weights
 from remuda.policies.networks.encoders import encoder_for
-from remuda.policies.networks.heads import Heads
-from remuda.policies.networks.network import Network
+from remuda.policies.networks.network import Heads, Network
 from remuda.policies.networks.q_network import QNetwork
+from remuda.policies.spec import PolicySpec
 from remuda.policies.stack import ParameterStack
 from remuda.publish.training_state import BEGUN, EXPLORED, TrainingLayout, TrainingState
 from remuda.system.checkpoint.state import restore_torch
 from remuda.types import State
 
+TARGET = "target"  # the name of the target network in a policy's training state
+NO_MASKS = torch.ones(0, dtype=torch.bool)  # masks if the environment has none
+NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # weights if all samples weigh equally
 # weight of the largest error in a sequence's priority, relative to the mean (Kapturowski et al.
 # 2019, section 2.3)
 GREATEST = 0.9
@@ -51,21 +54,21 @@ class TransitionSequences:
     weights: Tensor  # [K, B] 0 if not valid; the mean is 1
     longest: int  # steps of the longest possible sequence; T is the longest in this batch
 
-    def features(self, network: QNetwork, weights: Weights) -> Tensor:
-        """Return a network's features of all inputs: [K, G, T + 1, F]."""
-        found = network.unroll_features(
-            weights, self.inputs.flatten(1, 2), self.states, self.burn_in
-        )
-        return found.view(*self.inputs.shape[:3], -1)
+    def features_tm1(self, network: QNetwork, weights: Weights) -> Tensor:
+        """Return a network's features [K, B, F] of each s_tm1."""
+        return self.features(network, weights)[:, :, :-1].flatten(1, 2)
 
-    def at_tm1(self, features: Tensor) -> Tensor:
-        """Select features [K, G, T + 1, F] of each s_tm1: [K, B, F]."""
-        return features[:, :, :-1].flatten(1, 2)
-
-    def at_t(self, features: Tensor) -> Tensor:
-        """Select features [K, G, T + 1, F] of each s_t: [K, B, F]."""
+    def features_t(self, network: QNetwork, weights: Weights) -> Tensor:
+        """Return a network's features [K, B, F] of each s_t."""
+        features = self.features(network, weights)
         index = self.after.unsqueeze(-1).expand(*self.after.shape, features.shape[-1])
         return features.gather(2, index).flatten(1, 2)
+
+    def features(self, network: QNetwork, weights: Weights) -> Tensor:
+        """Return a network's features of all inputs: [K, G, T + 1, F]."""
+        inputs = self.inputs.flatten(1, 2)
+        features = network.unroll_features(weights, inputs, self.states, self.burn_in)
+        return features.view(*self.inputs.shape[:3], -1)
 
     def priorities(self, errors: Tensor) -> Tensor:
         """Return the priorities [K, G] of sequences from the errors [K, B] of their steps."""
@@ -73,17 +76,6 @@ class TransitionSequences:
         sizes = errors.abs().view(self.after.shape) * valid
         mean = sizes.sum(-1) / valid.sum(-1).clamp(min=1.0)
         return GREATEST * sizes.amax(-1) + (1.0 - GREATEST) * mean
-
-
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
-
-
-NO_MASKS = torch.ones(0, dtype=torch.bool)  # masks if the environment has none
-
-
-TARGET = "target"  # the name of the target network in a policy's training state
-NO_WEIGHTS = torch.ones(0, dtype=torch.float32)  # weights if all samples weigh equally
 
 
 @dataclass(frozen=True)
@@ -104,6 +96,12 @@ class Transitions:
     """[K, B, A] bool: actions allowed in s_t; all if the episode terminated."""
     weights: Tensor = NO_WEIGHTS
     """[K, B]: weight of each sample in the loss; if empty, weights are equal."""
+
+    def features_tm1(self, network: QNetwork, weights: Weights) -> Tensor:
+        return network.features(weights, self.s_tm1)
+
+    def features_t(self, network: QNetwork, weights: Weights) -> Tensor:
+        return network.features(weights, self.s_t)
 
 
 class Loss(NamedTuple):

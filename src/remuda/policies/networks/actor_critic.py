@@ -14,14 +14,7 @@ from remuda.policies.advantages import RunningMoments
 from remuda.policies.networks.encoder import Encoder, Weights
 from remuda.policies.networks.kernels.perceptron import LINEAR, through
 from remuda.policies.networks.layers import Scale, linear_shapes, scaled
-from remuda.policies.networks.network import (
-    Network,
-    apply,
-    apply_hidden,
-    gate_shapes,
-    recur,
-    unroll_recurrent,
-)
+from remuda.policies.networks.network import Network, apply, gate_shapes
 from remuda.policies.networks.value_normalisation import (
     VALUE_COUNT,
     VALUE_MEAN,
@@ -62,13 +55,17 @@ class ActorCritic(Network):
         self._towers = ("hidden",) if both else ("policy_hidden", "value_hidden")
         # the hidden layers of each tower: the policy's first, the value's last
         self.towers = tuple(self._hidden(tower) for tower in self._towers)
-        towers = (layer for tower in self._towers for layer in self._of_tower(tower))
+        towers: list[str] = []
+        for tower in self._towers:
+            if encoder is not None:
+                towers += encoder.layers(tower)
+            towers += self._hidden(tower)
         self.layers = (*towers, *self._gates, "policy", "value")
         if not (encoder or self.memory or normalised or actions.num_scales or scale != 1.0):
             self.plain_layers = (*self.towers[0], "policy")
         shapes: dict[str, tuple[int, ...]] = {}
         for tower in self._towers:
-            own, width = self._tower_shapes(tower, self._hidden(tower))
+            own, width = self._tower_shapes(tower)
             shapes |= own
         if self._gates:
             shapes |= gate_shapes(width, self.memory)
@@ -86,10 +83,6 @@ class ActorCritic(Network):
             shapes |= dict.fromkeys(moments, (1, 1))
             self.buffers |= set(moments)
         self.shapes: Shapes = shapes
-
-    def _of_tower(self, tower: str) -> tuple[str, ...]:
-        first = self.encoder.layers(tower) if self.encoder is not None else ()
-        return (*first, *self._hidden(tower))
 
     def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
         gains = {"policy": 0.01, "value": 0.01, "gates_in": 1.0, "gates_memory": 1.0}
@@ -111,23 +104,15 @@ class ActorCritic(Network):
         weights = self._taken(parameters, tower, (*self._hidden(tower), *self._gates, "policy"))
         if self.actions.num_scales:
             weights["log_scale"] = parameters["log_scale"]
-        if self.normalised:
-            weights |= {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
-        return weights
+        return weights | self._moments(parameters)
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
-        x = self._features(weights, self._towers[0], self._prepared(weights, inputs))
+        x = self._tower(weights, self._towers[0], self._prepared(weights, inputs))
         return self._with_scales(weights, apply(weights, "policy", x))
 
     def step(self, weights: Weights, inputs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        tower, inputs = self._towers[0], self._prepared(weights, inputs)
-        if self._gates:
-            x = self._features(weights, tower, inputs)
-            x = memory = recur(weights, apply(weights, "gates_in", x), memory)
-        else:
-            assert self.encoder is not None
-            x, memory = self.encoder.step(tower, weights, inputs, memory)
-            x = self._through_hidden(weights, tower, x)
+        inputs = self._prepared(weights, inputs)
+        x, memory = self._recurrent_step(weights, self._towers[0], inputs, memory)
         return self._with_scales(weights, apply(weights, "policy", x)), memory
 
     def policy_and_value(
@@ -139,15 +124,12 @@ class ActorCritic(Network):
         follow each other in the B inputs.
         """
         weights = dict(parameters)
-        if memory is not None and self.encoder is not None and self.encoder.memory:
-            x = self.encoder.unroll_features(self._towers[0], weights, inputs, memory)
-            x = self._through_hidden(weights, self._towers[0], x)
+        if memory is None:
+            x = self._tower(weights, self._towers[0], inputs)
         else:
-            x = self._features(weights, self._towers[0], inputs)
-            if memory is not None:
-                x = unroll_recurrent(weights, x, memory)
+            x = self._unrolled(weights, self._towers[0], inputs, memory)
         if not self.config.serves_both:
-            values = apply(weights, "value", self._features(weights, "value_hidden", inputs))
+            values = apply(weights, "value", self._tower(weights, "value_hidden", inputs))
             return self._with_scales(weights, apply(weights, "policy", x)), values.squeeze(-1)
         # One product for both heads.
         weight = torch.cat((weights["policy.weight"], weights["value.weight"]), -1)
@@ -158,36 +140,27 @@ class ActorCritic(Network):
     def state_values(
         self, parameters: Parameters, observations: Tensor, memory: Tensor | None = None
     ) -> Tensor:
-        """Return values in the units of the training rewards."""
-        moments: Weights = {}
-        if self.normalised:
-            moments = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
-        inputs = self._prepared(moments, observations)
+        """Return values [K, B], in the units of training rewards, for states [K, B, memory]."""
+        inputs = self._prepared(self._moments(parameters), observations)
         values = self.policy_and_value(parameters, inputs, memory)[1]
         return real_values(parameters, values) if self.value_normalisation else values
 
     def prepare(self, parameters: Parameters, observations: Tensor) -> Tensor:
         """Convert observations [K, B, num_inputs] of any dtype to network inputs."""
         with torch.no_grad():
-            if not self.normalised:
-                return self._prepared({}, observations.float())
-            weights = {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
-            return self._prepared(weights, observations.float())
+            return self._prepared(self._moments(parameters), observations.float())
+
+    def _moments(self, parameters: Parameters) -> Weights:
+        """Return the weights that normalise observations, if there are any."""
+        if not self.normalised:
+            return {}
+        return {"mean": parameters[MEAN], "scale": scale_of(parameters[VARIANCE])}
 
     def _prepared(self, weights: Weights, inputs: Tensor) -> Tensor:
         if self.normalised:
-            return _normalise(inputs, weights["mean"], weights["scale"])
+            normal = (inputs - weights["mean"]) * weights["scale"]
+            return normal.clamp(-INPUT_LIMIT, INPUT_LIMIT)
         return scaled(inputs, self.input_scale)
-
-    def _features(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
-        x = inputs if self.encoder is None else self.encoder.features(tower, weights, inputs)
-        return self._through_hidden(weights, tower, x)
-
-    def _through_hidden(self, weights: Weights, tower: str, x: Tensor) -> Tensor:
-        return apply_hidden(weights, self._hidden(tower), x, self.config.activation)
-
-    def _hidden(self, tower: str) -> tuple[str, ...]:
-        return tuple(f"{tower}{i}" for i in range(len(self.config.hidden)))
 
     def _with_scales(self, weights: Weights, logits: Tensor) -> Tensor:
         if not self.actions.num_scales:
@@ -213,7 +186,3 @@ def count_observations(buffers: Parameters, observations: np.ndarray) -> None:
 def scale_of(variance: Tensor) -> Tensor:
     """Return the factor that normalises inputs of this variance."""
     return (variance + 1e-8).rsqrt()
-
-
-def _normalise(inputs: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
-    return ((inputs - mean) * scale).clamp(-INPUT_LIMIT, INPUT_LIMIT)

@@ -69,18 +69,3 @@ class Encoder(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return features and next states from states [K, B, memory]."""
         return self.features(tower, weights, inputs), state
-
-    def unroll_features(
-        self,
-        tower: str,
-        weights: Weights,
-        inputs: Tensor,
-        state: Tensor,
-        burn_in: Tensor | None = None,
-    ) -> Tensor:
-        """Return features [K, G * T, width] of G sequences from states [K, G, memory]."""
-
-        def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-            return self.step(tower, weights, now, before)
-
-        return unroll(step, inputs, state, burn_in)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from remuda.errors import ConfigError, ContractError
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.images import Image, ImagePart
+from remuda.policies.networks.images import Image
 from remuda.policies.networks.kernels.convolution import as_groups, by_torch, convolve
 from remuda.policies.networks.kernels.gemm import suits
 from remuda.policies.networks.lifted import lifted
+from remuda.policies.spec import PolicySpec
 
 
 class Convolutions(Encoder):
@@ -78,12 +78,12 @@ class PictureEncoder(Encoder):
         self,
         layers: tuple[tuple[int, int, int], ...],  # channels, kernel, stride
         activation: str,
-        pictures: tuple[ImagePart, ...],
+        pictures: tuple[Image, ...],
         size: int,  # numbers in one observation, unstacked
         frames: int,  # stacked observations
     ) -> None:
         self._pictures, self._size, self._frames = pictures, size, frames
-        self._own = [Convolutions(layers, activation, picture.image) for picture in pictures]
+        self._own = [Convolutions(layers, activation, image) for image in pictures]
         ends = [0, *(picture.end for picture in pictures)]
         starts = [*(picture.start for picture in pictures), size]
         self._others = [
@@ -116,10 +116,6 @@ class PictureEncoder(Encoder):
         return [(f"{tower}_picture{i}", own) for i, own in enumerate(self._own)]
 
 
-if TYPE_CHECKING:
-    from remuda.policies.spec import PolicySpec
-
-
 def encoder_for(spec: PolicySpec) -> Encoder | None:
     """Return a policy's encoder, if any; raise ConfigError or ContractError if it is unusable."""
     network = spec.config.network
@@ -129,13 +125,9 @@ def encoder_for(spec: PolicySpec) -> Encoder | None:
         if found.memory:
             _check_recurrent(spec)
         return found
-    if network.convolutions:
-        return _convolutions(spec)
-    return None
-
-
-def _convolutions(spec: PolicySpec) -> Encoder:
-    network, size, pictures = spec.config.network, spec.observation_size, spec.pictures
+    if not network.convolutions:
+        return None
+    size, pictures = spec.observation_size, spec.pictures
     if not pictures:
         raise ContractError(
             "network.convolutions needs images, which have two or three dimensions; the "
@@ -143,28 +135,21 @@ def _convolutions(spec: PolicySpec) -> Encoder:
         )
     layers, activation = network.convolutions, network.activation
     if len(pictures) == 1 and pictures[0].end - pictures[0].start == size:
-        return Convolutions(layers, activation, pictures[0].image)
+        return Convolutions(layers, activation, pictures[0])
     return PictureEncoder(layers, activation, pictures, size, spec.config.n_frames)
 
 
 def _check_recurrent(spec: PolicySpec) -> None:
     """Raise ConfigError if other settings do not allow a recurrent module."""
     config, network = spec.config, spec.config.network
-    problem = f"policy.network.module {network.module} has a state_size"
+    source = f"policy.network.module {network.module} has a state_size"
     if network.recurrent:
-        raise ConfigError(f"{problem}, and network.recurrent is {network.recurrent}; set it to 0")
-    if config.shares_network is False:
-        raise ConfigError(
-            f"{problem}, which needs network.shared true: both heads use one recurrent state"
-        )
-    if config.experience.group:
-        raise ConfigError(
-            f"{problem}, and experience.group is for policies without a memory: a policy cannot "
-            "use the recurrent states of other policies"
-        )
-    if config.rollout_length and config.ppo.anchor_cost:
-        raise ConfigError(f"{problem}, and ppo.anchor_cost is for policies without a memory")
+        raise ConfigError(f"{source}, and network.recurrent is {network.recurrent}; set it to 0")
+    try:
+        config.check_recurrent(source)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     try:
         config.check_waiting(recurrent=True)
     except ValueError as error:
-        raise ConfigError(f"{problem}, so that batches are whole segments, and {error}") from None
+        raise ConfigError(f"{source}, so that batches are whole segments, and {error}") from None

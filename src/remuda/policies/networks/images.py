@@ -6,19 +6,24 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 COLOURS = (1, 3, 4)  # channels of grey images, and of colour without and with transparency
-CLEAR = 8  # minimum side of a colour image whose layout is certain
-APART = 1.5  # minimum ratio of the two layouts' aspect ratios for a guess
+MIN_SIDE = 8  # minimum side of a colour image whose layout is certain
+MIN_RATIO = 1.5  # minimum ratio of the two layouts' aspect ratios for a guess
 
 
 @dataclass(frozen=True)
 class Image:
-    """The layout of an image observation."""
+    """The layout of an image in a flattened observation."""
 
     channels: int
     height: int
     width: int
     channels_last: bool = False
     frames: int = 1  # stacked observations
+    start: int = 0  # index of the image's first number in one observation
+
+    @property
+    def end(self) -> int:
+        return self.start + self.channels * self.height * self.width
 
 
 class Guess(NamedTuple):
@@ -37,19 +42,8 @@ def guess_layout(shape: tuple[int, ...], is_pixels: bool) -> Guess:
         layout = "hwc" if first == middle else "chw"
     else:
         hwc, chw = (max(pair) / min(pair) for pair in ((first, middle), (middle, last)))
-        if max(hwc, chw) < APART * min(hwc, chw):
+        if max(hwc, chw) < MIN_RATIO * min(hwc, chw):
             return Guess("", False)
         layout = "hwc" if hwc < chw else "chw"
     channels, side = (last, first) if layout == "hwc" else (first, last)
-    return Guess(layout, channels in COLOURS and min(side, middle) >= CLEAR)
-
-
-class ImagePart(NamedTuple):
-    """An image in a flattened observation."""
-
-    start: int  # index of the image's first number in one observation
-    image: Image
-
-    @property
-    def end(self) -> int:
-        return self.start + self.image.channels * self.image.height * self.image.width
+    return Guess(layout, channels in COLOURS and min(side, middle) >= MIN_SIDE)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from remuda.config import IQNConfig, NetworkConfig
 from remuda.policies.networks.encoder import Encoder, Weights
-from remuda.policies.networks.kernels.compiled_pass import CompiledLayers, QuantileLayers
+from remuda.policies.networks.kernels.compiled_pass import QuantileLayers
 from remuda.policies.networks.layers import Scale, linear_shapes
 from remuda.policies.networks.network import apply, apply_hidden
 from remuda.policies.networks.q_network import TOWER, QNetwork
@@ -34,31 +34,30 @@ class IQNetwork(QNetwork):
         own: IQNConfig | None = None,
         choices: tuple[int, ...] = (),
     ) -> None:
-        super().__init__(num_inputs, num_actions, config, encoder, scale, choices)
         self.own = own or IQNConfig()
-        self.settings += (f"{self.own.quantiles} quantiles",)  # not visible in the shapes
         self._bases: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._first = () if encoder is not None else ("state",)
-        if encoder is not None:
-            first, others, shapes = encoder.width, config.hidden, encoder.shapes(TOWER)
-        else:
-            first, others = config.hidden[0], config.hidden[1:]
-            shapes = linear_shapes("state", num_inputs, first)
-        shapes |= self._gate_shapes(first)
-        width = config.recurrent or first
-        shapes |= linear_shapes("quantile", self.own.cosines, width)
-        for i, units in enumerate(others):
-            shapes |= linear_shapes(f"hidden{i}", width, units, config.noisy)
-            width = units
-        self.shapes = shapes | dict(self._head_shapes(width))
         # layers between the product and the head
-        self.hidden = tuple(f"hidden{i}" for i in range(len(others)))
-        self.layers = (*self._first, *self._gates, "quantile", *self.hidden, "head")
+        self.hidden = tuple(f"hidden{i}" for i in range(len(config.hidden) - len(self._first)))
+        super().__init__(num_inputs, num_actions, config, encoder, scale, choices)
+        self.plain_layers = ()
+        self.settings += (f"{self.own.quantiles} quantiles",)  # not visible in the shapes
 
-    def before(self, weights: Weights, encoded: Tensor) -> Tensor:
-        if not self._first:
-            return encoded
-        return apply_hidden(weights, ("state",), encoded, self.config.activation)
+    def _body(self) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]], int]:
+        config, encoder = self.config, self.encoder
+        if encoder is not None:
+            units, shapes = (encoder.width, *config.hidden), encoder.shapes(TOWER)
+        else:
+            units, shapes = config.hidden, linear_shapes("state", self.num_inputs, config.hidden[0])
+        shapes, width = self._with_gates(shapes, units[0])
+        shapes |= linear_shapes("quantile", self.own.cosines, width)
+        for layer, after in zip(self.hidden, units[1:], strict=True):
+            shapes |= linear_shapes(layer, width, after, config.noisy)
+            width = after
+        return (*self._first, *self._gates, "quantile", *self.hidden), shapes, width
+
+    def _through_hidden(self, weights: Weights, tower: str, x: Tensor) -> Tensor:  # noqa: ARG002
+        return apply_hidden(weights, self._first, x, self.config.activation)
 
     def embed(self, weights: Weights, quantiles: Tensor) -> Tensor:
         """Embed quantiles [K, B, N] in (0, 1) to [K, B * N, F] (equation 4)."""
@@ -102,7 +101,7 @@ class IQNetwork(QNetwork):
         mean = products.view(policies, batch, self.own.quantiles, -1).mean(2)
         return apply(weights, "head", mean)
 
-    def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
+    def compiled_layers(self, weights: Weights) -> QuantileLayers | None:
         if self.encoder is not None or self.memory or self.input_scale != 1.0:
             return None
         return QuantileLayers(weights, self.hidden, self.config.activation)

@@ -84,17 +84,13 @@ def plain_linear(
     )
 
 
-def fold_dueling(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Fold a head of one value and A advantages into a head of A action values.
+def fold_dueling(part: Tensor) -> Tensor:
+    """Fold a head's weight or bias for one value and A advantages into one for A action values.
 
     Q = V + A - mean(A) (Wang et al. 2016, equation 9) is linear, so it applies to the weights.
     """
-
-    def fold(part: Tensor) -> Tensor:
-        value, advantages = part[..., :1], part[..., 1:]
-        return value + advantages - advantages.mean(-1, keepdim=True)
-
-    return fold(weight), fold(bias)
+    value, advantages = part[..., :1], part[..., 1:]
+    return value + advantages - advantages.mean(-1, keepdim=True)
 
 
 def _signed_root(x: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from remuda.policies.networks.vmap_rules import with_own_parts
 from remuda.policies.stack import Parameters
 from remuda.system.loading import load
 
-FEW = 16  # maximum policies for which, when acting, one call per policy is faster than `vmap`
+MAX_SEPARATE = 16  # maximum acting policies for which a call for each is faster than `vmap`
 
 Outputs = tuple[Tensor, ...]  # features, and next states of a recurrent module
 
@@ -146,7 +146,7 @@ class LiftedModule(Encoder):
         policies, batch, _ = inputs.shape
         own = self._own(tower, weights)
         arguments = (inputs.reshape(policies, batch, *self._shape), *state)
-        per_policy = policies <= FEW or not self._in_one_pass
+        per_policy = policies <= MAX_SEPARATE or not self._in_one_pass
         bound = self._bound.of(own) if per_policy and torch.is_inference_mode_enabled() else None
         if bound is not None:  # acting
             made = [module(*(x[k] for x in arguments)) for k, module in enumerate(bound)]
@@ -340,9 +340,9 @@ class _Bound:
                 own = weights[name_of[id(tensor)]]
                 setattr(copied, name, nn.Parameter(own, requires_grad=False))
             for name, held in part.named_buffers(recurse=False, remove_duplicate=False):
-                kept = weights.get(name_of[id(held)], held)
-                setattr(copied, name, kept)
-                self._buffers.append((copied, name, kept))
+                value = weights.get(name_of[id(held)], held)
+                setattr(copied, name, value)
+                self._buffers.append((copied, name, value))
 
     def __call__(self, *given: Tensor) -> Any:
         """Apply the module to observations [B, *shape], and to a state if recurrent."""

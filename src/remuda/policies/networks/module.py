@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from remuda.errors import UsageError
+from remuda.policies.networks.actor_critic import ActorCritic
 from remuda.policies.networks.network import Network
 from remuda.policies.stack import Parameters
 
@@ -45,12 +46,11 @@ class PolicyModule(nn.Module):
         Q-learner, which has action values instead.
         """
         inputs, memory = self._inputs(observations, recurrent_state)
-        values = self._network.state_values(self._by_name(), inputs, memory)
-        if values is None:
+        if not isinstance(self._network, ActorCritic):
             raise UsageError(
                 "the network of a Q-learner has no state values; call the module for action values"
             )
-        return values[0]
+        return self._network.state_values(self._by_name(), inputs, memory)[0]
 
     def _inputs(
         self, observations: Tensor, recurrent_state: Tensor | None

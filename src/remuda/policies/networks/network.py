@@ -1,25 +1,20 @@
-"""The base class of networks for K policies, which take their parameters as arguments."""
+"""Networks for K policies: the base class, and one with several heads."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from remuda.config import NetworkConfig
 from remuda.policies.networks.encoder import Encoder, Weights, unroll
-from remuda.policies.networks.kernels.compiled_pass import (
-    CompiledLayers,
-    CompiledPass,
-    GatheredPass,
-    PlainLayers,
-)
+from remuda.policies.networks.kernels.compiled_pass import PlainLayers
 from remuda.policies.networks.kernels.perceptron import LINEAR, through
-from remuda.policies.networks.layers import Scale, initialise_layer, linear_shapes
+from remuda.policies.networks.layers import Scale, initialise_layer, linear_shapes, scaled
 from remuda.policies.stack import Parameters, Shapes
-from remuda.types import Floats
 
 GATES = ("gates_in", "gates_memory")  # the linear layers of a gated recurrent layer
 
@@ -46,15 +41,20 @@ class Network(ABC):
         # networks of one class with equal shapes and settings are equivalent
         self.settings: tuple[str, ...] = (config.model_dump_json(exclude={"shared"}),)
 
+    def _hidden(self, tower: str) -> tuple[str, ...]:
+        """Return the names of a tower's hidden layers."""
+        return tuple(f"{tower}{i}" for i in range(len(self.config.hidden)))
+
     def _tower_shapes(
-        self, tower: str, layers: Sequence[str], noisy: bool = False
+        self, tower: str, noisy: bool = False
     ) -> tuple[dict[str, tuple[int, ...]], int]:
         """Return the shapes of a tower's encoder and hidden layers, and its output width."""
         shapes, width = {}, self.num_inputs
         if self.encoder is not None:
             shapes, width = self.encoder.shapes(tower), self.encoder.width
             self.buffers |= self.encoder.buffers(tower)
-        for i, (layer, units) in enumerate(zip(layers, self.config.hidden, strict=True)):
+        layers = zip(self._hidden(tower), self.config.hidden, strict=True)
+        for i, (layer, units) in enumerate(layers):
             shapes |= linear_shapes(layer, width, units, noisy and i > 0)
             width = units
         return shapes, width
@@ -93,27 +93,47 @@ class Network(ABC):
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """Return outputs [K, B, O] for inputs [K, B, num_inputs] and weights of `acting`."""
 
-    def state_values(
+    def _tower(self, weights: Weights, tower: str, inputs: Tensor) -> Tensor:
+        """Return features [K, B, F] of a tower, before a gated recurrent layer, without a state."""
+        x = inputs if self.encoder is None else self.encoder.features(tower, weights, inputs)
+        return self._through_hidden(weights, tower, x)
+
+    def _through_hidden(self, weights: Weights, tower: str, x: Tensor) -> Tensor:
+        """Apply the layers between a tower's encoder and its head or recurrent layer."""
+        return apply_hidden(weights, self._hidden(tower), x, self.config.activation)
+
+    def _recurrent_step(
+        self, weights: Weights, tower: str, inputs: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return features and next states from states [K, B, memory]."""
+        if self.encoder is not None and self.encoder.memory:
+            x, state = self.encoder.step(tower, weights, inputs, state)
+            return self._through_hidden(weights, tower, x), state
+        state = recur(weights, apply(weights, GATES[0], self._tower(weights, tower, inputs)), state)
+        return state, state
+
+    def _unrolled(
         self,
-        parameters: Parameters,  # noqa: ARG002
-        observations: Tensor,  # noqa: ARG002
-        memory: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor | None:
-        """Return state values [K, B] for recurrent states [K, B, memory]; None: no value head."""
-        return None
+        weights: Weights,
+        tower: str,
+        inputs: Tensor,
+        state: Tensor,
+        burn_in: Tensor | None = None,
+    ) -> Tensor:
+        """Return features [K, G * T, F] of G sequences from states [K, G, memory]; see `unroll`."""
+        if self.encoder is not None and self.encoder.memory:
+            x = unroll(partial(self.encoder.step, tower, weights), inputs, state, burn_in)
+            return self._through_hidden(weights, tower, x)
 
-    def compiled_pass(self, weights: Weights, inputs: Tensor) -> Callable[[], Floats] | None:
-        """Return a compiled `outputs` that reads both arguments in place; None: unsupported."""
-        layers = self.compiled_layers(weights)
-        return None if layers is None else CompiledPass(layers, inputs)
+        def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+            after = recur(weights, now, before)
+            return after, after
 
-    def gathered_pass(self, weights: Weights) -> GatheredPass | None:
-        """Return a compiled `outputs` for inputs that are gathered by policy; None: unsupported."""
-        layers = self.compiled_layers(weights)
-        return None if layers is None else GatheredPass(layers)
+        gates = apply(weights, GATES[0], self._tower(weights, tower, inputs))
+        return unroll(step, gates, state, burn_in)
 
-    def compiled_layers(self, weights: Weights) -> CompiledLayers | None:
-        """Return all layers with these weights, if `outputs` can run in one compiled call."""
+    def compiled_layers(self, weights: Weights) -> PlainLayers | None:
+        """Return all layers, which read these weights in place, if `outputs` can be compiled."""
         layers = self.plain_layers
         return PlainLayers(weights, layers, self.config.activation) if layers else None
 
@@ -150,14 +170,47 @@ def recur(weights: Weights, gates: Tensor, state: Tensor) -> Tensor:
     return new + update * (state - new)
 
 
-def unroll_recurrent(
-    weights: Weights, features: Tensor, state: Tensor, burn_in: Tensor | None = None
-) -> Tensor:
-    """Return states [K, G * T, units] along G sequences of features [K, G * T, D]; see `unroll`."""
-    gates = apply(weights, "gates_in", features)
+class Heads(Network):
+    """Named linear heads for K policies, each on its own hidden layers (and encoder).
 
-    def step(now: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        after = recur(weights, now, before)
-        return after, after
+    The first head chooses actions; the others are for user-defined algorithms.
+    """
 
-    return unroll(step, gates, state, burn_in)
+    def __init__(
+        self,
+        num_inputs: int,
+        heads: Mapping[str, int],
+        config: NetworkConfig,
+        encoder: Encoder | None = None,
+        scale: Scale = 1.0,
+    ) -> None:
+        super().__init__(num_inputs, config, encoder, scale)
+        self.heads, self._first = dict(heads), next(iter(heads))
+        self.layers = tuple(name for head in heads for name in (*self._hidden(head), head))
+        if encoder is None and scale == 1.0:
+            self.plain_layers = (*self._hidden(self._first), self._first)
+        shapes: dict[str, tuple[int, ...]] = {}
+        for head, outputs in self.heads.items():
+            own, width = self._tower_shapes(head)
+            shapes |= own | linear_shapes(head, width, outputs)
+        self.shapes: Shapes = shapes
+
+    def initialise(self, parameters: Parameters, generator: torch.Generator) -> None:
+        for head in self.heads:
+            self._initialise_encoder(head, parameters, generator)
+            for layer in (*self._hidden(head), head):
+                initialise_layer(parameters, layer, generator)
+
+    def acting(self, parameters: Parameters, noise: torch.Generator | None) -> Weights:  # noqa: ARG002
+        return self._taken(parameters, self._first, (*self._hidden(self._first), self._first))
+
+    def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
+        return self.head(self._first, weights, inputs)
+
+    def head(self, head: str, weights: Parameters, inputs: Tensor) -> Tensor:
+        """Return the outputs of a head, [K, B, O], for inputs [K, B, num_inputs]."""
+        weights = dict(weights)
+        return apply(weights, head, self._tower(weights, head, scaled(inputs, self.input_scale)))
+
+    def _hidden(self, head: str) -> tuple[str, ...]:
+        return tuple(f"{head}_hidden{i}" for i in range(len(self.config.hidden)))

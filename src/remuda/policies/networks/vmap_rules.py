@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -80,15 +80,10 @@ class _Linear(torch.autograd.Function):
     def jvp(ctx: Any, *by_inputs: Tensor | None) -> Tensor | None:
         inputs, weight = ctx.saved_tensors
         by_input, by_weight, by_bias = by_inputs
-        found: Tensor | None = None
-        for part in (
-            None if by_input is None else by_input @ weight.mT,
-            None if by_weight is None else inputs @ by_weight.mT,
-            by_bias,
-        ):
-            if part is not None:
-                found = part if found is None else found + part
-        return found
+        parts = [] if by_input is None else [by_input @ weight.mT]
+        parts += [] if by_weight is None else [inputs @ by_weight.mT]
+        parts += [] if by_bias is None else [by_bias]
+        return reduce(torch.add, parts) if parts else None
 
     @staticmethod
     def vmap(

@@ -1,5 +1,6 @@
 """PPO's objective by kernels, held to torch's for every kind of network, action and amount."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -178,32 +179,42 @@ def test_what_a_thread_raises_is_raised():
         list(parallel_parts.each(lambda part: 1 / part, [1, 0]))
 
 
-def test_none_waits_for_the_turn_of_a_part_that_failed():
-    turns = parallel_parts.Turns()
+def failing(monkeypatch, fails):
+    """Train in pieces of 5 rows, in two threads; `fails` gets the number of the forward pass."""
+    in_pieces_of(5, monkeypatch)
+    algorithm = make_stack(CONVOLVES[0], range(1))
+    room = room_for(algorithm, LENGTH * 8)
+    fill(room, 0, [8, 8, 8], algorithm, np.random.default_rng(0))
+    forward, counter = autograd.Autograd._forward, itertools.count()
 
-    def work(number):
-        with turns.failing(number):
-            if number == 0:
-                raise KeyError("the first")
-            with turns.of(number):
-                return number
+    def noted(self, batch, pick):
+        if torch.is_grad_enabled():
+            fails(next(counter))
+        return forward(self, batch, pick)
 
-    with parallel_parts.parts_at_once(2), refuses(KeyError):
-        list(parallel_parts.each(work, range(4)))
+    monkeypatch.setattr(autograd.Autograd, "_forward", noted)
+    with parallel_parts.parts_at_once(2):
+        algorithm.update(room, [0])
 
 
-def test_a_part_that_fails_is_told_whatever_part_is_still_at_work():
-    """Red before: the part before it was told that one had failed, and nobody which."""
-    turns, failed = parallel_parts.Turns(), threading.Event()
+def test_none_waits_for_a_piece_that_failed(monkeypatch):
+    def fails(number):
+        if number == 0:
+            raise KeyError
 
-    def work(number):
-        with turns.failing(number):
-            if number == 1:
-                failed.set()
-                raise KeyError("the second")
-            assert failed.wait(60)
-            with turns.of(number):
-                return number
+    with refuses(KeyError):
+        failing(monkeypatch, fails)
 
-    with parallel_parts.parts_at_once(2), refuses(KeyError):
-        list(parallel_parts.each(work, range(4)))
+
+def test_a_piece_that_fails_is_told_whatever_piece_is_still_at_work(monkeypatch):
+    """Red before: the piece before it was told that one had failed, and nobody which."""
+    failed = threading.Event()
+
+    def fails(number):
+        if number == 1:
+            failed.set()
+            raise KeyError
+        assert failed.wait(60)
+
+    with refuses(KeyError):
+        failing(monkeypatch, fails)

@@ -133,7 +133,7 @@ def test_a_chunk_of_samples_ends_anywhere_to_the_bit(monkeypatch, kind, count):
         monkeypatch.setattr(module, "CHUNK", count)
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
     else:
-        cut._fused_iqn._samples = count
+        cut._fused._samples = count
     cut.update(batch)
     assert torch.equal(cut.online.flat, whole.online.flat)
 

@@ -5,7 +5,7 @@ For small batches, the overhead of torch's calls is several times the arithmetic
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,27 +16,10 @@ from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.networks.kernels import flat_layers as flat
 from remuda.policies.networks.kernels.activations import KINDS, STRICT
 from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
-from remuda.policies.networks.q_network import MLP, QNetwork
-from remuda.policies.stack import ParameterStack, layout_size, whole_rows
+from remuda.policies.networks.q_network import QNetwork
+from remuda.policies.stack import ParameterStack, starts_of, whole_rows
 from remuda.system.kernels import njit
 from remuda.types import Array, Bools, Floats, Integers
-
-HEAD = "head"
-
-
-class StepMetrics(NamedTuple):
-    """Metrics of a step, for G policies and B samples."""
-
-    loss: Tensor  # [G] weighted mean over the samples
-    value: Tensor  # [G] mean value of the actions
-    losses: Tensor  # [G, B]
-    errors: Tensor  # [G, B] temporal-difference errors
-
-    @classmethod
-    def of(cls, samples: Floats, means: Array) -> StepMetrics:
-        losses, _, errors = torch.from_numpy(samples)
-        loss, value = torch.from_numpy(means.astype(np.float32))
-        return cls(loss, value, losses, errors)
 
 
 class BatchArrays(NamedTuple):
@@ -61,19 +44,6 @@ def arrays_of(batch: Transitions) -> BatchArrays:
     return BatchArrays(*(part.contiguous().numpy() for part in parts))
 
 
-def by_kernels(network: QNetwork, device: torch.device) -> bool:
-    """Return whether kernels support a network, on this device and with torch's threads."""
-    return (
-        network.encoder is None
-        and not network.memory
-        and not network.config.noisy
-        and network.input_scale == 1.0
-        and not network.choices
-        and device.type == "cpu"
-        and torch.get_num_threads() == 1
-    )
-
-
 class Head(NamedTuple):
     """The last layer, for compiled steps."""
 
@@ -89,16 +59,13 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, network: QNetwork, scratch: Scratch) -> Head:
-        width, outputs = network.shapes[f"{HEAD}.weight"]
-        dueling, actions = network.config.dueling, network.num_actions
-        names = list(network.shapes)
-        assert names[-2:] == [f"{HEAD}.weight", f"{HEAD}.bias"]
+        width, actions = network.shapes["head.weight"][0], network.num_actions
         numbers = (width + 1) * actions
         return cls(
-            at=layout_size(network.shapes) - (width + 1) * outputs,
+            at=starts_of(network.shapes)["head.weight"],
             width=width,
             actions=actions,
-            dueling=dueling,
+            dueling=network.config.dueling,
             folded=scratch.reserve(numbers),
             target=scratch.reserve(numbers),
             gradients=scratch.reserve(numbers),
@@ -109,29 +76,50 @@ class Head(NamedTuple):
 class FusedQ:
     """Loss and gradients of policies for batches of transitions."""
 
-    def __init__(self, network: QNetwork, settings: QLearningConfig) -> None:
+    supported: ClassVar[type[QNetwork]] = QNetwork
+
+    def __init__(self, network: Any, settings: QLearningConfig) -> None:
         scratch, numbers = Scratch(), CHUNK * network.num_actions
         layers = flat.table_of(network.shapes, network.layers[:-1], scratch, CHUNK)
         head = Head.of(network, scratch)
         values: Integers = np.array([scratch.reserve(numbers) for _ in range(4)])
-        self._layout = (layers, head, values)
         kind, huber = KINDS[network.config.activation], np.float32(settings.huber)
-        self._options = (kind, settings.double, huber)
+        # the first arguments of the compiled step
+        self._fixed: tuple[Any, ...] = (layers, head, values, kind, settings.double, huber)
         self._scratch: Floats = np.zeros(scratch.size, np.float32)
 
-    @staticmethod
-    def suits(network: Any, device: torch.device) -> bool:
-        return type(network) is MLP and by_kernels(network, device)
+    @classmethod
+    def suits(cls, network: QNetwork, device: torch.device) -> bool:
+        """Return whether kernels support a network, on this device and with torch's threads."""
+        return (
+            type(network) is cls.supported
+            and network.encoder is None
+            and not network.memory
+            and not network.config.noisy
+            and network.input_scale == 1.0
+            and not network.choices
+            and device.type == "cpu"
+            and torch.get_num_threads() == 1
+        )
 
     def step(
-        self, online: ParameterStack, target: ParameterStack, batch: Transitions
-    ) -> StepMetrics:
+        self, online: ParameterStack, target: ParameterStack, batch: Transitions, *drawn: Floats
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Write a batch's gradients to `online`; `drawn` are quantiles, if there are any.
+
+        Returns mean losses and values, each [G], and errors [G, B] (losses if weights are equal).
+        """
         arrays = arrays_of(batch)
         metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
         means: Array = np.zeros((2, len(arrays.a_tm1)))
         rows = whole_rows(online.flat), whole_rows(target.flat), whole_rows(online.gradients)
-        step_q(*self._layout, *self._options, *rows, arrays, self._scratch, metrics, means)
-        return StepMetrics.of(metrics, means)
+        self._run(*rows, arrays, *drawn, self._scratch, metrics, means)
+        losses, _, errors = torch.from_numpy(metrics)
+        loss, value = torch.from_numpy(means.astype(np.float32))
+        return loss, value, errors if batch.weights.numel() else losses
+
+    def _run(self, *arguments: Any) -> None:
+        step_q(*self._fixed, *arguments)
 
 
 @njit(**STRICT)
@@ -197,10 +185,10 @@ def fold_heads(head: Head, online: Floats, target: Floats, scratch: Floats) -> N
     """Write the folded heads of two rows, and the transposed weight of the first."""
     size = head.width * head.actions
     for row, at in ((online, head.folded), (target, head.target)):
-        room = scratch[at : at + size + head.actions]
-        flat.fold_head(row, head.at, head.width, head.actions, head.dueling, room)
-    room = scratch[head.transposed : head.transposed + size]
-    flat.transpose(scratch, head.folded, head.width, head.actions, room)
+        out = scratch[at : at + size + head.actions]
+        flat.fold_head(row, head.at, head.width, head.actions, head.dueling, out)
+    out = scratch[head.transposed : head.transposed + size]
+    flat.transpose(scratch, head.folded, head.width, head.actions, out)
 
 
 @njit(**STRICT)

@@ -6,28 +6,22 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from remuda.config.policy_sections import QLearningConfig
 from remuda.policies.algorithms.kernels.dqn import (
     BatchArrays,
+    FusedQ,
     Head,
-    StepMetrics,
-    arrays_of,
     best_of,
-    by_kernels,
     fold_heads,
     unfold_gradients,
     values_of,
 )
-from remuda.policies.algorithms.transition_algorithm import Transitions
 from remuda.policies.networks.iqn import IQNetwork
 from remuda.policies.networks.kernels import flat_layers as flat
 from remuda.policies.networks.kernels.activations import KINDS, RELU, STRICT, activate_in_place
 from remuda.policies.networks.kernels.compiled_pass import average, combine
 from remuda.policies.networks.kernels.flat_layers import CHUNK, Scratch
-from remuda.policies.stack import ParameterStack, whole_rows
 from remuda.system.kernels import njit
 from remuda.types import Array, Floats, Integers
 
@@ -67,11 +61,12 @@ class Layout(NamedTuple):
     kind: int  # activation, `RELU` or `TANH`
 
 
-class FusedIQN:
-    """Loss and gradients of policies for batches of transitions."""
+class FusedIQN(FusedQ):
+    """`FusedQ` for quantile networks; quantiles [G, 2, B, N] are for s_t and s_tm1."""
+
+    supported = IQNetwork
 
     def __init__(self, network: IQNetwork, settings: QLearningConfig) -> None:
-        self._options = settings.double, np.float32(settings.huber)
         self._quantiles = network.own.quantiles
         self._samples = max(CHUNK // self._quantiles, 1)
         rows, actions = self._samples * self._quantiles, network.num_actions
@@ -93,37 +88,17 @@ class FusedIQN:
             z_tm1=scratch.reserve(rows * actions),
             by_z=scratch.reserve(rows * actions),
         )
-        self._layout = Layout(layers, head, offsets, KINDS[network.config.activation])
+        layout = Layout(layers, head, offsets, KINDS[network.config.activation])
+        self._fixed = (layout, settings.double, np.float32(settings.huber))
         self._scratch: Floats = np.zeros(scratch.size, np.float32)
         midpoints = (np.arange(self._quantiles) + 0.5) / self._quantiles
         self._midpoints: Floats = midpoints.astype(np.float32)
 
-    @staticmethod
-    def suits(network: Any, device: torch.device) -> bool:
-        return type(network) is IQNetwork and by_kernels(network, device)
-
-    def step(
-        self, online: ParameterStack, target: ParameterStack, batch: Transitions, quantiles: Tensor
-    ) -> StepMetrics:
-        """Write a batch's gradients to `online`; `quantiles` [G, 2, B, N] are for s_t, s_tm1."""
-        arrays = arrays_of(batch)
-        metrics: Floats = np.zeros((3, *arrays.a_tm1.shape), np.float32)
-        means: Array = np.zeros((2, len(arrays.a_tm1)))
-        rows = whole_rows(online.flat), whole_rows(target.flat), whole_rows(online.gradients)
-        taus: Floats = quantiles.numpy()
-        step_iqn(
-            self._layout,
-            *self._options,
-            *rows,
-            arrays,
-            taus,
-            self._midpoints,
-            self._samples,
-            self._scratch,
-            metrics,
-            means,
-        )
-        return StepMetrics.of(metrics, means)
+    def _run(self, *arguments: Any) -> None:
+        *arrays, scratch, metrics, means = arguments
+        chunks = self._midpoints, self._samples
+        every = [*self._fixed, *arrays, *chunks, scratch, metrics, means]
+        step_iqn(*every)
 
 
 @njit(**STRICT)

@@ -104,29 +104,19 @@ class Objective:
         return type(actions) in (DiscreteActions, ContinuousActions)
 
     def evaluate(
-        self,
-        outputs: Floats,
-        log_scales: Floats,
-        rows: RowsOf,
-        actions: Array,
-        masks: Tensor | None,
-        log_pi: Floats,
-        values: Floats,
+        self, outputs: Floats, log_scales: Floats, rows: RowsOf, batch: RolloutBatch
     ) -> None:
-        """Write the actions' log-probabilities, and the values, each [K, R], for some rows."""
+        """Write log-probabilities and values of some rows to the batch."""
+        actions = batch.actions.numpy()
+        results = batch.log_prox.numpy(), batch.values.numpy()
         if len(self.sizes):
-            allowed = _masks_of(masks, *values.shape)
-            evaluate(outputs, rows, actions, allowed, self.sizes, log_pi, values)
+            evaluate(outputs, rows, actions, _masks_of(batch), self.sizes, *results)
         else:
-            evaluate_normal(outputs, log_scales, rows, actions, log_pi, values)
-
-    def of(self, batch: RolloutBatch, rows: RowsOf, log_scales: Floats) -> MinibatchObjective:
-        """Return the objective of a minibatch; `log_scales` are [G, A], or [G, 0] if discrete."""
-        return MinibatchObjective(self, batch, rows, log_scales)
+            evaluate_normal(outputs, log_scales, rows, actions, *results)
 
 
 class MinibatchObjective:
-    """The objective of one minibatch."""
+    """The objective of one minibatch; `log_scales` are [G, A], or [G, 0] if discrete."""
 
     def __init__(
         self, objective: Objective, batch: RolloutBatch, rows: RowsOf, log_scales: Floats
@@ -137,7 +127,7 @@ class MinibatchObjective:
         self.by_scales: Floats = np.zeros_like(log_scales)
         self._log_scales, self._sizes = log_scales, objective.sizes
         self._actions, advantages = batch.actions.numpy(), batch.advantages.numpy()
-        self._masks = _masks_of(batch.masks, *batch.values.shape)
+        self._masks = _masks_of(batch)
         standard: Floats = np.zeros((len(rows.members), 2), np.float32)
         standard[:, 1] = 1.0
         if objective.normalises:
@@ -179,6 +169,8 @@ def log_scales_of(part: ParameterStack, count: int) -> Floats:
     return np.ascontiguousarray(part.parameters["log_scale"].detach()[:, 0].numpy())
 
 
-def _masks_of(masks: Tensor | None, policies: int, rows: int) -> Bools:
-    found: Bools = masks.numpy() if masks is not None else np.zeros((policies, rows, 0), np.bool_)
-    return found
+def _masks_of(batch: RolloutBatch) -> Bools:
+    if batch.masks is None:
+        return np.zeros((*batch.values.shape, 0), np.bool_)
+    masks: Bools = batch.masks.numpy()
+    return masks

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from remuda.policies.algorithms.kernels.objective import (
     LossCosts,
+    MinibatchObjective,
     Objective,
     RolloutBatch,
     log_scales_of,
@@ -39,7 +40,7 @@ class _Head:
 
     weight: Tensor  # [K, features, outputs]
     bias: Tensor  # [K, 1, outputs]
-    turned: Tensor  # [K, outputs, features], the transposed weight
+    transposed: Tensor  # [K, outputs, features], the transposed weight
     gradient: Tensor  # [K, outputs, features], transposed
     bias_gradient: Tensor  # [K, outputs]
     columns: slice  # columns of these heads in `Workspace.outputs`
@@ -71,15 +72,15 @@ class Workspace:
 
 
 @dataclass
-class _Tower:
-    """Hidden layers and the arrays of one piece."""
+class _Layer:
+    """A hidden layer of G policies, and its arrays in one piece."""
 
-    weights: list[Tensor]
-    biases: list[Tensor]
-    weight_gradients: list[Tensor]
-    bias_gradients: list[Tensor]  # [G, 1, F] each
-    hidden: list[Tensor]
-    errors: list[Tensor]  # gradients with respect to pre-activations
+    weight: Tensor  # [G, I, F]
+    bias: Tensor  # [G, 1, F]
+    weight_gradient: Tensor
+    bias_gradient: Tensor
+    outputs: Tensor  # [G, B, F]
+    errors: Tensor  # gradients with respect to pre-activations
 
 
 @dataclass
@@ -87,7 +88,7 @@ class _Piece:
     """The arrays of a piece of some policies."""
 
     inputs: Tensor
-    towers: list[_Tower]
+    towers: list[list[_Layer]]
     outputs: Tensor  # logits, then the value; then their errors
 
 
@@ -135,39 +136,28 @@ class Fused:
             and not config.recurrent
         )
 
-    def evaluate(
-        self,
-        observations: Tensor,
-        actions: Tensor,
-        masks: Tensor | None,
-        picks: Iterable[Pick],
-        log_pi: Tensor,
-        values: Tensor,
-    ) -> None:
+    def evaluate(self, batch: RolloutBatch, picks: Iterable[Pick]) -> None:
         heads, scales = self._heads(), self._log_scales
-        found = log_pi.numpy(), values.numpy()
         for pick in picks:
             for cut in _cut(pick, self.rows_at_once):
-                outputs = self._forward(observations, cut, heads).outputs.numpy()
-                self._objective.evaluate(
-                    outputs, scales[cut.here], cut.picked, actions.numpy(), masks, *found
-                )
+                outputs = self._forward(batch.observations, cut, heads).outputs.numpy()
+                self._objective.evaluate(outputs, scales[cut.here], cut.picked, batch)
 
     def step(self, batch: RolloutBatch, pick: Pick) -> Tensor:
         self._part.gradients.zero_()
-        heads, turned = self._heads(), self._turned()
+        heads, transposed = self._heads(), self._transposed()
         rows = RowsOf(pick.members, pick.rows, pick.counts)
-        objective = self._objective.of(batch, rows, self._log_scales)
+        objective = MinibatchObjective(self._objective, batch, rows, self._log_scales)
         for cut in _cut(pick, self.rows_at_once):
             here = cut.here
             piece = self._forward(batch.observations, cut, heads)
             objective.differentiate(piece.outputs.numpy(), here, cut.picked)
             for number, (head, tower) in enumerate(zip(heads, piece.towers, strict=True)):
                 errors = piece.outputs[..., head.columns]
-                add_products(errors, tower.hidden[-1], head.gradient[here])
+                add_products(errors, tower[-1].outputs, head.gradient[here])
                 head.bias_gradient[here] += errors.sum(1)
-                multiply(errors, head.turned[here], None, tower.errors[-1])
-                self._backward(tower, piece.inputs, [each[here] for each in turned[number]])
+                multiply(errors, head.transposed[here], None, tower[-1].errors)
+                self._backward(tower, piece.inputs, [each[here] for each in transposed[number]])
         self._store(heads)
         if self._network.actions.num_scales:
             self._gradients["log_scale"][:, 0].copy_(torch.from_numpy(objective.by_scales))
@@ -186,10 +176,10 @@ class Fused:
                 torch.cat([self._views[f"{name}.{kind}"] for name in own], -1)
                 for kind in ("weight", "bias")
             )
-            turned = weight.mT.contiguous()
+            transposed = weight.mT.contiguous()
             at = slice(first, first + weight.shape[-1])
-            gradients = torch.zeros_like(turned), turned.new_zeros(turned.shape[:2])
-            heads.append(_Head(weight, bias, turned, *gradients, at))
+            gradients = torch.zeros_like(transposed), transposed.new_zeros(transposed.shape[:2])
+            heads.append(_Head(weight, bias, transposed, *gradients, at))
             first = at.stop
         return heads
 
@@ -199,7 +189,7 @@ class Fused:
             self._gradients[f"{name}.weight"].copy_(head.gradient[:, part].mT)
             self._gradients[f"{name}.bias"][:, 0].copy_(head.bias_gradient[:, part])
 
-    def _turned(self) -> list[list[Tensor]]:
+    def _transposed(self) -> list[list[Tensor]]:
         return [
             [self._views[f"{name}.weight"].mT.contiguous() for name in names[1:]]
             for names in self._network.towers
@@ -220,52 +210,49 @@ class Fused:
             gather(rows[there], cut.picked.rows[here], mean[here], scale[here], inputs[here])
         for head, tower in zip(heads, piece.towers, strict=True):
             x = piece.inputs
-            for weight, bias, hidden in zip(tower.weights, tower.biases, tower.hidden, strict=True):
-                multiply(x, weight, bias, hidden)
-                activate_in_place(hidden.numpy().reshape(-1), self._kind)
-                x = hidden
+            for layer in tower:
+                multiply(x, layer.weight, layer.bias, layer.outputs)
+                activate_in_place(layer.outputs.numpy().reshape(-1), self._kind)
+                x = layer.outputs
             own = slice(first, end)
             multiply(x, head.weight[own], head.bias[own], piece.outputs[..., head.columns])
         return piece
 
-    def _backward(self, tower: _Tower, inputs: Tensor, turned: list[Tensor]) -> None:
+    def _backward(self, tower: list[_Layer], inputs: Tensor, transposed: list[Tensor]) -> None:
         """Backpropagate the last activations' errors to the gradients of all hidden layers."""
-        for i in range(len(tower.hidden) - 1, -1, -1):
-            errors = tower.errors[i]
+        for i in range(len(tower) - 1, -1, -1):
+            layer, errors = tower[i], tower[i].errors
             sums: Floats = np.empty((len(errors), errors.shape[2]), np.float32)
-            derive(errors.numpy(), tower.hidden[i].numpy(), self._kind, sums)
-            tower.bias_gradients[i][:, 0].add_(torch.from_numpy(sums))
-            add_products(tower.hidden[i - 1] if i else inputs, errors, tower.weight_gradients[i])
+            derive(errors.numpy(), layer.outputs.numpy(), self._kind, sums)
+            layer.bias_gradient[:, 0].add_(torch.from_numpy(sums))
+            add_products(tower[i - 1].outputs if i else inputs, errors, layer.weight_gradient)
             if i:
-                multiply(errors, turned[i - 1], None, tower.errors[i - 1])
+                multiply(errors, transposed[i - 1], None, tower[i - 1].errors)
 
     def _piece(self, first: int, end: int, rows: int) -> _Piece:
-        found = self._pieces.get((first, end, rows))
-        if found is None:
-            found = self._pieces[first, end, rows] = _Piece(
-                self._workspace.piece_of(self._workspace.inputs, end - first, rows),
-                [self._tower(i, first, end, rows) for i in range(len(self._network.towers))],
-                self._workspace.piece_of(self._workspace.outputs, end - first, rows),
+        piece = self._pieces.get((first, end, rows))
+        if piece is None:
+            workspace, size = self._workspace, (end - first, rows)
+            piece = self._pieces[first, end, rows] = _Piece(
+                workspace.piece_of(workspace.inputs, *size),
+                [self._layers(i, first, end, rows) for i in range(len(self._network.towers))],
+                workspace.piece_of(workspace.outputs, *size),
             )
-        return found
+        return piece
 
-    def _tower(self, number: int, first: int, end: int, rows: int) -> _Tower:
-        names, workspace = self._network.towers[number], self._workspace
-
-        def parts(views: dict[str, Tensor], kind: str) -> list[Tensor]:
-            return [views[f"{name}.{kind}"][first:end] for name in names]
-
-        def arrays(of: list[list[Tensor]]) -> list[Tensor]:
-            return [workspace.piece_of(array, end - first, rows) for array in of[number]]
-
-        return _Tower(
-            parts(self._views, "weight"),
-            parts(self._views, "bias"),
-            parts(self._gradients, "weight"),
-            parts(self._gradients, "bias"),
-            arrays(workspace.hidden),
-            arrays(workspace.errors),
-        )
+    def _layers(self, tower: int, first: int, end: int, rows: int) -> list[_Layer]:
+        own, workspace = slice(first, end), self._workspace
+        names, arrays = self._network.towers[tower], (workspace.hidden, workspace.errors)
+        return [
+            _Layer(
+                self._views[f"{name}.weight"][own],
+                self._views[f"{name}.bias"][own],
+                self._gradients[f"{name}.weight"][own],
+                self._gradients[f"{name}.bias"][own],
+                *(workspace.piece_of(array[tower][i], end - first, rows) for array in arrays),
+            )
+            for i, name in enumerate(names)
+        ]
 
 
 def _cut(pick: Pick, most: int) -> Iterator[_Cut]:

@@ -230,13 +230,13 @@ def differentiate(
 
 
 @njit(**STRICT)
-def of_block(x: Floats, rows: Integers, values: Floats, terms: Terms, k: int, who: int) -> None:
-    """Compute the losses of a block of rows of policy `k`, which has index `who` in the batch."""
-    look_up(terms.log_prox[who], rows, x[LOG_PROX])
-    look_up(terms.weights[who], rows, x[WEIGHT])
-    look_up(terms.advantages[who], rows, x[ADVANTAGE])
-    look_up(terms.values_before[who], rows, x[VALUE])
-    look_up(terms.targets[who], rows, x[TARGET])
+def of_block(x: Floats, rows: Integers, values: Floats, terms: Terms, k: int, member: int) -> None:
+    """Compute the losses of a block of rows of policy `k`, whose index in the batch is `member`."""
+    look_up(terms.log_prox[member], rows, x[LOG_PROX])
+    look_up(terms.weights[member], rows, x[WEIGHT])
+    look_up(terms.advantages[member], rows, x[ADVANTAGE])
+    look_up(terms.values_before[member], rows, x[VALUE])
+    look_up(terms.targets[member], rows, x[TARGET])
     of_policy(x, rows.size, terms.clip[k, 0], terms.standard[k, 0], terms.standard[k, 1])
     part = np.float32(terms.shares[k])
     of_value(x, values, rows.size, terms.value_clip[k, 0], part * terms.value_cost[k, 0])

@@ -7,7 +7,6 @@ a pass runs policy by policy, in chunks of streams.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,39 +24,30 @@ from remuda.types import Array, Floats, Integers
 WEIGHT, WEIGHT_NEXT, BIAS, BIAS_NEXT, INPUTS, OUTPUTS = range(6)
 
 
-class CompiledLayers(ABC):
-    """Networks of K policies whose layers run in one compiled call."""
+class PlainLayers:
+    """Perceptrons of K policies, in one compiled call: hidden layers first, the head last."""
 
-    table: Integers  # [layers, 6]
+    def __init__(self, weights: Weights, layers: Sequence[str], activation: str) -> None:
+        """Read the weights [K, I, O] in place: they may change between passes."""
+        self._kind = KINDS[activation]
+        self._weights = dict(weights)  # keeps the memory behind the table's addresses alive
+        self.table = table_of(weights, layers)
+        widest = int(self.table[:-1, OUTPUTS].max(initial=1))
+        self._scratch: Floats = aligned_zeros((2, CHUNK * widest))
 
     @property
     def sizes(self) -> tuple[int, int]:
         return int(self.table[0, INPUTS]), int(self.table[-1, OUTPUTS])
 
-    @abstractmethod
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
         """Write outputs for inputs [M, num_inputs]; policy k's rows start at `begins[k]`."""
-
-
-class PlainLayers(CompiledLayers):
-    """Perceptrons: hidden layers first, the head last."""
-
-    def __init__(self, weights: Weights, layers: Sequence[str], activation: str) -> None:
-        """Read the weights [K, I, O] in place: they may change between passes."""
-        self._kind = KINDS[activation]
-        self._kept = dict(weights)  # keeps the memory behind the table's addresses alive
-        self.table = table_of(weights, layers)
-        widest = int(self.table[:-1, OUTPUTS].max(initial=1))
-        self._rooms: Floats = aligned_zeros((2, CHUNK * widest))
-
-    def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        go_through(self.table, inputs, begins, self._kind, self._rooms, out)
+        go_through(self.table, inputs, begins, self._kind, self._scratch, out)
 
 
 class CompiledPass:
     """A forward pass of inputs [K, N, num_inputs] through networks of K policies."""
 
-    def __init__(self, layers: CompiledLayers, inputs: Tensor) -> None:
+    def __init__(self, layers: PlainLayers, inputs: Tensor) -> None:
         """Read the inputs in place: they may change between passes."""
         policies, streams, numbers = inputs.shape
         self._layers, self._inputs = layers, inputs.view(-1, numbers).numpy()
@@ -74,7 +64,7 @@ class CompiledPass:
 class GatheredPass:
     """A forward pass of streams gathered by policy, without padding."""
 
-    def __init__(self, layers: CompiledLayers) -> None:
+    def __init__(self, layers: PlainLayers) -> None:
         self._layers = layers
         self._inputs, self._outputs = (np.zeros((0, size), np.float32) for size in layers.sizes)
 
@@ -121,7 +111,7 @@ def go_through(
     inputs: Floats,  # [M, I], sorted by policy
     policies: Integers,  # [K + 1] start of each policy's rows
     kind: int,  # activation, `RELU` or `TANH`
-    rooms: Floats,  # [2, CHUNK * widest hidden layer] scratch
+    scratch: Floats,  # [2, CHUNK * widest hidden layer]
     outputs: Floats,  # [M, O], written
 ) -> None:
     """Write the outputs of perceptrons."""
@@ -131,7 +121,7 @@ def go_through(
             end = min(first + CHUNK, policies[k + 1])
             x = inputs[first:end]
             for i in range(last):
-                out = part(rooms[i % 2], 0, end - first, layers[i, OUTPUTS])
+                out = part(scratch[i % 2], 0, end - first, layers[i, OUTPUTS])
                 layer_of(x, layers, i, k, out)
                 activate_in_place(out.reshape(-1), kind)
                 x = out
@@ -147,23 +137,21 @@ def gather_rows(source: Array, streams: Integers, to: Array) -> None:
             copy[j] = row[j]
 
 
-class QuantileLayers(CompiledLayers):
+class QuantileLayers(PlainLayers):
     """Quantile networks, whose action values are means over fixed quantiles."""
 
     def __init__(self, weights: Weights, hidden: Sequence[str], activation: str) -> None:
         """Read `IQNetwork.acting` weights in place; `hidden` are the layers after the product."""
-        self._kind = KINDS[activation]
-        self._kept = dict(weights)  # keeps the memory behind the table's addresses alive
-        self.table = table_of(weights, ("state", *hidden, "head"))
+        super().__init__(weights, ("state", *hidden, "head"), activation)
         self._midpoints: Floats = weights["midpoints"].numpy()
         count = self._midpoints.shape[1]
         self._streams = max(CHUNK // count, 1)
         widest = int(self.table[:, OUTPUTS].max())
-        self._rooms: Floats = aligned_zeros((3, self._streams * count * widest))
+        self._scratch = aligned_zeros((3, self._streams * count * widest))
 
     def write_outputs(self, inputs: Floats, begins: Integers, out: Floats) -> None:
-        middle, rooms = self._midpoints, self._rooms
-        value_actions(self.table, inputs, begins, middle, self._kind, self._streams, rooms, out)
+        fixed = self._midpoints, self._kind, self._streams, self._scratch
+        value_actions(self.table, inputs, begins, *fixed, out)
 
 
 @njit(**STRICT)
@@ -174,7 +162,7 @@ def value_actions(
     midpoints: Floats,  # [K, Q, F] embedded quantiles
     kind: int,  # activation, `RELU` or `TANH`
     most: int,  # streams of a chunk
-    rooms: Floats,  # [3, most * Q * widest layer] scratch
+    scratch: Floats,  # [3, most * Q * widest layer]
     outputs: Floats,  # [M, A], written
 ) -> None:
     """Write the action values of quantile networks."""
@@ -182,17 +170,17 @@ def value_actions(
     for k in range(policies.size - 1):
         for first in range(policies[k], policies[k + 1], most):
             end = min(first + most, policies[k + 1])
-            x = part(rooms[2], 0, end - first, layers[0, OUTPUTS])
+            x = part(scratch[2], 0, end - first, layers[0, OUTPUTS])
             layer_of(inputs[first:end], layers, 0, k, x)
             activate_in_place(x.reshape(-1), kind)
-            activated = part(rooms[0], 0, (end - first) * count, x.shape[1])
+            activated = part(scratch[0], 0, (end - first) * count, x.shape[1])
             combine(x, midpoints[k], activated)
             for i in range(1, last):
-                out = part(rooms[i % 2], 0, activated.shape[0], layers[i, OUTPUTS])
+                out = part(scratch[i % 2], 0, activated.shape[0], layers[i, OUTPUTS])
                 layer_of(activated, layers, i, k, out)
                 activate_in_place(out.reshape(-1), kind)
                 activated = out
-            mean = part(rooms[2], 0, end - first, activated.shape[1])
+            mean = part(scratch[2], 0, end - first, activated.shape[1])
             average(activated, mean)
             layer_of(mean, layers, last, k, outputs[first:end])
 

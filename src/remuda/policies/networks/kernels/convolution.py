@@ -115,8 +115,8 @@ def _by_weights(x: Tensor, errors: Tensor, out: Tensor, n: _Sizes) -> None:
     )
 
 
-def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
-    """Add the gradient of one policy's images; `turned` is [kernel, kernel, O, channels]."""
+def _by_images(errors: Tensor, transposed: Tensor, out: Tensor, n: _Sizes) -> None:
+    """Add the gradient of one policy's images; `transposed` is [kernel, kernel, O, channels]."""
     part = n.outputs * n.channels
     tiles_of(
         _counts(n.samples, n.high, n.kernel, n.kernel),
@@ -124,7 +124,7 @@ def _by_images(errors: Tensor, turned: Tensor, out: Tensor, n: _Sizes) -> None:
         n.channels,
         *(errors.data_ptr(), n.outputs, 1),
         _steps(n.high * n.wide * n.outputs, n.wide * n.outputs),
-        *(turned.data_ptr(), n.channels, _steps(0, 0, n.kernel * part, part)),
+        *(transposed.data_ptr(), n.channels, _steps(0, 0, n.kernel * part, part)),
         0,
         *(out.data_ptr(), n.step, _steps(n.image, n.down, n.row, n.channels)),
         *(n.outputs, 1, 0, 0),
@@ -160,11 +160,11 @@ class _Convolve(torch.autograd.Function):
         derive(flat, before, KINDS[ctx.activation], by_bias.numpy())
         by_weights = torch.zeros_like(weights)
         by_x = torch.zeros_like(x) if ctx.needs_input_grad[2] else None
-        turned = weights.mT.contiguous() if by_x is not None else weights
+        transposed = weights.mT.contiguous() if by_x is not None else weights
         for k in range(len(x)):
             _by_weights(x[k], errors[k], by_weights[k], n)
             if by_x is not None:
-                _by_images(errors[k], turned[k], by_x[k], n)
+                _by_images(errors[k], transposed[k], by_x[k], n)
         return None, None, by_x, by_weights.permute(0, 4, 3, 1, 2), by_bias[:, None]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from remuda.policies.networks.kernels.activations import FAST, RELU, STRICT, activate_in_place
 from remuda.policies.networks.kernels.gemm import gemm
-from remuda.policies.stack import LINE, Shapes
+from remuda.policies.stack import LINE, Shapes, starts_of
 from remuda.system.kernels import njit
 from remuda.types import Floats, Integers
 
@@ -41,16 +41,13 @@ class Scratch:
 
 def table_of(shapes: Shapes, layers: Iterable[str], scratch: Scratch, rows: int) -> Integers:
     """Build the table of consecutive layers, with scratch space for passes of `rows` rows."""
-    begin_of, at = {}, 0
-    for name, shape in shapes.items():
-        begin_of[name] = at
-        at += int(np.prod(shape))
+    begin_of = starts_of(shapes)
     table: list[tuple[int, ...]] = []
     for layer in layers:
         inputs, outputs = shapes[f"{layer}.weight"]
         parameters = begin_of[f"{layer}.weight"], begin_of[f"{layer}.bias"]
-        rooms = [scratch.reserve(n) for n in (rows * outputs, rows * outputs, inputs * outputs)]
-        table.append((inputs, outputs, *parameters, *rooms))
+        starts = [scratch.reserve(n) for n in (rows * outputs, rows * outputs, inputs * outputs)]
+        table.append((inputs, outputs, *parameters, *starts))
     found: Integers = np.array(table, np.int64).reshape(len(table), 7)
     return found
 
@@ -157,8 +154,8 @@ def transpose_all(layers: Integers, row: Floats, scratch: Floats, lowest: int) -
     for i in range(lowest, len(layers)):
         inputs, outputs = layers[i, INPUTS], layers[i, OUTPUTS]
         at = layers[i, TRANSPOSED]
-        room = scratch[at : at + inputs * outputs]
-        transpose(row, layers[i, WEIGHT], inputs, outputs, room)
+        transposed = scratch[at : at + inputs * outputs]
+        transpose(row, layers[i, WEIGHT], inputs, outputs, transposed)
 
 
 @njit(**STRICT)

@@ -134,7 +134,8 @@ class _Tile:
         terms, columns, runs, a_run, b_run = more
         build = ir.IRBuilder(self._entry)
         a, b, start, out = (build.inttoptr(each, POINTER) for each in (a, b, start, out))
-        self._mask = build.icmp_signed("<", _lane_numbers(), _spread(build, columns, NUMBERS))
+        lanes = ir.Constant(NUMBERS, [_word(lane) for lane in range(LANES)])
+        self._mask = build.icmp_signed("<", lanes, _spread(build, columns, NUMBERS))
         offsets = [build.mul(a_row, _word(row)) for row in self._rows]
         is_fresh = build.icmp_signed("!=", fresh, _word(0))
         sums = []
@@ -236,10 +237,6 @@ def _word(number: int) -> Any:
 
 def _zeros() -> Any:
     return ir.Constant(VECTOR, [ir.Constant(FLOAT, 0.0)] * LANES)
-
-
-def _lane_numbers() -> Any:
-    return ir.Constant(NUMBERS, [_word(lane) for lane in range(LANES)])
 
 
 def _spread(build: Any, number: Any, kind: Any) -> Any:

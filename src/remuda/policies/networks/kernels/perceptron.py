@@ -11,12 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remuda.policies.networks.kernels.activations import (
-    KINDS,
-    activate_in_place,
-    add_up,
-    derive,
-)
+from remuda.policies.networks.kernels.activations import KINDS, activate_in_place, add_up, derive
 from remuda.policies.networks.kernels.gemm import add_products, multiply, suits
 
 # weights [K, I, O] and biases [K, 1, O], from the first layer on
