@@ -22,9 +22,9 @@ from recording import Results, options_of
 
 from remuda.config import load_config
 from remuda.envs.registry import make_env
-from remuda.evaluation.crossplay import play_setup, setup_of_entrants
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.entrants import Player
+from remuda.evaluation.tournaments.engine import play
+from remuda.evaluation.tournaments.entrants import Player, setup_of_entrants
 from remuda.policies.spec import first_weights
 from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot
@@ -82,11 +82,11 @@ def main() -> None:
     episodes = max(1, options.matches // options.policies**2)
     profile, rate = cProfile.Profile(), Rate()
     with tempfile.TemporaryDirectory() as home:
-        play_setup(replace(setup, seed=1), 2)  # compiles
+        play(replace(setup, seed=1), 2)  # compiles
         began = time.perf_counter()
         if options.profile:
             profile.enable()
-        play_setup(setup, episodes, Path(home) / "matches", limits=Limits(watch=rate))
+        play(setup, episodes, Path(home) / "matches", limits=Limits(watch=rate))
         profile.disable()
         seconds = time.perf_counter() - began
         size = (Path(home) / "matches" / "ledger.bin").stat().st_size

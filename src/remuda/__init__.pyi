@@ -12,10 +12,10 @@ from remuda.coordinator.callback import EpisodeSummary as EpisodeSummary
 from remuda.errors import ConfigError as ConfigError
 from remuda.errors import RemudaError as RemudaError
 from remuda.errors import UsageError as UsageError
-from remuda.evaluation.crossplay import Tournament as Tournament
 from remuda.evaluation.policy import Policy as Policy
 from remuda.evaluation.policy import PolicyState as PolicyState
 from remuda.evaluation.results import Evaluation as Evaluation
+from remuda.evaluation.tournaments.engine import Tournament as Tournament
 from remuda.policies.algorithms.rollout_algorithm import RolloutAlgorithm as RolloutAlgorithm
 from remuda.policies.algorithms.transition_algorithm import (
     TransitionAlgorithm as TransitionAlgorithm,

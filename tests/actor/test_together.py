@@ -12,9 +12,9 @@ from remuda.config import load_config
 from remuda.envs.description import EnvSpec
 from remuda.envs.registry import find_game, make_env
 from remuda.errors import ConfigError
-from remuda.evaluation.crossplay import play_setup, setup_of_entrants, setup_of_snapshots
 from remuda.evaluation.evaluate import evaluate
-from remuda.evaluation.tournaments.entrants import Player
+from remuda.evaluation.tournaments.engine import play
+from remuda.evaluation.tournaments.entrants import Player, setup_of_entrants, setup_of_snapshots
 from remuda.policies.acting import ActingStack
 from remuda.policies.networks.kernels.compiled_pass import GatheredPass
 from remuda.policies.spec import first_weights
@@ -137,7 +137,7 @@ def test_one_pass_of_the_networks_chooses_for_all(seats, monkeypatch):
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(
     "seats",
-    ["fixed", "dealt", "seated for good", "checkpoints", "entrants", "watched", "exploited"],
+    ["fixed", "dealt", "checkpoints", "entrants", "watched", "exploited"],
 )
 def test_play_after_training_is_of_the_same_game(seats, together):
     tree = {"game": NOTED, "env": {"observe_together": together}}
@@ -151,10 +151,10 @@ def test_play_after_training_is_of_the_same_game(seats, together):
     notes, options = notes_of_all(), config.env.made_with
     notes.clear()
     if seats == "checkpoints":
-        play_setup(setup_of_snapshots(spec_of(config), {"a": snapshots, "b": snapshots}), 2)
+        play(setup_of_snapshots(spec_of(config), {"a": snapshots, "b": snapshots}), 2)
     elif seats == "entrants":
         players = {spec.name: Player(spec, snapshots[spec.name], agents[0]) for spec in specs[:2]}
-        play_setup(setup_of_entrants(NOTED, options, players), 2)
+        play(setup_of_entrants(NOTED, options, players), 2)
     elif seats == "watched":
         env = make_env(NOTED, 1, **options)
         for _ in range(3):
@@ -163,8 +163,7 @@ def test_play_after_training_is_of_the_same_game(seats, together):
         target = make_target(EnvSpec.of(NOTED, options), {"random": ["random"] * 3})
         play_lineups(target, [Lineup()], 8, 0)
     else:
-        seating = {name: name for name in snapshots} if seats == "seated for good" else None
-        evaluate(spec_of(config), snapshots, 4, seating=seating)
+        evaluate(spec_of(config), snapshots, 4)
     turns = [turn for turn in "|".join(notes).split("turn|")[1:] if "acts 2" in turn]
     assert len(turns) > 5
     apart = "sees 0|acts 0|sees 1|acts 1|sees 2|acts 2"

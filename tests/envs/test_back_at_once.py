@@ -16,9 +16,8 @@ from remuda.envs.contract import VectorEnvContract
 from remuda.envs.description import EnvSpec
 from remuda.envs.pettingzoo_export import AECGame, ParallelGame
 from remuda.envs.recorded import Recorded
-from remuda.solvers.exploit.game import AgainstTarget
+from remuda.solvers.exploit.game import AgainstTargets
 from remuda.solvers.exploit.target import make_target
-from remuda.solvers.psro.oracle_game import AgainstTargets
 from remuda.types import TurnResult
 from remuda.ui.play.playing import episode
 
@@ -129,7 +128,7 @@ def test_a_seat_that_plays_on_after_its_oracle_s_episode_does_what_is_allowed(se
 def test_what_an_exploiter_was_given_so_far_is_of_its_own_episode(tmp_path):
     """Red before: its seat's rewards were there too, of the next episode."""
     make_target(EnvSpec.of(f"{__name__}:game", {}), {"one": ("random",) * 3}).save(tmp_path / "t")
-    env = AgainstTarget(1, target=str(tmp_path / "t"), seat=1)
+    env = AgainstTargets(1, targets=[str(tmp_path / "t")], seats=[1])
     env.reset(np.zeros(1, np.int64), np.ones(1, bool))
     given = []
     for _ in range(4):

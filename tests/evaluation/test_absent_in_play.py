@@ -19,9 +19,9 @@ from remuda.envs.description import EnvSpec
 from remuda.envs.registry import find_game, make_env
 from remuda.envs.scripted import at_random
 from remuda.errors import UsageError
-from remuda.evaluation.crossplay import margin
 from remuda.evaluation.evaluate import play_recorded
 from remuda.evaluation.results import Evaluation, Limits
+from remuda.evaluation.tournaments.engine import margin
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.solvers.exploit.bounds import error_of_sum, mean_of

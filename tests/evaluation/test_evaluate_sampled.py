@@ -16,9 +16,9 @@ from remuda.config.unused_settings import unused_settings
 from remuda.coordinator.best_checkpoint import measurement
 from remuda.coordinator.checkpointing import BestKeeper
 from remuda.coordinator.loggers.common import evaluated
-from remuda.evaluation import crossplay
 from remuda.evaluation import evaluate as evaluate_module
 from remuda.evaluation.results import Evaluation, Limits
+from remuda.evaluation.tournaments import engine
 from remuda.runs.result import is_reported
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.cli.main import run as command
@@ -30,6 +30,7 @@ from remuda.ui.reports.run_end import draw_picture
 from remuda.ui.reports.summary import list_runs, read_run
 from remuda.ui.terminal import status
 from remuda.ui.terminal.live import PlainView
+from tournament_games import untrained
 from ui.made_runs import a_run
 
 EPISODES = 6
@@ -103,16 +104,19 @@ def test_members_whose_seats_are_dealt_are_measured_likewise(tmp_path, schedule,
 
 @pytest.mark.parametrize("sampled", [False, True])
 def test_play_against_the_best_so_far_is_of_the_same_kind(sampled, monkeypatch):
-    asked = []
+    kinds, with_rates = [], engine.with_rates
 
-    def meet(*given):
-        asked.append(given[5])
-        return [np.ones(2)]
+    def rated(participants, sampled):
+        kinds.append(sampled)
+        return with_rates(participants, sampled)
 
-    monkeypatch.setattr(crossplay, "_meet", meet)
-    config = load_config({"game": "treasure_hunt", "run": {"evaluate_sampled": sampled}})
-    assert crossplay.margin(spec_of(config, ()), {}, {}, 2, 0, Limits()) == 0.0
-    assert asked == [sampled, sampled]
+    monkeypatch.setattr(engine, "with_rates", rated)
+    player = untrained("kuhn_poker", 1)
+    config = load_config({"game": "kuhn_poker", "run": {"evaluate_sampled": sampled}})
+    config = config.model_copy(update={"policy": player.spec.config})
+    both = {f"agent_{seat}": player.snapshot for seat in range(2)}
+    assert abs(engine.margin(spec_of(config), both, both, 2, 0, Limits())) <= 4.0
+    assert kinds == [sampled]
 
 
 def played(mean, sampled=False, constant=False):

@@ -162,7 +162,7 @@ def test_its_module_gives_what_it_chooses_by(setting, tmp_path):
         assert after.detach().numpy() == pytest.approx(state.recurrent_state, abs=1e-6)
     outputs, chosen = outputs.detach().numpy(), policy.act(seen)
     if setting == "continuous":
-        assert np.clip(outputs[:, :2], -0.5, 0.5) == pytest.approx(chosen, abs=1e-6)
+        assert 0.5 * np.clip(outputs[:, :2], -1.0, 1.0) == pytest.approx(chosen, abs=1e-6)
     else:
         ordered = np.sort(outputs, 1)
         clear = ordered[:, -1] - ordered[:, -2] > 1e-6
@@ -270,7 +270,7 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
     "masked-arguments15-mask holds None; use True or 1 for",
     "masked-arguments16-mask holds 2; use True or 1 for",
     "masked-arguments17-mask is no array: ",
-    "masked-arguments7-which of 7 actions .* mask=",
+    "masked-arguments7-masks of 7 actions.* mask=",
     "masked-arguments8-shape \\\\(1, 7\\\\)",
     "masked-arguments9-allows nothing",
     "uint8-arguments3-of uint8; this is of float64, and holds",
@@ -286,7 +286,7 @@ def test_without_a_state_it_remembers_by_itself(tmp_path):
         ("uint8", {"observation": np.full((1,), 256)}, "of uint8; this is of int64, and holds"),
         ("dqn", {"observation": np.zeros(5), "mask": [True] * 4}, "trained without masks"),
         ("dqn", {"observation": np.zeros(5), "deterministic": False, "epsilon": 2}, "a share"),
-        ("masked", {"observation": np.zeros((2, 6, 7))}, "which of 7 actions .* mask="),
+        ("masked", {"observation": np.zeros((2, 6, 7))}, "masks of 7 actions.* mask="),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [1, 0]}, r"shape \(1, 7\)"),
         ("masked", {"observation": np.zeros((2, 6, 7)), "mask": [False] * 7}, "allows nothing"),
         ("dqn", {"observation": np.zeros(5), "epsilon": 0.3}, "pass deterministic=False too"),

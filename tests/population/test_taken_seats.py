@@ -16,8 +16,8 @@ from remuda.coordinator.analysing import chosen
 from remuda.coordinator.best_checkpoint import measurement
 from remuda.envs.registry import make_env
 from remuda.errors import ConfigError, ContractError, RemudaError
-from remuda.evaluation.crossplay import margin
 from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.engine import margin
 from remuda.experience.replay import TransitionReplay
 from remuda.population.directors.director import Retire
 from remuda.population.ledger.ledger import Ledger, read_records

@@ -12,7 +12,7 @@ from remuda.analysis.payoffs.payoffs import from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.population_report import analyse
 from remuda.analysis.society.society import society
-from remuda.evaluation.crossplay import Tournament
+from remuda.evaluation.tournaments.engine import Tournament
 from remuda.solvers.exploit.bounds import Candidate, LowerBound, MeanReturn, SeatBound
 from remuda.ui.analysis.exploiting import print_bound
 from remuda.ui.analysis.screen import (

@@ -72,7 +72,7 @@ class Run(Mapping[str, Policy]):
     @property
     def agents(self) -> tuple[str, ...]:
         """The names of the game's agents."""
-        return tuple(agent.name for agent in self._saved.agents)
+        return tuple(agent.name for agent in self._saved.spec.agents)
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ class Run(Mapping[str, Policy]):
     @property
     def frozen(self) -> tuple[str, ...]:
         """The frozen copies in the newest checkpoint, as `policy@version`."""
-        return self._saved.frozen()
+        return tuple(f"{name}@{found.version}" for name, found in self._saved.copies())
 
     @property
     def initial(self) -> dict[str, dict[str, Any]]:

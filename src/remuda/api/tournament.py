@@ -9,8 +9,8 @@ from typing import Any
 from remuda.config.reading import read_keywords
 from remuda.envs.registry import name_game
 from remuda.errors import UnguardedScriptError
-from remuda.evaluation.crossplay import Tournament
 from remuda.evaluation.policy import Policy
+from remuda.evaluation.tournaments.engine import Tournament
 from remuda.evaluation.tournaments.entrants import Entrant
 from remuda.system.processes.child import check_guard
 from remuda.ui.analysis.tournament_setup import TournamentArguments, named_entrants, play_in_python

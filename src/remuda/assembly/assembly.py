@@ -27,12 +27,7 @@ from remuda.experience.experience import Experience
 from remuda.learner.role import LearnerRole
 from remuda.policies.compatibility import shares_of
 from remuda.policies.initial import InitialWeights
-from remuda.policies.spec import (
-    PolicySpec,
-    check_first_weights,
-    first_weights,
-    training_layout,
-)
+from remuda.policies.spec import PolicySpec, check_first_weights, first_weights, training_layout
 from remuda.policies.stack import layout_checksum, layout_size
 from remuda.population.members.imported import Imported
 from remuda.population.members.table import Table
@@ -158,13 +153,19 @@ class Assembly:
         changed: Mapping[str, Mapping[str, float]] | None = None,
         over: bool = False,
     ) -> None:
-        """Restore the coordinator's part of a checkpoint and, unless the run is `over`, experience.
-
-        `changed`: each policy's hyperparameters that the resume changes.
-        """
+        """Restore a checkpoint's shared memory, with `changed` hyperparameters of policies."""
+        changed = changed or {}
         with checkpoints.restoring(COORDINATOR):
             saved = checkpoints.read(found.number, COORDINATOR)
-            self._restore_own(saved, changed or {})
+            self.scoreboard.restore(branch(saved, "scoreboard"))
+            published = branch(saved, "published")
+            for spec in self.specs:
+                self._publisher(spec).restore(branch(published, spec.name))
+            if self.table is not None:
+                self.table.restore(branch(saved, "population"))
+                for slot, spec in enumerate(self.specs):
+                    self.table.hyperparameters.change(slot, changed.get(spec.name, {}))
+            self.changes.restore(branch(saved, "hyperparameters"), changed)
         for i, spec in enumerate(self.specs):
             part = checkpoints.read(found.number, file_name(spec.name))
             with checkpoints.restoring(file_name(spec.name)):
@@ -178,17 +179,6 @@ class Assembly:
                 written = whole(branch(saved, "written"), spec.name, steps)
                 self.experience[spec.name].restore(contents, written)
         self._resumed, self._seconds = True, found.seconds
-
-    def _restore_own(self, saved: State, changed: Mapping[str, Mapping[str, float]]) -> None:
-        self.scoreboard.restore(branch(saved, "scoreboard"))
-        published = branch(saved, "published")
-        for spec in self.specs:
-            self._publisher(spec).restore(branch(published, spec.name))
-        if self.table is not None:
-            self.table.restore(branch(saved, "population"))
-            for place, spec in enumerate(self.specs):
-                self.table.hyperparameters.change(place, changed.get(spec.name, {}))
-        self.changes.restore(branch(saved, "hyperparameters"), changed)
 
     @property
     def records(self) -> int:
@@ -216,7 +206,6 @@ class Assembly:
         events: RunEvents | None = None,
         runtime: Runtime | None = None,
     ) -> Coordinator:
-        """Return the coordinator of the run."""
         config = self.config
         contents = Contents(
             parts=self.parts, gather=self.state, config=lasting(config), exact=config.exact
@@ -332,8 +321,8 @@ class Assembly:
 
     def spans(self) -> dict[str, list[TimedSpan]]:
         """Return the recorded spans of every role on this node, if a trace is requested."""
-        kept = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
-        return {role: spans for role, spans in kept.items() if spans}
+        recorded = {role: list(timeline.spans()) for role, timeline in self._timelines.items()}
+        return {role: spans for role, spans in recorded.items() if spans}
 
     def roles(self) -> tuple[ActorRole | LearnerRole, ...]:
         """Return the roles of the actors, then of the learners."""

@@ -13,8 +13,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from remuda.assembly.assembly import Assembly
@@ -25,7 +26,7 @@ from remuda.population.run_spec import RunSpec
 from remuda.runtime.host import threads
 from remuda.runtime.layout import Costs, Layout, devices_of, is_open, make_layout, spare_cores
 from remuda.system.scoreboard import Learn, Play, Scoreboard
-from remuda.types import Worker
+from remuda.types import Numbers, Worker
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,11 @@ def choose_layout(spec: RunSpec, cores: int | None = None) -> Layout:
     devices = [policy.config.device for policy in specs]
     plain = make_layout(config, len(specs), own_devices=devices, cores=cores)
     seconds = config.run.calibrate
-    if not seconds or not is_open(config, devices, cores) or any(map(_never_pauses, specs)):
+    never_pauses = any(
+        not each.config.rollout_length and each.config.experience.replay_ratio is None
+        for each in specs
+    )
+    if not seconds or not is_open(config, devices, cores) or never_pauses:
         return plain
     if config.run.turns is not None and config.run.turns * len(spec.agents) <= SHORT:
         return plain
@@ -132,9 +137,12 @@ def _measure(spec: RunSpec, seconds: float, num_threads: int, turns: int | None)
         try:
             board = assembly.scoreboard
             _work(actor, learners, board, updates=1, seconds=0.0, limit=PATIENCE * seconds)
-            before = _Reading.of(board, specs)
+            before = _reading(board, specs)
             _work(actor, learners, board, updates=2, seconds=seconds, limit=PATIENCE * seconds)
-            return before.costs_until(_Reading.of(board, specs))
+            (steps, playing), training = map(np.subtract, _reading(board, specs), before)
+            trained = training[training[:, 0] > 0.0]  # without an update, training costs 0
+            learn = float((trained[:, 1] / trained[:, 0]).mean()) if len(trained) else 0.0
+            return Costs(max(float(playing / max(steps, 1.0)), 1e-9), learn)
         finally:
             actor.finish()
 
@@ -180,10 +188,6 @@ def _sooner(policy: PolicyConfig, num_envs: int, turns: int | None) -> dict[str,
     return {"experience": {"learning_starts": policy.with_network(recurrent=True).batch_size}}
 
 
-def _never_pauses(spec: PolicySpec) -> bool:
-    return not spec.config.rollout_length and spec.config.experience.replay_ratio is None
-
-
 def _work(
     actor: Worker,
     learners: Sequence[Worker],
@@ -204,40 +208,18 @@ def _work(
                 pass
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Steps and seconds since the start of a trial."""
+def _reading(board: Scoreboard, specs: Sequence[PolicySpec]) -> tuple[Numbers, Numbers]:
+    """Return counters since the start of a trial.
 
-    steps: float  # agent-steps played
-    playing: float  # seconds of play
-    paid: tuple[float, ...]  # for each policy: collected steps that its updates account for
-    learning: tuple[float, ...]  # seconds of training of each policy
-
-    @staticmethod
-    def of(board: Scoreboard, specs: tuple[PolicySpec, ...]) -> _Reading:
-        play = board.played()
-        rows = [board.learn(spec.name) for spec in specs]
-        paid = []
-        for policy, row in zip((spec.config for spec in specs), rows, strict=True):
-            due = row[Learn.UPDATES] * policy.batch_size / (policy.experience.replay_ratio or 1.0)
-            paid.append(float(row[Learn.TRAINED] if policy.rollout_length else due))
-        busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
-        return _Reading(
-            float(play[Play.AGENT_STEPS]),
-            float(play[Play.SECONDS_WEIGHTS : Play.SECONDS_WRITE + 1].sum()),
-            tuple(paid),
-            tuple(float(row[busy].sum()) for row in rows),
-        )
-
-    def costs_until(self, later: _Reading) -> Costs:
-        """Return the costs of a step between two readings; training costs 0 without an update."""
-        steps = later.steps - self.steps
-        play = (later.playing - self.playing) / max(steps, 1.0)
-        shares = [
-            (end - start) / (paid - before)
-            for start, end, before, paid in zip(
-                self.learning, later.learning, self.paid, later.paid, strict=True
-            )
-            if paid > before
-        ]
-        return Costs(max(play, 1e-9), sum(shares) / len(shares) if shares else 0.0)
+    These are agent-steps and seconds of play: [2]; and by policy, the collected steps that its
+    updates account for, and seconds of training: [P, 2].
+    """
+    play = board.played()
+    busy = slice(Learn.SECONDS_SAMPLE, Learn.SECONDS_PUBLISH + 1)
+    training = []
+    for spec in specs:
+        policy, row = spec.config, board.learn(spec.name)
+        due = row[Learn.UPDATES] * policy.batch_size / (policy.experience.replay_ratio or 1.0)
+        training.append([row[Learn.TRAINED] if policy.rollout_length else due, row[busy].sum()])
+    seconds = play[Play.SECONDS_WEIGHTS : Play.SECONDS_WRITE + 1].sum()
+    return np.array([play[Play.AGENT_STEPS], seconds]), np.array(training)

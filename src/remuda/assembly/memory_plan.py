@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,6 @@ CGROUPS = (
 )
 """Directory and file names of control groups, version 2 and version 1."""
 
-Sizes = Iterable[tuple[str, float, tuple[str, ...]]]
-"""Description, bytes and settings of items; `{}` is replaced by the number of policies."""
-
 
 @dataclass(frozen=True)
 class Item:
@@ -96,36 +94,40 @@ def check_memory(
     total = sum(item.size for item in items)
     if total <= available:
         return
-    largest = max(items, key=lambda item: item.size)
+    largest = max(items, key=attrgetter("size"))
     message = (
         f"this run would take {_words(total)} of memory, and {_words(available)} are free; "
         f"{_words(largest.size)} of it would be {largest.what}: "
     )
     if not largest.settings:  # no setting can reduce it
         message += "end other programs, or "
-        largest = max((item for item in items if item.settings), key=lambda item: item.size)
+        largest = max((item for item in items if item.settings), key=attrgetter("size"))
     key = setting_to_reduce(config, largest.settings)
-    value = value_in_words(config, key)
-    raise ConfigError(f"{message}lower {key}" + (f", which is {value}" if value else ""))
+    value, which = at_key(config, key), ""
+    if isinstance(value, int):
+        which = f", which is {value:,}"
+    elif isinstance(value, tuple | list):
+        which = f", which is {' '.join(map(str, value))}"
+    raise ConfigError(f"{message}lower {key}{which}")
 
 
 def plan(spec: RunSpec, specs: Sequence[PolicySpec], layout: Layout, copy_size: int) -> list[Item]:
     """Return all items of the plan; items of policies with equal descriptions are merged."""
-    config, agents = spec.config, spec.agents
-    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for what, size, settings in (
-        *_experience(spec, specs, layout),
-        *_weights(config, specs, layout),
-        *_learning(config, specs, agents, layout),
-        *_acting(config, specs, agents),
-        *_table(config, len(specs), len(agents), layout.copies),
-        ("the copies of the game", config.env.num_envs * copy_size, ("env.num_envs",)),
-    ):
-        found.setdefault((what, settings), []).append(int(size))
-    items = [
-        Item(what.format(_count(len(sizes), "polic", "ies", "y")), sum(sizes), settings)
-        for (what, settings), sizes in found.items()
-    ]
+    found = _Plan(spec, specs, layout)
+    found.add_experience()
+    found.add_weights()
+    for each in specs:
+        if each.config.rollout_length:
+            found.add_rollouts(each)
+        else:
+            found.add_batches(each)
+        found.add_acting(each)
+    found.add_table()
+    found.add("the copies of the game", spec.config.env.num_envs * copy_size, "env.num_envs")
+    return [*found.items(), *_processes(spec.config, layout)]
+
+
+def _processes(config: Config, layout: Layout) -> list[Item]:
     workers = config.env.workers if config.env.workers > 1 else 0
     processes = 1 + len(layout.copies) * workers
     if config.schedule != "sequential":
@@ -138,219 +140,212 @@ def plan(spec: RunSpec, specs: Sequence[PolicySpec], layout: Layout, copy_size: 
     twice = processes > 1 and not forkserver.is_own_fork()
     size = (LOADED_TWICE if twice else LIBRARIES) + (processes - 1) * PROCESS
     return [
-        *items,
         Item(_count(processes, "process", "es"), size, settings),
         Item(WHAT_COMPILES, COMPILING, settings),
     ]
 
 
-def _experience(run: RunSpec, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
-    config = run.config
-    rings = [
-        (spec, segments)
-        for plan in ring_plans(run, specs, layout.copies)
-        for spec in plan.members
-        for segments in plan.segments
-    ]
-    for spec, segments in rings:
-        experience = spec.config.experience
-        size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
-        factors = ["ppo.rollout_length"] if spec.config.rollout_length else []
-        keys = ("env.num_envs", *keys_of(config, spec, *factors, "experience.segment_length"))
-        kept = experience.capacity if spec.config.keeps_experience else 0
-        if 2 * kept >= segments * experience.segment_length:  # mostly replay
-            keys = (*keys_of(config, spec, "experience.capacity"), *keys)
-        # With `checkpoint.replay`, a checkpoint takes two copies: arrays and file content.
-        yield "the experience of {}", size * (3 if config.saves_replay else 1), keys
-        if experience.prioritised:  # each learner has a priority tree for its whole group
-            group = [s for s in specs if s.config.experience.group == experience.group]
-            sources = len(group) if experience.group else 1
-            size = sources * tree_size(segments, experience.segment_length)
-            yield "the priorities of {}", 2 * size, keys
+class _Plan:
+    """The items of a plan, except those of processes."""
 
+    def __init__(self, run: RunSpec, specs: Sequence[PolicySpec], layout: Layout) -> None:
+        self._run, self._config = run, run.config
+        self._specs, self._layout = specs, layout
+        self._actors = len(layout.copies)
+        self._sizes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        seats = 1.0
+        if self._config.population.dealt:
+            seats = len(run.agents) / max(len(specs), 1)
+        self._streams = max(round(self._config.env.num_envs * seats), 1)
+        """The mean number of streams (copies times seats) that a policy plays at once."""
 
-def _weights(config: Config, specs: Sequence[PolicySpec], layout: Layout) -> Sizes:
-    actors, evolution = len(layout.copies), config.population.evolution
-    copies = copies_of(config.population) + 1 if config.population.dealt else 0
-    challenged = bool(config.checkpoint.evaluate_episodes)
-    measured = challenged or bool(config.run.evaluate_episodes)
-    for spec in specs:
-        size, hidden = _weights_size(spec), _of_network(config, spec)
-        keep = (KEEP,) if copies > 4 else hidden
-        # Weights, gradients, moments, target or anchor; the last good state without gradients.
-        learning = 8 if spec.config.rollout_length else 9
-        vectors = len(training_layout(spec).vectors) if evolution.inherits_training else 0
-        for what, count, keys in (
-            # Two published buffers; each actor has a copy as read and two for inference.
-            ("the weights and optimizers of {}", 2 + 3 * actors + learning, hidden),
-            # Two published buffers; copies for newborn policies, readers and a checkpoint.
-            ("the training state that newborn policies inherit of {}", 6 * vectors, hidden),
-            # Snapshots for the evaluation and for the checkpoint, and two copies for inference.
-            ("the evaluation of {}", 4 * measured, hidden),
-            ("the frozen copies of {}", copies * (1 + actors), keep),
-            # A copy for a checkpoint; a file and arrays for matches against the best checkpoint.
-            ("a checkpoint of the frozen copies of {}", copies * (1 + 2 * challenged), keep),
-            # The weights of the best checkpoint, as a file and as arrays.
-            ("the best checkpoint, an opponent in evaluation, of {}", 2 * challenged, hidden),
-        ):
-            if count:
-                yield what, size * count, keys
-    if specs:
-        largest = max(specs, key=_weights_size)
-        size, imported = _weights_size(largest), config.population.members_from
-        yield "a checkpoint of {}", 8 * size, _of_network(config, largest)
-        if imported:  # the members, and a copy of them in each actor
-            members = size * len(imported) * (1 + actors)
-            yield "members from other runs, like {}", members, ("population.members_from",)
+    def add(self, what: str, size: float, *settings: str, spec: PolicySpec | None = None) -> None:
+        """Add an item: `{}` in its description is replaced by the number of policies.
 
+        `spec`: the policy whose own settings replace those of `policy`, if they are set.
+        """
+        if spec is not None:
+            own = self._config.policies.get(spec.name, {})
+            settings = tuple(
+                f"policies.{spec.name}.{rest}"
+                if section == "policy" and at_key(own, rest) is not None
+                else f"{section}.{rest}"
+                for section, _, rest in (key.partition(".") for key in settings)
+            )
+        key = (what, tuple(dict.fromkeys(settings)))
+        self._sizes.setdefault(key, []).append(int(size))
 
-def _table(config: Config, policies: int, seats: int, actors: Sequence[int]) -> Sizes:
-    """Yield the shared table of a population, mostly the results of each pair of members."""
-    if not config.population.dealt:
-        return
-    copies = copies_of(config.population)
-    every = [config.policy, *map(config.policy_of, config.policies)]
-    width = len(names_of(policy.entry.hyperparameters for policy in every))
-    others = len(config.population.members_from) + len(config.scripted_members)
-    metrics = len(config.population.evolution.episode_metrics)
-    fields = dict(table_fields(policies, seats, copies, others, width, metrics))
-    records = nbytes({"records": fields.pop("records")})
-    records += sum(nbytes(shard_fields(own, seats, policies, metrics)) for own in actors[1:])
-    size, key = nbytes(fields), (KEEP if copies > 4 else "population.policies",)
-    yield f"the results of matches between {policies:,} policies", size, key
-    yield "a checkpoint of these results", 2 * size, key  # arrays, and the content of the file
-    yield f"the results of matches of {seats:,} seats", records, ("env.options",)
+    def items(self) -> list[Item]:
+        """Return the items; those with equal descriptions and settings are merged."""
+        return [
+            Item(what.format(_count(len(sizes), "polic", "ies", "y")), sum(sizes), settings)
+            for (what, settings), sizes in self._sizes.items()
+        ]
 
+    def add_experience(self) -> None:
+        config, specs = self._config, self._specs
+        rings = [
+            (spec, segments)
+            for plan in ring_plans(self._run, specs, self._layout.copies)
+            for spec in plan.members
+            for segments in plan.segments
+        ]
+        for spec, segments in rings:
+            experience = spec.config.experience
+            size = nbytes(fields_of(stream_shape(spec), experience.segment_length, segments))
+            keys = ["env.num_envs", "policy.experience.segment_length"]
+            if spec.config.rollout_length:
+                keys.insert(1, "policy.ppo.rollout_length")
+            capacity = experience.capacity if spec.config.keeps_experience else 0
+            if 2 * capacity >= segments * experience.segment_length:  # mostly replay
+                keys.insert(0, "policy.experience.capacity")
+            # With `checkpoint.replay`, a checkpoint takes two copies: arrays and file content.
+            copies = 3 if config.saves_replay else 1
+            self.add("the experience of {}", size * copies, *keys, spec=spec)
+            if experience.prioritised:  # each learner has a priority tree for its whole group
+                group = [s for s in specs if s.config.experience.group == experience.group]
+                sources = len(group) if experience.group else 1
+                size = sources * tree_size(segments, experience.segment_length)
+                self.add("the priorities of {}", 2 * size, *keys, spec=spec)
 
-def _learning(
-    config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec], layout: Layout
-) -> Sizes:
-    together = max(len(group) for group in layout.groups)
-    streams = _streams(config, specs, agents)
-    for spec in specs:
-        policy, shape = spec.config, stream_shape(spec)
-        units, inputs = sum(policy.network.hidden), spec.num_inputs
-        length, hidden = policy.experience.segment_length, _of_network(config, spec)
-        if policy.rollout_length:
-            steps = policy.rollout_length * streams * (1 + policy.replays)
-            # Rows of steps, and rows between segments. The arrays have twice as many rows, but
-            # unused rows take no memory, and only very short episodes use them all.
-            kept = 1.5 * (steps + length) * _step_size(shape)
-            rows = policy.ppo.largest_part(steps)
-            if spec.memory:  # at least one whole segment
-                rows = max(rows, length)
-            minibatch = rows * FLOAT * (2 * inputs + 6 * units)
-            keys = ("env.num_envs", *keys_of(config, spec, "ppo.rollout_length"))
-            keys = keys if streams >= policy.rollout_length else keys[::-1]
-            keys += (*keys_of(config, spec, "experience.segment_length"), *hidden)
-            yield "the rollouts of {}", int(kept + minibatch), keys
-            continue
-        passes = policy.quantiles
+    def add_weights(self) -> None:
+        config, actors, population = self._config, self._actors, self._config.population
+        copies = copies_of(population) + 1 if population.dealt else 0
+        challenged = bool(config.checkpoint.evaluate_episodes)
+        measured = challenged or bool(config.run.evaluate_episodes)
+        for spec in self._specs:
+            size, hidden = _weights_size(spec), _network_keys(spec)
+            keep = (KEEP,) if copies > 4 else hidden
+            # Weights, gradients, moments, target or anchor; the last good state without gradients.
+            learning = 8 if spec.config.rollout_length else 9
+            inherits = population.evolution.inherits_training
+            vectors = len(training_layout(spec).vectors) if inherits else 0
+            for what, count, keys in (
+                # Two published buffers; each actor has a copy as read and two for inference.
+                ("the weights and optimizers of {}", 2 + 3 * actors + learning, hidden),
+                # Two published buffers; copies for newborn policies, readers and a checkpoint.
+                ("the training state that newborn policies inherit of {}", 6 * vectors, hidden),
+                # Snapshots for the evaluation and for the checkpoint, and two copies for inference.
+                ("the evaluation of {}", 4 * measured, hidden),
+                ("the frozen copies of {}", copies * (1 + actors), keep),
+                # A copy for a checkpoint; a file and arrays for matches against the best one.
+                ("a checkpoint of the frozen copies of {}", copies * (1 + 2 * challenged), keep),
+                # The weights of the best checkpoint, as a file and as arrays.
+                ("the best checkpoint, an opponent in evaluation, of {}", 2 * challenged, hidden),
+            ):
+                if count:
+                    self.add(what, size * count, *keys, spec=spec)
+        if self._specs:
+            largest = max(self._specs, key=_weights_size)
+            size, imported = _weights_size(largest), population.members_from
+            self.add("a checkpoint of {}", 8 * size, *_network_keys(largest), spec=largest)
+            if imported:  # the members, and a copy of them in each actor
+                members = size * len(imported) * (1 + actors)
+                self.add("members from other runs, like {}", members, "population.members_from")
+
+    def add_table(self) -> None:
+        """Add the shared table of a population, mostly the results of each pair of members."""
+        config, population = self._config, self._config.population
+        if not population.dealt:
+            return
+        policies, seats, copies = len(self._specs), len(self._run.agents), copies_of(population)
+        every = [config.policy, *map(config.policy_of, config.policies)]
+        width = len(names_of(policy.entry.hyperparameters for policy in every))
+        others = len(population.members_from) + len(config.scripted_members)
+        metrics = len(population.evolution.episode_metrics)
+        fields = dict(table_fields(policies, seats, copies, others, width, metrics))
+        records = nbytes({"records": fields.pop("records")})
+        for own in self._layout.copies[1:]:
+            records += nbytes(shard_fields(own, seats, policies, metrics))
+        size, key = nbytes(fields), KEEP if copies > 4 else "population.policies"
+        self.add(f"the results of matches between {policies:,} policies", size, key)
+        self.add("a checkpoint of these results", 2 * size, key)  # arrays, and the file's content
+        self.add(f"the results of matches of {seats:,} seats", records, "env.options")
+
+    def add_rollouts(self, spec: PolicySpec) -> None:
+        policy, streams = spec.config, self._streams
+        length = policy.experience.segment_length
+        steps = policy.rollout_length * streams * (1 + policy.replays)
+        # Rows of steps, and rows between segments. The arrays have twice as many rows, but unused
+        # rows take no memory, and only very short episodes use them all.
+        arrays = 1.5 * (steps + length) * _step_size(stream_shape(spec))
+        rows = policy.ppo.largest_part(steps)
+        if spec.memory:  # at least one whole segment
+            rows = max(rows, length)
+        minibatch = rows * FLOAT * (2 * spec.num_inputs + 6 * sum(policy.network.hidden))
+        keys = ["env.num_envs", "policy.ppo.rollout_length"]
+        if streams < policy.rollout_length:
+            keys.reverse()
+        keys += ["policy.experience.segment_length", *_network_keys(spec)]
+        self.add("the rollouts of {}", arrays + minibatch, *keys, spec=spec)
+
+    def add_batches(self, spec: PolicySpec) -> None:
+        policy, passes = spec.config, spec.config.quantiles
+        length = policy.experience.segment_length
+        together = max(len(group) for group in self._layout.groups)
         widest = FLOAT * passes * policy.batch_size * max(policy.network.hidden, default=1)
         # As many policies train at once as fit into the CPU's cache; all batches share the arrays.
         at_once = min(max(CACHE // widest, 1), together)
-        active = (6 * passes * units + 12 * spec.memory) * at_once / together
-        steps, key = policy.batch_size, "batch_size"
+        units = 6 * passes * sum(policy.network.hidden)
+        active = (units + 12 * spec.memory) * at_once / together
+        steps, keys = policy.batch_size, ["policy.batch_size", "policy.experience.segment_length"]
         if spec.memory:  # at least one whole segment, with the observation after each
             steps = max(steps // length, 1) * (length + 1)
-            key = "experience.segment_length" if length > policy.batch_size else key
+            if length > policy.batch_size:
+                keys.reverse()
         # The batch in the CPU's memory, and its copy on the learner's device.
-        sample = FLOAT * ((3 if spec.memory else 2) * inputs + active)
-        keys = keys_of(config, spec, key, "batch_size", "experience.segment_length")
-        yield "batches of {}", int(steps * sample), keys + hidden
+        sample = FLOAT * ((3 if spec.memory else 2) * spec.num_inputs + active)
+        self.add("batches of {}", int(steps * sample), *keys, *_network_keys(spec), spec=spec)
 
-
-def _acting(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> Sizes:
-    streams = _streams(config, specs, agents)
-    for spec in specs:
+    def add_acting(self, spec: PolicySpec) -> None:
         width = spec.num_inputs + spec.actions.num_outputs
         width += 2 * spec.config.quantiles * max(spec.config.network.hidden, default=1)
-        keys = ("env.num_envs", *_of_network(config, spec))
-        yield "the inputs and outputs of actors' networks of {}", FLOAT * streams * width, keys
+        size, keys = FLOAT * self._streams * width, ("env.num_envs", *_network_keys(spec))
+        self.add("the inputs and outputs of actors' networks of {}", size, *keys, spec=spec)
 
 
 def _weights_size(spec: PolicySpec) -> int:
     return FLOAT * layout_size(spec.network().shapes)
 
 
-def _of_network(config: Config, spec: PolicySpec) -> tuple[str, ...]:
-    keys = ["network.hidden", "n_frames", "network.recurrent"]
-    if spec.config.entry.section == "iqn":
-        keys += ["iqn.quantiles", "iqn.cosines"]
-    return keys_of(config, spec, *keys)
-
-
-def _streams(config: Config, specs: Sequence[PolicySpec], agents: Sequence[AgentSpec]) -> int:
-    """Return the mean number of streams (copies times seats) that a policy plays at once."""
-    seats = len(agents) / max(len(specs), 1) if config.population.dealt else 1.0
-    return max(round(config.env.num_envs * seats), 1)
+def _network_keys(spec: PolicySpec) -> tuple[str, ...]:
+    keys = ("policy.network.hidden", "policy.n_frames", "policy.network.recurrent")
+    is_iqn = spec.config.entry.section == "iqn"
+    return (*keys, "policy.iqn.quantiles", "policy.iqn.cosines") if is_iqn else keys
 
 
 def _step_size(shape: StreamShape) -> int:
-    one = fields_of(shape, 1, 1)
+    fields = fields_of(shape, 1, 1)
     stacked = shape.n_frames * shape.size * np.dtype(shape.dtype).itemsize
-    return (
-        nbytes({name: one[name] for name in ("actions", "masks", "recurrent_states")})
-        + stacked
-        + 40
-    )
-
-
-def keys_of(config: Config, spec: PolicySpec, *keys: str) -> tuple[str, ...]:
-    """Return keys of a policy's settings: `policies.NAME.KEY` if set there, else `policy.KEY`."""
-    own = config.policies.get(spec.name, {})
-    return tuple(
-        dict.fromkeys(
-            f"policy.{key}" if at_key(own, key) is None else f"policies.{spec.name}.{key}"
-            for key in keys
-        )
-    )
+    own = {name: fields[name] for name in ("actions", "masks", "recurrent_states")}
+    return nbytes(own) + stacked + 40
 
 
 def setting_to_reduce(config: Config, keys: Sequence[str]) -> str:
-    """Return the setting that is furthest above its default.
-
-    If no setting is above its default, return the first that can be reduced.
-    """
-    tree, plain = config.model_dump(), Config().model_dump()
+    """Return the setting that is furthest above its default, or the first that can be reduced."""
     above: dict[str, float] = {}
     for key in keys:
-        usual, own = plain, key
-        if key.startswith(("policy.", "policies.")):
-            section, _, own = key.partition(".")
-            policy = config.policy
-            if section == "policies":
-                name, _, own = own.partition(".")
-                policy = config.policy_of(name)
-            usual = usual_policy(policy.algorithm).model_dump()
-        size, default = _size(at_key(tree, key)), USUAL.get(own) or _size(at_key(usual, own))
+        usual: Any = Config()
+        section, _, name = key.partition(".")
+        if section == "policies":
+            policy, _, name = name.partition(".")
+            usual = usual_policy(config.policy_of(policy).algorithm)
+        elif section == "policy":
+            usual = usual_policy(config.policy.algorithm)
+        else:
+            name = key
+        size, default = _size(at_key(config, key)), USUAL.get(name) or _size(at_key(usual, name))
         if size > 1.0:  # 1 or 0 cannot be reduced
-            above[key] = size / max(default, 1.0)
-    if not above:
-        return keys[0]
-    most = max(above.values())
-    return next(key for key in above if above[key] == most or most <= 1.0)
-
-
-def value_in_words(config: Config, key: str) -> str:
-    """Return a setting's value as text; empty if it is neither an integer nor a list."""
-    value = at_key(config.model_dump(), key)
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, tuple | list):
-        return " ".join(str(part) for part in value)
-    return ""
+            above[key] = max(size / max(default, 1.0), 1.0)
+    return max(above, key=above.__getitem__, default=keys[0])
 
 
 def _size(value: Any) -> float:
     """Return a setting's size: a number, or the sum of all numbers in it."""
-    if isinstance(value, bool) or value is None:
-        return 0.0
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) else 0.0
     if isinstance(value, tuple | list):
         return sum(map(_size, value))
-    return 0.0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else 0.0
 
 
 def nbytes(fields: Fields) -> int:
@@ -384,11 +379,11 @@ def size_of_arrays(thing: object, seen: set[int] | None = None, depth: int = 6) 
 
 def available_memory(root: Path = Path("/")) -> int:
     """Return the bytes that the machine and this process's control groups still allow."""
-    least: int = psutil.virtual_memory().available
+    available: int = psutil.virtual_memory().available
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return least
+        return available
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -396,9 +391,9 @@ def available_memory(root: Path = Path("/")) -> int:
         directory, *names = CGROUPS[bool(controllers)]
         group, top = root / directory / path.strip("/"), root / directory
         while group == top or top in group.parents:
-            least = min(least, _free_in_group(group, *names))
+            available = min(available, _free_in_group(group, *names))
             group = group.parent
-    return least
+    return available
 
 
 def _free_in_group(path: Path, limit: str, used: str, droppable: str) -> int:

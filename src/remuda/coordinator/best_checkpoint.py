@@ -18,9 +18,9 @@ from remuda.config import Config
 from remuda.coordinator.checkpointing import BestKeeper, Outcome
 from remuda.coordinator.coordinator import Coordinator
 from remuda.envs.registry import GAMES
-from remuda.evaluation.crossplay import margin
 from remuda.evaluation.evaluate import evaluate
 from remuda.evaluation.results import Evaluation, Limits
+from remuda.evaluation.tournaments.engine import margin
 from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.result import Result
@@ -84,7 +84,7 @@ class CheckpointPlay:
 
         NaN if play was cut short: short episodes end first, so partial results would be biased.
         """
-        if self.limits.reached(0.0):
+        if self.limits.cut(0.0):
             return math.nan
         config = self._spec.config
         rival = published(self._run, self._spec, number)

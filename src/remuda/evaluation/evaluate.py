@@ -19,7 +19,6 @@ from remuda.envs.recorded import PlayedEpisodes, Recorded
 from remuda.envs.registry import GAMES, find_game
 from remuda.envs.vector_env import VectorEnv
 from remuda.evaluation.results import Evaluation, Limits
-from remuda.evaluation.tournaments.entrants import stand_in
 from remuda.policies.spec import PolicySpec
 from remuda.population.dealing.lead import League
 from remuda.population.members.table import Table
@@ -44,7 +43,6 @@ def evaluate(
     seed: int = 0,
     scripted: Mapping[str, str] | None = None,
     sampled: bool | None = None,
-    seating: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Evaluation:
     """Play `episodes` in all environment copies together, and return the returns of each agent.
@@ -55,16 +53,15 @@ def evaluate(
 
     - `scripted`: scripted policies by agent, added to `env.scripted`.
     - `sampled`: explore as at the end of training; False: greedy; None: `run.evaluate_sampled`.
-    - `seating`: the fixed policy of each agent; if set, `snapshots` are keyed by agent.
     """
     explores = _explores(spec.config, sampled)
 
     def make_actor(copies: int) -> Actor:
-        return actor_for_play(spec, snapshots, copies, seed, scripted, explores, seating)
+        return actor_for_play(spec, snapshots, copies, seed, scripted, explores)
 
     with libraries_kept():
         play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
-        played = play(*_copies_within(spec, episodes, limits or Limits()))
+        played = play(*copies_within(spec, episodes, limits or Limits()))
     return replace(played, sampled=explores)
 
 
@@ -82,7 +79,6 @@ class RecordedPlay:
 
     @property
     def over(self) -> int:
-        """The number of finished episodes."""
         return sum(self.game.episodes_over)
 
     @property
@@ -130,11 +126,11 @@ def play_recorded(
 
     with libraries_kept():
         play = partial(play_episodes, make_actor, tuple(snapshots), episodes)
-        found = play(*_copies_within(spec, episodes, Limits(seconds)))
+        found = play(*copies_within(spec, episodes, Limits(seconds)))
     return RecordedPlay(recorded[-1], episodes, found.cut)
 
 
-def _copies_within(spec: RunSpec, episodes: int, limits: Limits) -> tuple[int, Limits]:
+def copies_within(spec: RunSpec, episodes: int, limits: Limits) -> tuple[int, Limits]:
     """Return how many copies to play at once, and the limits for the rest of the time.
 
     Remuda's own games start fast. A copy of another game may be a simulator that starts slowly. So
@@ -143,18 +139,18 @@ def _copies_within(spec: RunSpec, episodes: int, limits: Limits) -> tuple[int, L
     """
     if spec.env.game in GAMES:
         return min(COPIES, episodes), limits
-    most, begun = min(COPIES, episodes, spec.config.env.num_envs), time.monotonic()
-    if limits.seconds is None or most == 1:
-        return most, limits
+    copies, start = min(COPIES, episodes, spec.config.env.num_envs), time.monotonic()
+    if limits.seconds is None or copies == 1:
+        return copies, limits
     for _ in range(2):  # the first copy may import the game's library
-        start = time.monotonic()
+        before = time.monotonic()
         spec.env.make(1).close()
-        each = time.monotonic() - start
-        if each * most <= MAKING * limits.seconds:
+        each = time.monotonic() - before
+        if each * copies <= MAKING * limits.seconds:
             break
     else:
-        most = max(1, int(MAKING * limits.seconds / each))
-    return most, limits.part(0, 1, time.monotonic() - begun)
+        copies = max(1, int(MAKING * limits.seconds / each))
+    return copies, limits.part(0, 1, time.monotonic() - start)
 
 
 def play_episodes(
@@ -181,8 +177,7 @@ def play_episodes(
         playing = play(copies)
         try:
             while not playing.done:
-                if limits.reached(elapsed()):
-                    cut = "interrupted" if limits.interrupted() else "the time was up"
+                if cut := limits.cut(elapsed()):
                     break
                 half_over = limits.seconds is not None and 2.0 * elapsed() >= limits.seconds
                 if half_over and not playing.rounds and playing.actor.env.num_envs > 1:
@@ -201,7 +196,7 @@ class _Episode:
     returns: Floats
     metrics: Floats
     history: list[int] | None  # the moves
-    earned: tuple[tuple[str, float], ...]  # policy and return of each agent of a population
+    policies: Mapping[int, str]  # of a population, by agent
 
 
 class _Play:
@@ -219,19 +214,14 @@ class _Play:
 
     @property
     def done(self) -> bool:
-        """True once every copy has played its episodes."""
         return all(len(p) >= wanted for p, wanted in zip(self._played, self._quota, strict=True))
 
     def _count(self, env: int, returns: Floats, episode_metrics: Floats) -> None:
         if len(self._played[env]) >= self._quota[env]:
             return
-        earned = []
-        if self._dealt is not None:
-            for agent, policy in self._dealt.sitting(env).items():
-                if not np.isnan(returns[agent]):
-                    earned.append((policy, float(returns[agent])))
+        policies = {} if self._dealt is None else dict(self._dealt.sitting(env))
         history = self.actor.env.history(env)
-        self._played[env].append(_Episode(returns, episode_metrics, history, tuple(earned)))
+        self._played[env].append(_Episode(returns, episode_metrics, history, policies))
         self.over += 1
 
     @property
@@ -240,25 +230,24 @@ class _Play:
         return min(map(len, self._played))
 
     def found(self, policies: Sequence[str], rounds: int | None = None) -> Evaluation:
-        """Return the results of each copy's first `rounds` episodes; None: of all finished ones.
-
-        If play was cut, finished episodes are mostly short, so each copy contributes equally many.
-        """
+        """Return the results of each copy's first `rounds` episodes; None: of all finished ones."""
         env = self.actor.env
         names = tuple(agent.name for agent in env.agents)
         episodes = [episode for played in self._played for episode in played[:rounds]]
         returns = np.array([episode.returns for episode in episodes], np.float64)
         metrics = np.array([episode.metrics for episode in episodes], np.float64)
-        earned: dict[str, list[float]] = {}
-        for policy, value in (pair for episode in episodes for pair in episode.earned):
-            earned.setdefault(policy, []).append(value)
+        by_policy: dict[str, list[float]] = {}
+        for episode in episodes:
+            for agent, policy in episode.policies.items():
+                if not np.isnan(episode.returns[agent]):
+                    by_policy.setdefault(policy, []).append(float(episode.returns[agent]))
         returns = returns.reshape(len(episodes), len(names))
         metrics = metrics.reshape(len(episodes), len(env.episode_metrics))
         return Evaluation(
             names,
             returns,
             {name: metrics[:, i] for i, name in enumerate(env.episode_metrics)},
-            {name: np.array(earned[name]) for name in policies if name in earned},
+            {name: np.array(by_policy[name]) for name in policies if name in by_policy},
             histories=tuple(tuple(each.history) for each in episodes if each.history is not None),
         )
 
@@ -295,11 +284,10 @@ def actor_for_play(
     seed: int,
     scripted: Mapping[str, str] | None = None,
     sampled: bool = False,
-    seating: Mapping[str, str] | None = None,
     wrap: Callable[[VectorEnv], VectorEnv] = lambda env: env,
 ) -> Actor:
     """Return the actor with which `evaluate` plays; `wrap` may wrap its environment."""
-    config, specs = spec.config, spec.policies
+    config = spec.config
     seed_libraries(seed, "evaluation")
     env = spec.env.make(copies, config.env.check)
     members = reserved_members(
@@ -310,24 +298,15 @@ def actor_for_play(
     )
     handwritten = ScriptedSeats(env, members) if members else None
     env = wrap(env)
-    if seating is None:  # in a population, the policies whose slots are not empty
-        specs = tuple(each for each in specs if each.name in snapshots)
-    else:
-        by_name = {each.name: each for each in specs}
-        specs = tuple(
-            replace(by_name[seating[agent.name]], name=agent.name)
-            if agent.name in seating
-            else stand_in(agent)
-            for agent in env.agents
-        )
+    # In a population, the policies whose slots are not empty.
+    specs = tuple(each for each in spec.policies if each.name in snapshots)
     ready = {
         each.name: replace(
             snapshots[each.name], epsilon=each.config.last_epsilon if sampled else 0.0
         )
         for each in specs
-        if each.name in snapshots
     }
-    if not config.population.dealt or seating is not None:
+    if not config.population.dealt:
         return seated_actor(env, specs, ready, seed, config.env.check, handwritten)
     scoreboard = Scoreboard(tuple(each.name for each in specs))
     seats = _dealt(spec, env, specs, scoreboard, seed, handwritten)

@@ -36,7 +36,7 @@ from remuda.publish.snapshot import Snapshot
 from remuda.system.checkpoint.state import write_whole
 from remuda.types import AgentSpec, Array, Bools, Floats
 
-KEPT_ROOMS = 16
+CACHED_PASSES = 16
 """Number of batch sizes whose forward passes are cached."""
 COMPUTING = threading.Lock()
 """The lock that lets one policy of this process compute at a time."""
@@ -128,7 +128,9 @@ class Policy:
         self.player = Player(spec, snapshot, agent)
         self._spec = spec
         self._network = spec.network()
-        self._stack = ActingStack(self._network, [None], 1, gathered=True, cached_passes=KEPT_ROOMS)
+        self._stack = ActingStack(
+            self._network, [None], 1, gathered=True, cached_passes=CACHED_PASSES
+        )
         self._stack.load(0, snapshot.weights)
         self._selector = spec.action_selector()
         self._rng = np.random.default_rng()
@@ -141,13 +143,10 @@ class Policy:
     def __reduce__(self) -> tuple[object, ...]:
         """Support copying and pickling, with the policy's memory and random generator."""
         player = self.player
-        made = (
-            type(self),
-            (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference),
-        )
+        source = (player.spec, player.snapshot, player.agent, self.name, self.game, self.reference)
         with self._lock:  # another thread may use the memory, and a copy must not share it
             own = None if self._own is None else self._own.copy()
-            return (*made, {"_rng": copy.deepcopy(self._rng), "_own": own})
+            return (type(self), source, {"_rng": copy.deepcopy(self._rng), "_own": own})
 
     @property
     def is_recurrent(self) -> bool:
@@ -223,14 +222,15 @@ class Policy:
         Raises:
             UsageError: a shape or value does not fit; this error is also a `ValueError`.
         """
-        observation, included = self._spaces.split(observation)
-        observations, single = self._observations(observation)
-        count = len(observations)
-        allowed = self._allowed(included if mask is None else mask, count, single)
-        rate = exploration_rate(deterministic, epsilon, self.name, self._spec.config)
-        generator = self._rng if rng is None else as_rng(rng)
-        if state is not None:
-            self._check(state, count)
+        with naming_policy(self.name):
+            observation, included = self._spaces.split(observation)
+            observations, single = self._observations(observation)
+            count = len(observations)
+            allowed = self._allowed(included if mask is None else mask, count, single)
+            rate = exploration_rate(deterministic, epsilon, self._spec.config)
+            generator = self._rng if rng is None else as_rng(rng)
+            if state is not None:
+                self._check(state, count)
         with self._lock:
             remembered = self._remembered(count) if state is None else state
             actions = self._choose(observations, allowed, remembered, generator, rate)
@@ -254,7 +254,8 @@ class Policy:
 
         The result is [*shape] or [N, *shape], without the mask; for a `Box` it is the same array.
         """
-        rows, single = self._observations(self._spaces.split(observation)[0])
+        with naming_policy(self.name):
+            rows, single = self._observations(self._spaces.split(observation)[0])
         flat = rows.reshape(len(rows), *self._spec.observation)
         return flat[0] if single else flat
 
@@ -350,56 +351,50 @@ class Policy:
     def _check(self, state: PolicyState, count: int) -> None:
         """Raise a `UsageError` unless `state` belongs to this policy and has `count` streams."""
         if not isinstance(state, PolicyState):
-            raise UsageError(f"{self.name}: a state comes from initial_state; this is {state!r}")
+            raise UsageError(f"a state comes from initial_state; this is {state!r}")
         if len(state) != count:
             raise UsageError(
-                f"{self.name}: the state is of {len(state)} streams, and there are {count} "
-                "observations"
+                f"the state is of {len(state)} streams, and there are {count} observations"
             )
-        fresh = self.initial_state(count)
-        for name in ("frames", "starts", "recurrent_state"):
-            found, wanted = getattr(state, name), getattr(fresh, name)
-            if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        for name, expected in vars(self.initial_state(count)).items():
+            values = getattr(state, name)
+            if values.shape != expected.shape or values.dtype != expected.dtype:
                 raise UsageError(
-                    f"{self.name}: the state is of another policy: its {name} are {found.dtype} of "
-                    f"shape {found.shape}, not {wanted.dtype} of shape {wanted.shape}"
+                    f"the state is of another policy: its {name} are {values.dtype} of shape "
+                    f"{values.shape}, not {expected.dtype} of shape {expected.shape}"
                 )
-            if not found.flags.c_contiguous or not found.flags.writeable:
-                setattr(state, name, found.copy())
+            if not values.flags.c_contiguous or not values.flags.writeable:
+                setattr(state, name, values.copy())
 
     def _observations(self, observation: Any) -> tuple[Array, bool]:
         """Return observations as a batch of the policy's dtype, and whether it was a single one."""
         spec = self._spec
         if self._spaces.is_array:
-            return as_rows(observation, spec.observation, spec.dtype, self.name)
-        with naming_policy(self.name):
-            rows, single = self._spaces.flatten(observation)
-        return as_rows(rows, spec.observation, spec.dtype, self.name)[0], single
+            return as_rows(observation, spec.observation, spec.dtype)
+        rows, single = self._spaces.flatten(observation)
+        return as_rows(rows, spec.observation, spec.dtype)[0], single
 
     def _allowed(self, mask: Any, count: int, single: bool) -> Bools:
         size = self.mask_size
         if mask is None:
             if size:
-                raise UsageError(
-                    f"{self.name} plays a game with masks of {size} actions; pass them as mask="
-                )
+                raise UsageError(f"it needs masks of {size} actions; pass them as mask=")
             return np.ones((count, 0), np.bool_)
         if not size:
-            raise UsageError(f"{self.name} was trained without masks: leave mask out")
-        with naming_policy(self.name):
-            rows = self._spaces.allowed(mask, count, single)
-        allowed = as_array(mask if rows is None else rows, "mask", self.name)
+            raise UsageError("it was trained without masks: leave mask out")
+        rows = self._spaces.allowed(mask, count, single)
+        allowed = as_array(mask if rows is None else rows, "mask")
         if allowed.shape not in ((size,), (count, size)) or (allowed.ndim == 1 and count != 1):
             raise UsageError(
-                f"{self.name} needs a mask of shape {(count, size)}; this is of {allowed.shape}"
+                f"it needs a mask of shape {(count, size)}; this is of {allowed.shape}"
             )
-        allowed = np.ascontiguousarray(as_boolean_mask(allowed, self.name).reshape(count, size))
+        allowed = np.ascontiguousarray(as_boolean_mask(allowed).reshape(count, size))
         if not allowed.any(1).all():
-            raise UsageError(f"{self.name}: a mask allows nothing")
+            raise UsageError("a mask allows nothing")
         able = allows_something(self.player.agent, allowed)
         if not able.all():
             raise UsageError(
-                f"{self.name}: mask {int(able.argmin())} allows nothing in one of the choices of "
+                f"mask {int(able.argmin())} allows nothing in one of the choices of "
                 f"{self.action_space}; each needs an action that is allowed"
             )
         return allowed

@@ -13,39 +13,39 @@ from remuda.errors import UsageError
 from remuda.types import Array, Bools
 
 
-def as_array(values: npt.ArrayLike, name: str, policy: str) -> Array:
+def as_array(values: npt.ArrayLike, name: str) -> Array:
     """Convert an argument to an array, or raise a `UsageError` with the argument's name."""
     try:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise UsageError(f"{policy}: {name} is no array: {error}") from None
+        raise UsageError(f"{name} is no array: {error}") from None
 
 
 def as_rows(
-    observation: npt.ArrayLike, shape: tuple[int, ...], dtype: npt.DTypeLike, policy: str
+    observation: npt.ArrayLike, shape: tuple[int, ...], dtype: npt.DTypeLike
 ) -> tuple[Array, bool]:
     """Return one observation, or a batch, as [N, size], and whether it is a single one."""
-    array = as_array(observation, "observation", policy)
+    array = as_array(observation, "observation")
     single = array.shape == shape
     if not single and array.shape[1:] != shape:
         raise UsageError(
-            f"{policy} expects observations of shape {shape}, or a batch of them; "
-            f"this is of shape {array.shape}"
+            f"it expects observations of shape {shape}, or a batch of them; this is of shape "
+            f"{array.shape}"
         )
     if array.dtype.kind not in "buif":
-        raise UsageError(f"{policy} expects numbers; this is of {array.dtype}")
+        raise UsageError(f"it expects numbers; this is of {array.dtype}")
     wanted, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
     with np.errstate(invalid="ignore"):  # checked below
         cast = np.ascontiguousarray(array, wanted)
     exact = wanted.kind == "f" or (cast == array).all()
     if not exact:
         raise UsageError(
-            f"{policy} expects observations of {wanted}; this is of {array.dtype}, and holds "
-            f"numbers that do not fit into {wanted}"
+            f"it expects observations of {wanted}; this is of {array.dtype}, and holds numbers "
+            f"that do not fit into {wanted}"
         )
     if wanted.kind == "f" and not np.isfinite(cast).all():
         finite = np.isfinite(cast).reshape(-1, size).all(1)
-        raise UsageError(f"{policy}: observation {int(finite.argmin())} is not finite")
+        raise UsageError(f"observation {int(finite.argmin())} is not finite")
     return cast.reshape(1 if single else len(cast), size), single
 
 
@@ -58,7 +58,7 @@ def naming_policy(policy: str) -> Iterator[None]:
         raise UsageError(f"{policy}: {error}") from None
 
 
-def as_boolean_mask(mask: Array, policy: str) -> Bools:
+def as_boolean_mask(mask: Array) -> Bools:
     """Convert a mask of booleans, zeros and ones, or raise a `UsageError`."""
     if mask.dtype == np.bool_:
         return mask
@@ -69,23 +69,15 @@ def as_boolean_mask(mask: Array, policy: str) -> Bools:
         odd = [each for each in flat.tolist() if not isinstance(each, bool)]
     if odd:
         raise UsageError(
-            f"{policy}: mask holds {odd[0]!r}; use True or 1 for allowed actions, and False or 0 "
-            "for others"
+            f"mask holds {odd[0]!r}; use True or 1 for allowed actions, and False or 0 for others"
         )
     return mask.astype(np.bool_)
 
 
-def check_switch(value: object, name: str) -> None:
-    """Raise a `UsageError` unless the value is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise UsageError(f"{name} must be True or False; this is {value!r}")
-
-
-def exploration_rate(
-    deterministic: bool, epsilon: float | None, policy: str, config: PolicyConfig
-) -> float:
+def exploration_rate(deterministic: bool, epsilon: float | None, config: PolicyConfig) -> float:
     """Return the exploration rate of a call, or raise a `UsageError`."""
-    check_switch(deterministic, "deterministic")
+    if not isinstance(deterministic, bool | np.bool_):
+        raise UsageError(f"deterministic must be True or False; this is {deterministic!r}")
     if epsilon is None:
         return 0.0 if deterministic else config.last_epsilon
     number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
@@ -93,13 +85,13 @@ def exploration_rate(
         raise UsageError(f"epsilon is a share, 0 to 1; this is {epsilon!r}")
     if config.entry.samples:
         raise UsageError(
-            f"{policy}: {config.algorithm} explores by drawing from its distribution, and has "
-            "no exploration rate; leave epsilon out"
+            f"{config.algorithm} explores by drawing from its distribution, and has no "
+            "exploration rate; leave epsilon out"
         )
     if deterministic:
         raise UsageError(
-            f"{policy}: epsilon is {epsilon}, and deterministic play does not explore; "
-            "pass deterministic=False too, or leave epsilon out"
+            f"epsilon is {epsilon}, and deterministic play does not explore; pass "
+            "deterministic=False too, or leave epsilon out"
         )
     return epsilon
 

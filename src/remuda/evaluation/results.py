@@ -114,7 +114,7 @@ class Evaluation:
             "episode_metrics": {
                 name: _summary_of(self.metric(name)) for name in self.episode_metrics
             },
-            "policies": {name: _summary_of(earned) for name, earned in self.policies.items()},
+            "policies": {name: _summary_of(values) for name, values in self.policies.items()},
         }
 
 
@@ -133,33 +133,27 @@ WAYS = ("greedy", "sampled")
 """Ways to evaluate policies: by their best actions, or with exploration."""
 
 
-def _never() -> bool:
-    return False
-
-
-def _unwatched(done: int, wanted: int) -> None:  # noqa: ARG001
-    return None
-
-
 @dataclass(frozen=True)
 class Limits:
     """Time limit, interruption and progress of an evaluation."""
 
     seconds: float | None = None
     """Time limit, checked between turns; 0: end before the first turn; None: no limit."""
-    interrupted: Callable[[], bool] = _never  # returns True to end now; called between turns
-    watch: Callable[[int, int], None] = _unwatched
+    interrupted: Callable[[], bool] = lambda: False  # returns True to end now; called between turns
+    watch: Callable[[int, int], None] = lambda done, wanted: None  # noqa: ARG005
     """Called after each turn with finished and wanted episodes."""
 
-    def reached(self, gone: float) -> bool:
-        """Return whether to end now, after `gone` seconds."""
-        return self.interrupted() or (self.seconds is not None and gone >= self.seconds)
+    def cut(self, elapsed: float) -> str:
+        """Return the reason to end now, after `elapsed` seconds; empty: there is none."""
+        if self.interrupted():
+            return "interrupted"
+        return "" if self.seconds is None or elapsed < self.seconds else "the time was up"
 
-    def part(self, index: int, count: int, gone: float = 0.0) -> Limits:
-        """Return the limits of part `index` of `count` equal parts, after `gone` seconds."""
+    def part(self, index: int, count: int, elapsed: float = 0.0) -> Limits:
+        """Return the limits of part `index` of `count` equal parts, after `elapsed` seconds."""
 
         def watch(done: int, wanted: int) -> None:
             self.watch(index * wanted + done, count * wanted)
 
-        left = None if self.seconds is None else max(self.seconds - gone, 0.0)
-        return replace(self, seconds=left, watch=watch)
+        remaining = None if self.seconds is None else max(self.seconds - elapsed, 0.0)
+        return replace(self, seconds=remaining, watch=watch)

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from remuda.runs.result import Result
 from remuda.runs.run_directory import RunDirectory, can_continue, way_on
 from remuda.system.checkpoint.store import Manifest
 from remuda.system.loading import load
-from remuda.system.scoreboard import Play, Policy, Row
+from remuda.system.scoreboard import Play, Policy
 from remuda.system.user_errors import where_raised
 
 log = logging.getLogger(__name__)
@@ -33,44 +33,44 @@ FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 """Exceptions of callbacks, all of which end the run cleanly."""
 
 
+def load_callbacks(config: Config, callbacks: Iterable[object] | None) -> list[object]:
+    """Return the configured callbacks, then the passed ones, then the loggers."""
+    called = [*(_loaded(name) for name in config.run.callbacks), *_listed(callbacks)]
+    for callback in called:
+        check_callback(callback)
+    return [*called, *(make_logger(name) for name in config.run.loggers)]
+
+
 class Events:
     """The dispatcher of events to callbacks, which shields the run from their exceptions."""
 
     def __init__(
-        self, config: Config, callbacks: Iterable[object] | None, say: Callable[[str], None]
+        self,
+        config: Config,
+        callbacks: Sequence[object],
+        files: RunDirectory,
+        assembly: Assembly,
+        say: Callable[[str], None],
+        resumed: Manifest | None = None,
     ) -> None:
-        """Load the configured callbacks and loggers; configured callbacks are called first."""
-        self._config, self._say = config, say
-        passed = _listed(callbacks)
-        named = [_loaded(name) for name in config.run.callbacks]
-        made = [make_logger(name) for name in config.run.loggers]
-        for callback in (*named, *passed):
-            check_callback(callback)
-        self._callbacks: list[object] = [*named, *passed, *made]
-        self._left: list[object] = []  # failed callbacks, which only receive the end
+        self._config, self._callbacks, self._files, self._say = config, callbacks, files, say
+        self._failed: list[object] = []  # callbacks that only receive the end
         self._slow: set[tuple[str, str]] = set()
-        self._before: Row | None = None
-        self._run: ActiveRun | None = None
-        self._files: RunDirectory | None = None
-        self._ended_told = False
-        self._requests: Requests | None = None
-        self.failure: CallbackError | None = None
-        """The failure of an essential callback, which ends the run; None if there is none."""
-
-    @contextmanager
-    def lasting(
-        self, files: RunDirectory, assembly: Assembly, resumed: Manifest | None = None
-    ) -> Iterator[None]:
-        """Dispatch the start before the `with`, and the end if an exception leaves it."""
-        self._files = files
         policies = tuple(spec.name for spec in assembly.specs)
-        self._run = ActiveRun(files.path, self._config, policies)
+        self._run = ActiveRun(files.path, config, policies)
         if resumed is not None:
             self._run.turns, self._run.seconds = resumed.turns, resumed.seconds
-        self._requests = Requests(files.path, self._run, self._say)
+        self._requests = Requests(files.path, self._run, say)
+        self._has_ended = False
+        self.failure: CallbackError | None = None
+        """The failure of an essential callback, which ends the run; None if there is none."""
         self.attach(assembly)
+
+    @contextmanager
+    def lasting(self) -> Iterator[None]:
+        """Dispatch the start before the `with`, and the end if an exception leaves it."""
         try:
-            self._tell("on_start")
+            self._dispatch("on_start")
             self._raise_failure(begun=False)
             yield
         except BaseException:
@@ -80,33 +80,28 @@ class Events:
 
     def attach(self, assembly: Assembly) -> None:
         """Give callbacks and requests access to the assembly's shared memory."""
-        if self._requests is not None:
-            self._requests.attach(assembly.playing)
-        if self._run is not None:
-            self._run.attach(assembly.changes, assembly.table)
-            self._before = assembly.scoreboard.all_acted()
+        self._requests.attach(assembly.playing)
+        self._run.attach(assembly.changes, assembly.table)
+        self._before = assembly.scoreboard.all_acted()
 
     @property
     def ended(self) -> tuple[str, bool]:
         """The reason to end the run now, if any, and whether the run then counts as finished."""
         if self.failure is not None:
             return str(self.failure), False
-        if self._run is not None and self._run.stopped:
+        if self._run.stopped:
             return f"stopped by a callback: {self._run.stopped}", True
-        if self._run is not None and self._run.interrupted:
-            return self._run.interrupted, False
-        return "", False
+        return self._run.interrupted, False
 
     @property
     def wants_checkpoint(self) -> bool:
         """Return whether a checkpoint was requested since the last read."""
-        return self._run is not None and self._run.take_wish()
+        return self._run.take_wish()
 
     def look(self, reading: Reading, seconds: float) -> None:
         """Carry out requests of other programs, and dispatch episodes since the last poll."""
-        if self._requests is not None:
-            self._requests.look()
-        if not self._callbacks or self._run is None or self._before is None:
+        self._requests.look()
+        if not self._callbacks:
             return
         self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
         change, self._before = reading.policy - self._before, reading.policy
@@ -121,38 +116,33 @@ class Events:
             if count > 0
         }
         if episodes:
-            self._tell("on_episodes", episodes)
+            self._dispatch("on_episodes", episodes)
 
     def saved(self, number: int) -> None:
-        """Dispatch a checkpoint."""
-        if self._files is not None:
-            self._tell("on_checkpoint", number, self._files.checkpoints.directory(number))
+        self._dispatch("on_checkpoint", number, self._files.checkpoints.directory(number))
 
     def logged(self, record: Record) -> None:
-        """Dispatch a line of the metrics."""
         if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
-            self._tell("on_metrics", row_of(record))
+            self._dispatch("on_metrics", row_of(record))
 
     def take_no_more_requests(self) -> None:
         """Refuse further requests: the run has trained to its end."""
-        if self._requests is not None:
-            self._requests.close()
+        self._requests.close()
 
     def end(self, result: Result | None) -> None:
         """Dispatch the end of the run, once, also to failed callbacks."""
-        if self._ended_told or self._run is None:
+        if self._has_ended:
             return
-        self._ended_told, self._left = True, []
+        self._has_ended, self._failed = True, []
         self._run.close()
-        self.take_no_more_requests()
-        self._tell("on_end", result)
-        if self._requests is not None:
-            self._requests.end()
+        self._requests.close()
+        self._dispatch("on_end", result)
+        self._requests.end()
 
-    def _tell(self, event: str, *details: Any) -> None:
+    def _dispatch(self, event: str, *details: Any) -> None:
         for callback in self._callbacks:
             method = getattr(callback, event, None)
-            if method is None or any(callback is left for left in self._left):
+            if method is None or any(callback is failed for failed in self._failed):
                 continue
             begun = time.monotonic()
             try:
@@ -176,8 +166,8 @@ class Events:
     def _fail(self, callback: object, event: str, error: BaseException) -> None:
         name = f"{_name_of(callback)}.{event}"
         log.error("callback %s failed", name, exc_info=error)
-        message = f"callback {name} failed: {_in_words(error)}"
-        self._left.append(callback)
+        message = f"callback {name} failed: {_described(error)}"
+        self._failed.append(callback)
         essential = getattr(callback, "essential", True) or event == "on_start"
         if essential and self.failure is None:
             self.failure = CallbackError(message)
@@ -189,7 +179,6 @@ class Events:
     def _raise_failure(self, begun: bool) -> None:
         if self.failure is None:
             return
-        assert self._files is not None
         if can_continue(self._files):
             advice = "The run ended cleanly, and nothing is lost" if begun else "Nothing is lost"
             if not self._files.is_finished():
@@ -215,14 +204,14 @@ def check_callback(callback: object) -> None:
             f"{callback.__name__}()"
         )
     name = _name_of(callback)
-    found = [each for each in dir(callback) if each.startswith("on_")]
-    for each in found:
-        if each not in NAMES:
-            near = difflib.get_close_matches(each, NAMES, n=1)
+    events = [each for each in dir(callback) if each.startswith("on_")]
+    for event in events:
+        if event not in NAMES:
+            near = difflib.get_close_matches(event, NAMES, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
-            raise UsageError(f"callback {name}: {each} is no event; {hint}")
-        _check_arguments(name, each, getattr(callback, each))
-    if not found:
+            raise UsageError(f"callback {name}: {event} is no event; {hint}")
+        _check_arguments(name, event, getattr(callback, event))
+    if not events:
         raise UsageError(
             f"callback {name} has no method that is an event; there are {', '.join(NAMES)} "
             "(see remuda.Callback)"
@@ -247,7 +236,7 @@ def _loaded(name: str) -> object:
     except ConfigError:
         raise
     except FAILURES as error:
-        raise ConfigError(f"run.callbacks: loading {name} failed: {_in_words(error)}") from error
+        raise ConfigError(f"run.callbacks: loading {name} failed: {_described(error)}") from error
     if not callable(found):
         return found
     try:
@@ -256,7 +245,7 @@ def _loaded(name: str) -> object:
         raise
     except FAILURES as error:
         raise ConfigError(
-            f"run.callbacks: {name} was called without arguments and failed: {_in_words(error)}"
+            f"run.callbacks: {name} was called without arguments and failed: {_described(error)}"
         ) from error
 
 
@@ -264,7 +253,7 @@ def _name_of(callback: object) -> str:
     return type(callback).__qualname__.rpartition("<locals>.")[2]
 
 
-def _in_words(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """Describe an exception in one line, with its location in the user's code, if any."""
     of_user = where_raised(error, libraries=False)
     if of_user is not None:

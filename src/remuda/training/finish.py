@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -118,17 +119,12 @@ class Finish:
 
 def missing_words(run: RunDirectory, unsaved: Sequence[str]) -> str:
     """Describe which files could not be saved, which checkpoint exists, and what to do."""
-    return f"{'; '.join(unsaved)}. {_kept(run)}. Free some space, and {way_on(run)}"
-
-
-def _kept(run: RunDirectory) -> str:
-    for number in reversed(run.checkpoints.numbers()):
-        try:
+    newest = "There is no checkpoint"
+    for number in run.checkpoints.numbers():
+        with suppress(CheckpointError):
             turns = run.checkpoints.manifest(number).turns
-        except CheckpointError:
-            continue
-        return f"Checkpoint {number} holds the run after {turns:,} turns"
-    return "There is no checkpoint"
+            newest = f"Checkpoint {number} holds the run after {turns:,} turns"
+    return f"{'; '.join(unsaved)}. {newest}. Free some space, and {way_on(run)}"
 
 
 def _measure(
@@ -142,8 +138,8 @@ def _measure(
         )
     except Exception as error:  # raised by the user's environment; the run is already saved
         log.exception("%s failed", played_words(config))
-        words = where_raised(error) or f"{type(error).__name__}: {error}"
-        return result.with_note(failed_words(config, result, words))
+        message = where_raised(error) or f"{type(error).__name__}: {error}"
+        return result.with_note(failed_words(config, result, message))
     if evaluation.cut:
         result = result.with_note(cut_words(config, result, evaluation, limits.interrupted()))
     return replace(result, evaluation=evaluation if is_reported(result, evaluation) else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,49 +36,30 @@ class Prepared:
     copy_size: int  # bytes of one more environment copy
 
     def notes(self, config: Config, explicit_keys: Collection[str], resumed: bool) -> list[str]:
-        """Return notes for the user before the run starts."""
         names = [spec.name for spec in self.specs]
         unused = unused_settings(config, explicit_keys, resumed, names)
         beyond = minibatch_warnings(config, self.specs, len(self.spec.agents))
         return [*space_notes(self.specs), *unused, *beyond]
 
     def check_memory(self, layout: Layout) -> None:
-        """Refuse a run that does not fit into the memory."""
         check_memory(self.spec, self.specs, layout, self.copy_size)
-
-
-def with_fixed_trace(config: Config) -> Config:
-    """Make the path of the trace absolute: user code may change the current directory."""
-    if config.trace is None:
-        return config
-    return config.model_copy(update={"trace": config.trace.absolute()})
 
 
 def prepare(config: Config) -> Prepared:
     """Inspect the environment and the policies of a run."""
     directory = os.getcwd()
     try:
-        return _with_copy_size(config)
+        with closing(make_env(config.game, 1, **config.env.made_with)) as env:
+            prepared, one = _inspected(config, env), size_of_arrays(env)
+            if lasting := lasting_state(env):
+                note(lasting)
+        if config.env.num_envs == 1:
+            return prepared
+        with closing(make_env(config.game, 2, **config.env.made_with)) as env:
+            two = size_of_arrays(env)
+        return replace(prepared, copy_size=copy_size(one, two, prepared.spec.agents))
     finally:
         os.chdir(directory)  # the environment may have changed it
-
-
-def _with_copy_size(config: Config) -> Prepared:
-    env = make_env(config.game, 1, **config.env.made_with)
-    try:
-        found, one = _inspected(config, env), size_of_arrays(env)
-        lasting = lasting_state(env)
-        if lasting:
-            note(lasting)
-    finally:
-        env.close()  # before others are made: at most two copies exist
-    if config.env.num_envs == 1:
-        return found
-    two = make_env(config.game, 2, **config.env.made_with)
-    try:
-        return replace(found, copy_size=copy_size(one, size_of_arrays(two), found.spec.agents))
-    finally:
-        two.close()
 
 
 def _inspected(config: Config, env: VectorEnv) -> Prepared:
@@ -104,34 +86,31 @@ def minibatch_warnings(config: Config, specs: Sequence[PolicySpec], seats: int) 
 
     A minibatch has at least one step, or one sequence if the network is recurrent.
     """
-    found: dict[str, str] = {}
+    warnings: dict[str, str] = {}
     for spec in specs:
         policy, parts = spec.config, spec.config.ppo.minibatches
         if not policy.rollout_length or parts is None:
             continue
-        length = policy.experience.segment_length
-        steps = policy.rollout_length
+        length, steps = policy.experience.segment_length, policy.rollout_length
         each = -(-steps // length) if spec.memory else steps
         streams = config.env.num_envs * (seats if config.population.dealt else 1)
         if policy.experience.group:  # the policy also trains on steps of others in its group
             streams *= sum(s.config.experience.group == policy.experience.group for s in specs)
         played = 0.0 if policy.learning_mode == "off_policy" else 1.0
-        most = int(each * streams * (played + policy.replays))
+        available = int(each * streams * (played + policy.replays))
         if policy.replays:  # segments are drawn whole, so the last may exceed the rollout
-            most += 1 if spec.memory else length
-        if parts <= most:
+            available += 1 if spec.memory else length
+        if parts <= available:
             continue
         own = config.policies.get(spec.name, {}).get("ppo", {})
         section = f"policies.{spec.name}" if "minibatches" in own else "policy"
-        what = (
-            f"{most:,} sequences of {min(steps, length):,} steps"
-            if spec.memory
-            else (f"{most:,} steps")
+        what = f"{available:,} steps"
+        if spec.memory:
+            sequences = f"{available:,} sequences of {min(steps, length):,} steps"
+            what = f"{sequences}, unless episodes are shorter"
+        warnings[section] = (
+            f"{section}.ppo.minibatches is {parts:,}, but an update has at most {what}, and each "
+            f"minibatch needs at least one; lower it, or raise {section}.ppo.rollout_length or "
+            "env.num_envs"
         )
-        unless = ", unless episodes are shorter" if spec.memory else ""
-        found[section] = (
-            f"{section}.ppo.minibatches is {parts:,}, but an update has at most {what}{unless}, "
-            "and each minibatch needs at least one; lower it, or raise "
-            f"{section}.ppo.rollout_length or env.num_envs"
-        )
-    return list(found.values())
+    return list(warnings.values())

@@ -162,17 +162,14 @@ def note_changes(run: RunDirectory, resumed: Resumed, say: Callable[[str], None]
     }
     try:
         before = read_file(run.changes) if run.changes.exists() else b""
-        write_whole(run.changes, _ended(before) + json.dumps(line).encode() + b"\n")
+        if before and not before.endswith(b"\n"):  # the writer may have been killed before it
+            before += b"\n"
+        write_whole(run.changes, before + json.dumps(line).encode() + b"\n")
     except OSError as error:
         raise RunDirectoryError(f"cannot write {run.changes}: {error.strerror}") from None
     for change in resumed.changes:
         if change.key.startswith("polic"):  # others, such as run.turns, are visible elsewhere
             say(f"{change} from now on")
-
-
-def _ended(lines: bytes) -> bytes:
-    """Return lines with a final newline; the writer may have been killed before it."""
-    return lines if not lines or lines.endswith(b"\n") else lines + b"\n"
 
 
 def _noted(run: RunDirectory, found: Manifest) -> dict[str, float]:
@@ -268,7 +265,7 @@ def _live(saved: Mapping[str, Any], policies: Sequence[str]) -> list[dict[str, f
 
 def report_damage(damaged: Sequence[int], view: View) -> None:
     """Report damaged lines of the metrics, if there are any."""
-    if damaged:
-        lines = "1 line" if len(damaged) == 1 else f"{len(damaged)} lines"
-        verb = "is" if len(damaged) == 1 else "are"
-        view.say(f"{lines} of metrics.jsonl {verb} damaged and skipped")
+    if len(damaged) == 1:
+        view.say("1 line of metrics.jsonl is damaged and skipped")
+    elif damaged:
+        view.say(f"{len(damaged)} lines of metrics.jsonl are damaged and skipped")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -25,8 +24,6 @@ from remuda.errors import (
     UserCodeError,
 )
 from remuda.policies.compatibility import space_notes
-from remuda.policies.initial import InitialState
-from remuda.population.members.imported import Imported
 from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import Goal, View
 from remuda.runs.result import Result
@@ -40,9 +37,9 @@ from remuda.system.processes import client as forkserver
 from remuda.system.processes.child import check_guard
 from remuda.system.rng import libraries_kept
 from remuda.system.user_errors import naming_user_code
-from remuda.training.callback_dispatch import Events
+from remuda.training.callback_dispatch import Events, load_callbacks
 from remuda.training.finish import Finish, FinishHooks
-from remuda.training.prepare import Prepared, prepare, with_fixed_trace
+from remuda.training.prepare import Prepared, prepare
 from remuda.training.resume import (
     Resumed,
     confirmed,
@@ -53,8 +50,6 @@ from remuda.training.resume import (
 )
 from remuda.training.warm_start import describe, describe_imported, find_beginnings, find_imported
 from remuda.types import Runtime
-
-log = logging.getLogger(__name__)
 
 
 @naming_user_code()
@@ -67,55 +62,46 @@ def train(
     explicit_keys: Collection[str] = (),
     user_callbacks: Iterable[object] | None = (),
 ) -> Result:
-    """Train every policy of `config`, save them, and evaluate them.
-
-    `explicit_keys` are the settings that the user wrote; unused settings among them are always
-    reported.
-    """
+    """Train, save and evaluate all policies; report unused settings among `explicit_keys`."""
     check_guard()
     guarded = GuardedView(view)
-    with unfailing(), listening(guarded.say):
-        return _train_watched(config, guarded, resume, hooks, explicit_keys, user_callbacks)
-
-
-def _train_watched(
-    config: Config,
-    view: GuardedView,
-    resume: bool,
-    hooks: FinishHooks | None,
-    explicit_keys: Collection[str],
-    user_callbacks: Iterable[object] | None,
-) -> Result:
-    config = confirmed(config, explicit_keys, view.say) if resume else config
-    if not resume and config.run.directory is not None:
-        RunDirectory.refuse_taken(config.run.directory)  # before the environment is made
-    if config.schedule != "sequential" or config.env.workers > 1:
-        forkserver.begin()  # start the server if needed; it imports libraries in the background
-    else:
-        forkserver.end()
-    events = Events(config, user_callbacks, view.say)
-    config = with_fixed_trace(config)
-    prepared = prepare(config)
-    if config.run.fallback and config.schedule != "sequential":
-        in_one_process(config)
-    if config.cluster.used:
-        import_ray(bool(config.cluster.local))
-    beginnings = {} if resume else find_beginnings(config, prepared.specs)
-    imported = () if resume else find_imported(config, prepared.specs)
-    prepared.check_memory(prepared.layout)
-    run = _claim(prepared.spec, resume)
-    _keep_beginnings(run, beginnings, imported, view)
-    for words in prepared.notes(config, explicit_keys, resume):
-        view.say(words)
-    try:
-        with (
-            log_to(run.logs / "coordinator.log", config.run.log_level),
-            reporting_compiling(view.say),
-        ):
-            launch = _Launch(config, view, run, prepared, hooks or FinishHooks(), events)
-            return launch.train(resume, explicit_keys)
-    finally:
-        run.unlock()
+    say = guarded.say
+    with unfailing(), listening(say):
+        config = confirmed(config, explicit_keys, say) if resume else config
+        if not resume and config.run.directory is not None:
+            RunDirectory.refuse_taken(config.run.directory)  # before the environment is made
+        if config.schedule != "sequential" or config.env.workers > 1:
+            forkserver.begin()  # start the server if needed; it imports libraries in the background
+        else:
+            forkserver.end()
+        callbacks = load_callbacks(config, user_callbacks)
+        if config.trace is not None:  # user code may change the current directory
+            config = config.model_copy(update={"trace": config.trace.absolute()})
+        prepared = prepare(config)
+        if config.run.fallback and config.schedule != "sequential":
+            in_one_process(config)
+        if config.cluster.used:
+            import_ray(bool(config.cluster.local))
+        beginnings = {} if resume else find_beginnings(config, prepared.specs)
+        imported = () if resume else find_imported(config, prepared.specs)
+        prepared.check_memory(prepared.layout)
+        if resume and config.run.directory is not None:
+            run = RunDirectory.open(config.run.directory)
+            run.lock()
+        else:
+            run = RunDirectory.create(config, prepared.spec)
+        try:
+            run.initial.write(beginnings)
+            run.imported.write(imported)
+            notes = prepared.notes(config, explicit_keys, resume)
+            for message in (*describe(beginnings), *describe_imported(imported), *notes):
+                say(message)
+            log = log_to(run.logs / "coordinator.log", config.run.log_level)
+            with log, reporting_compiling(say):
+                launch = _Launch(config, guarded, run, prepared, hooks or FinishHooks(), callbacks)
+                return launch.train(resume, explicit_keys)
+        finally:
+            run.unlock()
 
 
 @dataclass(frozen=True)
@@ -127,7 +113,7 @@ class _Launch:
     run: RunDirectory
     prepared: Prepared
     hooks: FinishHooks
-    events: Events
+    callbacks: Sequence[object]
 
     def train(self, resume: bool, explicit_keys: Collection[str]) -> Result:
         """Assemble the run, from its newest checkpoint if it resumes, and train."""
@@ -155,9 +141,10 @@ class _Launch:
                     run.initial.files(),
                 )
                 assembly.where = runtime.describe()
-            with self.events.lasting(run, assembly, found):
+            events = Events(config, self.callbacks, run, assembly, view.say, found)
+            with events.lasting():
                 try:
-                    return self._train(config, assembly, resumed, runtime)
+                    return self._train(config, assembly, events, resumed, runtime)
                 except CannotStartError as error:
                     if cluster is not None or not config.run.fallback:
                         raise
@@ -167,8 +154,8 @@ class _Launch:
                     layout = make_layout(config, len(devices), own_devices=devices)
                     # config.yaml is unchanged: a resume may be able to start all processes.
                     assembly = self._assemble(prepared.spec.with_config(config), layout, resumed)
-                    self.events.attach(assembly)
-                    return self._train(config, assembly, resumed)
+                    events.attach(assembly)
+                    return self._train(config, assembly, events, resumed)
 
     def _resumed(self, names: Sequence[str], explicit_keys: Collection[str]) -> Resumed:
         """Find the checkpoint; if the run is complete, also its final weights."""
@@ -203,6 +190,7 @@ class _Launch:
         self,
         config: Config,
         assembly: Assembly,
+        events: Events,
         resumed: Resumed | None,
         runtime: Runtime | None = None,
     ) -> Result:
@@ -216,7 +204,7 @@ class _Launch:
         found = resumed.checkpoint if resumed is not None else None
         inexact = [resumed.inexact] if resumed is not None and resumed.inexact else []
         signals = Signals()
-        finish = Finish(config, view, assembly, run, self.hooks, self.events, signals)
+        finish = Finish(config, view, assembly, run, self.hooks, events, signals)
         if final is None:
             finish.hold_room()
         with signals.watching():
@@ -224,7 +212,7 @@ class _Launch:
             view.start(Goal(config.game, config.schedule, run.path, *limits, assembly.describe()))
             try:
                 coordinator = assembly.coordinator(
-                    run, view, found, signals.stopped, self.events, runtime
+                    run, view, found, signals.stopped, events, runtime
                 )
                 began = final is None
                 try:
@@ -317,29 +305,3 @@ def _with_next_step(error: RemudaError, run: RunDirectory) -> str:
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         message += f". Its traceback is in {run.logs / 'coordinator.log'}"
     return f"{message}. Fix it, and {way_on(run)}" if can_continue(run) else message
-
-
-def _keep_beginnings(
-    run: RunDirectory,
-    beginnings: Mapping[str, InitialState],
-    imported: Sequence[Imported],
-    view: View,
-) -> None:
-    """Write the initial weights from other runs into a new run's directory, and report them."""
-    try:
-        run.initial.write(beginnings)
-        run.imported.write(imported)
-    except BaseException:
-        run.unlock()
-        raise
-    for words in (*describe(beginnings), *describe_imported(imported)):
-        view.say(words)
-
-
-def _claim(spec: RunSpec, resume: bool) -> RunDirectory:
-    config = spec.config
-    if not resume or config.run.directory is None:
-        return RunDirectory.create(config, spec)
-    run = RunDirectory.open(config.run.directory)
-    run.lock()
-    return run

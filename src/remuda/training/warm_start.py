@@ -40,13 +40,12 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, In
         text = spec.config.init_from
         if text is None:
             continue
-        key = _key(config, spec.name)
+        own = "init_from" in config.policies.get(spec.name, {})
+        key = f"policies.{spec.name}.init_from" if own else "policy.init_from"
         try:
             reference = Reference.parse(text)
             run = str(reference.run)
-            if run not in opened:
-                opened[run] = reference.open()
-            saved = opened[run]
+            saved = opened[run] = opened.get(run) or reference.open()
             names = saved.names()
             unnamed = not reference.policy and spec.name not in names and len(names) > 1
             if unnamed and spec.name in unborn(config):
@@ -55,11 +54,6 @@ def find_beginnings(config: Config, specs: Sequence[PolicySpec]) -> dict[str, In
         except RemudaError as error:
             raise ConfigError(f"{key} {text}: {error}") from error
     return found
-
-
-def _key(config: Config, policy: str) -> str:
-    own = "init_from" in config.policies.get(policy, {})
-    return f"policies.{policy}.init_from" if own else "policy.init_from"
 
 
 def _beginning(spec: PolicySpec, saved: SavedPolicies, taken: Saved) -> InitialState:
@@ -97,10 +91,9 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
             f"leave out init_optimizer, or @{LIVE} for its newest checkpoint"
         )
     if found.is_frozen:
-        own, _, frozen_at = found.name.rpartition("@")
-        known = own in saved.names()  # false for a member from another run
-        live = saved.learning(own, int(frozen_at)) if known else None
-        found = found if live is None else live
+        known = found.policy in saved.names()  # false for a member from another run
+        version = found.player.snapshot.version
+        found = (saved.learning(found.policy, version) if known else None) or found
     name, numbers = found.name, saved.files.checkpoints.numbers()
     if found.is_frozen:
         raise UsageError(f"{name} of {saved.files.path} is a frozen copy, which has no optimizer")
@@ -112,8 +105,8 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
     part = saved.files.checkpoints.read(number, file_name(name))
     population = saved.files.checkpoints.read(number, COORDINATOR)["population"]
     if population is not None:
-        place = [spec.name for spec in saved.specs].index(name)
-        if part["generation"] != population["orders"][place, ORDERED]:
+        slot = [spec.name for spec in saved.specs].index(name)
+        if part["generation"] != population["orders"][slot, ORDERED]:
             raise UsageError(
                 f"{name} of {saved.files.path} had just been born in checkpoint {number}, which "
                 "holds no optimizer for it yet; name another checkpoint"
@@ -124,47 +117,42 @@ def _learner_state(saved: SavedPolicies, found: Saved) -> tuple[Saved, dict[str,
     return replace(found, player=replace(player, snapshot=snapshot), checkpoint=number), state
 
 
-def differences(there: PolicySpec, here: PolicySpec) -> Iterator[str]:
+def differences(saved: PolicySpec, spec: PolicySpec) -> Iterator[str]:
     """Yield the differences that change the meaning of a weight, as text.
 
-    Algorithm, observations, actions and network settings are compared, and if all of these are
-    equal, the shapes of the parameters.
+    The shapes of parameters are compared if all else is equal.
     """
-    equal = True
+    before, after = _meaning(saved), _meaning(spec)
+    if before == after:
+        before, after = (
+            {f"the shape of {name}": shape for name, shape in each.network().shapes.items()}
+            for each in (saved, spec)
+        )
+    elif before["algorithm"] != after["algorithm"]:  # networks are not comparable
+        before = {name: value for name, value in before.items() if "." not in name}
+        after = {name: after[name] for name in before}
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            yield f"{name} is {before.get(name)} there and {after.get(name)} here"
 
-    def differ(what: str, one: object, other: object) -> Iterator[str]:
-        nonlocal equal
-        if one != other:
-            equal = False
-            yield f"{what} is {one} there and {other} here"
 
-    algorithm, other_algorithm = (without_digest(s.config.algorithm) for s in (there, here))
-    yield from differ("algorithm", algorithm, other_algorithm)
-    yield from differ("the shape of an observation", there.observation, here.observation)
-    yield from differ("n_frames", there.config.n_frames, here.config.n_frames)
-    yield from differ("the scale of observations", there.scale, here.scale)
-    yield from differ("actions", repr(there.actions), repr(here.actions))
-    if algorithm == other_algorithm:
-        theirs, ours = (spec.config.shares_network for spec in (there, here))
-        yield from differ("network.shared", theirs, ours)
-        for name in NetworkConfig.model_fields:
-            if name == "shared":  # `shares_network` above resolves None
-                continue
-            one, other = (
-                without_digests(getattr(spec.config.network, name)) for spec in (there, here)
-            )
-            yield from differ(f"network.{name}", one, other)
-        if here.config.entry.section == "iqn":  # the number of quantiles does not matter
-            one, other = (spec.config.iqn.cosines for spec in (there, here))
-            yield from differ("iqn.cosines", one, other)
-        if here.config.entry.takes == "rollouts":
-            for name in ("normalise_observations", "normalise_values"):
-                one, other = (getattr(spec.config.ppo, name) for spec in (there, here))
-                yield from differ(f"ppo.{name}", one, other)
-    if equal:
-        shapes, others = there.network().shapes, here.network().shapes
-        for name in {**shapes, **others}:
-            yield from differ(f"the shape of {name}", shapes.get(name), others.get(name))
+def _meaning(spec: PolicySpec) -> dict[str, object]:
+    """Return what decides the meaning of a policy's weights, except their shapes."""
+    config, entry = spec.config, spec.config.entry
+    ppo = ("normalise_observations", "normalise_values") if entry.takes == "rollouts" else ()
+    iqn = ("cosines",) if entry.section == "iqn" else ()  # the number of quantiles does not matter
+    network = {name: getattr(config.network, name) for name in NetworkConfig.model_fields}
+    network["shared"] = config.shares_network  # the setting may be None
+    return {
+        "algorithm": without_digest(config.algorithm),
+        "the shape of an observation": spec.observation,
+        "n_frames": config.n_frames,
+        "the scale of observations": spec.scale,
+        "actions": repr(spec.actions),
+        **{f"network.{name}": without_digests(value) for name, value in network.items()},
+        **{f"iqn.{name}": getattr(config.iqn, name) for name in iqn},
+        **{f"ppo.{name}": getattr(config.ppo, name) for name in ppo},
+    }
 
 
 def describe(beginnings: Mapping[str, InitialState]) -> list[str]:
@@ -188,33 +176,30 @@ def find_imported(config: Config, specs: Sequence[PolicySpec]) -> tuple[Imported
     found: list[Imported] = []
     opened: dict[str, SavedPolicies] = {}
     for text in config.population.members_from:
+        origins = [member.origin for member in found]
         try:
             reference = Reference.parse(text.removesuffix(GREEDY))
-            saved = opened.setdefault(str(reference.run), reference.open())
+            run = str(reference.run)
+            saved = opened[run] = opened.get(run) or reference.open()
             is_greedy = text.endswith(GREEDY)
             taken = reference.find_learned(saved)
-            found.append(_imported(specs, saved, taken, _origins(found), is_greedy))
+            found.append(_imported(specs, saved, taken, origins, is_greedy))
+            name, version = found[-1].origin.name, found[-1].origin.version
+            if any((origin.name, origin.version) == (name, version) for origin in origins):
+                raise ConfigError("it appears twice")
+            if name in [spec.name for spec in specs]:
+                raise ConfigError(
+                    f"it would be called {name}, the name of a policy here; rename that policy in "
+                    "population.policies"
+                )
+            if name in config.scripted_members:
+                raise ConfigError(
+                    f"it would be called {name}, the name of a scripted policy here "
+                    "(population.scripted or env.scripted); rename that policy or the other run"
+                )
         except RemudaError as error:
             raise ConfigError(f"population.members_from {text}: {error}") from error
-        this = found[-1].origin
-        if any((o.name, o.version) == (this.name, this.version) for o in _origins(found[:-1])):
-            raise ConfigError(f"population.members_from {text}: it appears twice")
-        if this.name in [spec.name for spec in specs]:
-            raise ConfigError(
-                f"population.members_from {text}: it would be called {this.name}, the name of a "
-                "policy here; rename that policy in population.policies"
-            )
-        if this.name in config.scripted_members:
-            raise ConfigError(
-                f"population.members_from {text}: it would be called {this.name}, the name of a "
-                "scripted policy here (population.scripted or env.scripted); rename that policy or "
-                "the other run"
-            )
     return tuple(found)
-
-
-def _origins(members: Sequence[Imported]) -> list[Origin]:
-    return [member.origin for member in members]
 
 
 def _imported(
@@ -224,8 +209,8 @@ def _imported(
     before: Sequence[Origin],
     is_greedy: bool,
 ) -> Imported:
-    theirs, snapshot = taken.player.spec, taken.player.snapshot
-    different = {spec.name: list(differences(theirs, spec)) for spec in specs}
+    saved_spec, snapshot = taken.player.spec, taken.player.snapshot
+    different = {spec.name: list(differences(saved_spec, spec)) for spec in specs}
     like = next((name for name, differs in different.items() if not differs), None)
     if like is None:
         nearest = min(different, key=lambda name: len(different[name]))
@@ -234,10 +219,9 @@ def _imported(
             f"{'; '.join(different[nearest])}"
         )
     path = saved.files.path.absolute()
-    own = taken.name.rpartition("@")[0] if taken.is_frozen else taken.name
-    rate = snapshot.epsilon if taken.is_frozen else theirs.config.last_epsilon
+    rate = snapshot.epsilon if taken.is_frozen else saved_spec.config.last_epsilon
     origin = Origin(
-        _name_of(path, own, before),
+        _name_of(path, taken.policy, before),
         snapshot.version,
         like,
         str(path),
@@ -265,5 +249,5 @@ def describe_imported(members: Sequence[Imported]) -> list[str]:
         return [f"{len(members)} policies of other runs are members of the population"]
     return [
         f"{origin.name}@{origin.version} is {origin.policy} of {origin.run}: a fixed opponent"
-        for origin in _origins(members)
+        for origin in (member.origin for member in members)
     ]

@@ -9,10 +9,10 @@ from assembled import spec_of
 from played_tournaments import play_across, play_tournament
 from remuda.config import load_config
 from remuda.envs.registry import GAMES, make_env
-from remuda.evaluation.crossplay import setup_of_entrants, setup_of_snapshots
 from remuda.evaluation.evaluate import play_episodes, seated_actor
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import play
+from remuda.evaluation.tournaments.entrants import setup_of_entrants, setup_of_snapshots
 from remuda.policies.spec import first_weights
 from remuda.population.ledger.ledger import read_records
 from remuda.population.specs import policy_specs
@@ -199,7 +199,7 @@ def test_short_matches_do_not_count_more():
     """Half of the matches are 40 times as long, and lost; all that were begun count."""
     setup = setup_of_entrants(LONG, {}, {"a": always(0, LONG), "random": "random"})
     whole = play(setup, 40, copies=16)
-    assert whole.done == whole.wanted == 40 * 10
+    assert whole.num_matches == 40 * 10
     assert abs(whole.means[0, 1]) < 4 * whole.errors[0, 1]
 
 
@@ -216,10 +216,10 @@ def test_an_interrupted_tournament_has_all_that_were_begun(tmp_path):
     )
     found = play(setup, 60, tmp_path / "cut", limits=limits, copies=64)
     assert found.cut == "interrupted"
-    assert 60 <= found.done < 600
+    assert 60 <= found.num_matches < 600
     records = read_records(tmp_path / "cut" / "ledger.bin")[1]
     numbers = sorted(records["number"].tolist())
-    assert numbers == list(range(found.done))  # in the order of matches none is left out
+    assert numbers == list(range(found.num_matches))  # in the order of matches none is left out
     assert all(every[r["number"]] == r["returns"].tolist() for r in records)
     lost = (records["returns"][:, 0] < 0).mean()
     assert 0.3 < lost < 0.7
@@ -253,7 +253,7 @@ def test_policies_that_explore_by_chance_do_so_only_if_asked(sampled):
 def test_every_game_plays_the_same_matches_in_few_copies_and_in_many(name):
     setup = setup_of_entrants(name, {}, {"random": "random"}, seed=2)
     few, many = play(setup, 6, copies=2), play(setup, 6, copies=6)
-    assert few.done == many.done == 6
+    assert few.num_matches == many.num_matches == 6
     assert few.means.tolist() == many.means.tolist()
     assert few.errors.tolist() == many.errors.tolist()
 

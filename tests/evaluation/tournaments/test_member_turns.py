@@ -93,7 +93,7 @@ def test_entrants_of_unlike_many_members_meet_in_each_cell(seats):
     ]
     schedule = Schedule(participants, seats, 60)
     numbers = np.arange(schedule.num_matches)
-    places = schedule.places_of(numbers)
+    places = schedule.players_of(numbers)
     names = np.array(schedule.players)[places]
     for row, size in enumerate(sizes):
         for column, others in enumerate(sizes):

@@ -17,8 +17,8 @@ from played_tournaments import play_across
 from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.evaluation.crossplay import setup_of_entrants
 from remuda.evaluation.tournaments.engine import play
+from remuda.evaluation.tournaments.entrants import setup_of_entrants
 from remuda.population.ledger.ledger import read_records
 from tournament_games import always
 
@@ -28,7 +28,7 @@ OF_ROCK = {"rock": always(0, GAME), "random": "random"}
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from remuda.evaluation.crossplay import setup_of_entrants
+from remuda.evaluation.tournaments.entrants import setup_of_entrants
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import play
 

@@ -42,7 +42,7 @@ def test_eight_policies_of_an_entrant_take_four_seats_in_turn():
     two = [Participant(name, (tuple(f"{name} {i}" for i in range(8)),) * 4) for name in ("a", "b")]
     schedule = Schedule(two, 4, 128)
     numbers = np.arange(schedule.num_matches)
-    places = schedule.places_of(numbers)
+    places = schedule.players_of(numbers)
     assert places.shape == (len(numbers), 4)
     for seat in range(4):
         counts = np.bincount(places[:, seat], minlength=16)
@@ -50,7 +50,7 @@ def test_eight_policies_of_an_entrant_take_four_seats_in_turn():
     assert all(len(set(match)) == 4 for match in places.tolist())
     # One of the first meets all of the other, from the same seat.
     cell = numbers[numbers % len(schedule.seatings) == schedule.cells[0, 1, 0]]
-    pairs, met = np.unique(schedule.places_of(cell)[:, :2], axis=0, return_counts=True)
+    pairs, met = np.unique(schedule.players_of(cell)[:, :2], axis=0, return_counts=True)
     assert len(pairs) == 64
     assert np.ptp(met) <= 2
 
@@ -60,7 +60,7 @@ def test_seats_that_only_some_may_take_are_theirs():
     schedule = Schedule([Participant("all", members)], 3, 6)
     names = [
         [schedule.players[place] for place in match]
-        for match in schedule.places_of(np.arange(6)).tolist()
+        for match in schedule.players_of(np.arange(6)).tolist()
     ]
     assert all(name in members[seat] for match in names for seat, name in enumerate(match))
     assert {match[0] for match in names} == {"x", "y"}

@@ -15,8 +15,10 @@ from remuda.analysis.payoffs.sums import add_up
 from remuda.config import load_config
 from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, UsageError
-from remuda.evaluation.crossplay import margin, play_setup, play_setup_until, setup_of_entrants
 from remuda.evaluation.results import Limits
+from remuda.evaluation.tournaments.engine import margin, play
+from remuda.evaluation.tournaments.entrants import setup_of_entrants
+from remuda.evaluation.tournaments.until import play_until
 from remuda.types import AgentSpec, TurnResult
 from remuda.ui.analysis.tournament_setup import set_up
 from remuda.ui.cli.main import run
@@ -85,7 +87,7 @@ def guests():
 @pytest.mark.parametrize("processes", [1, 2])
 def test_no_entrant_sits_there_and_nothing_there_counts(processes, tmp_path):
     setup = setup_of_entrants(PAID, {}, guests(), 1, taken=TAKEN)
-    found = play_setup(setup, 6, tmp_path / "t", processes=processes)
+    found = play(setup, 6, tmp_path / "t", processes=processes)
     assert found.means == pytest.approx(np.tile([[0.4], [1.4], [2.4]], (1, 3)))
     assert found.scripted == TAKEN
     payoffs = read_payoffs(tmp_path / "t" / "ledger.bin", keep=lambda ref: not ref.is_scripted)
@@ -98,31 +100,33 @@ def test_no_entrant_sits_there_and_nothing_there_counts(processes, tmp_path):
 def test_who_takes_a_seat_draws_by_the_match():
     """So that it is the same whichever process plays it."""
     setup = setup_of_entrants(PAID, {}, guests(), 1, taken={"dealer": "random"})
-    one, two = (play_setup(setup, 40, processes=count) for count in (1, 2))
+    one, two = (play(setup, 40, processes=count) for count in (1, 2))
     assert np.array_equal(one.means, two.means)
     assert len(np.unique(one.means)) > 3
 
 
 def test_it_goes_on_as_it_was_begun_and_not_otherwise(tmp_path):
     setup = setup_of_entrants(PAID, {}, guests(), 1, taken=TAKEN)
-    play_setup(setup, 2, tmp_path / "t")
-    found = play_setup(setup, 6, tmp_path / "t")
-    assert found.matches.sum() == play_setup(setup, 6).matches.sum()
+    play(setup, 2, tmp_path / "t")
+    found = play(setup, 6, tmp_path / "t")
+    assert found.matches.sum() == play(setup, 6).matches.sum()
     others = setup_of_entrants(PAID, {}, guests(), 1, taken={"dealer": "random"})
     with refuses(UsageError):
-        play_setup(others, 6, tmp_path / "t")
+        play(others, 6, tmp_path / "t")
     assert setup.digest() != others.digest()
 
 
 def test_until_it_is_sure(tmp_path):
     setup = setup_of_entrants(PAID, {}, guests(), 1, taken=TAKEN)
-    found = play_setup_until(setup, "rank of the top 3 is 95% sure", tmp_path / "t", most=3000)
+    found = play_until(setup, "rank of the top 3 is 95% sure", tmp_path / "t", max_matches=3000)
     assert found.until.reached
     assert found.until.words == "takes 2 before takes 1 before takes 0"
     taken = TAKEN | {"guest_0": "random"}
     with refuses(UsageError):
-        play_setup_until(
-            setup_of_entrants(PAID, {}, guests(), taken=taken), "the best is 95% sure", most=3000
+        play_until(
+            setup_of_entrants(PAID, {}, guests(), taken=taken),
+            "the best is 95% sure",
+            max_matches=3000,
         )
 
 
@@ -141,7 +145,7 @@ def test_what_cannot_be_taken_is_told():
 def test_one_seat_that_is_not_taken():
     """No two meet, and what each earns by itself is known all the same."""
     taken = TAKEN | {"guest_0": "random"}
-    found = play_setup(setup_of_entrants(PAID, {}, guests(), taken=taken), 4)
+    found = play(setup_of_entrants(PAID, {}, guests(), taken=taken), 4)
     assert found.means == pytest.approx(np.tile([[0.4], [1.4], [2.4]], (1, 3)))
 
 
@@ -162,7 +166,7 @@ def test_teams_are_those_of_the_seats_that_are_left(tmp_path, capsys):
     camps = "evaluation.tournaments.test_taken_seats:Camps"
     entrants = {f"takes {k}": always(k, camps, 1) for k in range(3)}
     setup = setup_of_entrants(camps, {}, entrants, 1, taken=TAKEN)
-    found = play_setup_until(setup, "rank of the top 3 is 95% sure", tmp_path / "t", most=3000)
+    found = play_until(setup, "rank of the top 3 is 95% sure", tmp_path / "t", max_matches=3000)
     assert found.until.reached
     assert run(["analyse", str(tmp_path / "t"), "--json"]) == 0
     assert FOUR not in capsys.readouterr().out
@@ -299,4 +303,4 @@ def test_from_python(trained):
 def test_what_is_no_action_is_told():
     entrants = {"one": "hand_written:none_there_is", "two": "random"}
     with refuses(ConfigError):
-        play_setup(setup_of_entrants(KUHN, {}, entrants), 1)
+        play(setup_of_entrants(KUHN, {}, entrants), 1)

@@ -14,9 +14,9 @@ from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.ranking.next_matches import allocate, parse_until
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.evaluation.crossplay import play_setup_until, setup_of_entrants
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments import until as rounds_of
+from remuda.evaluation.tournaments.entrants import setup_of_entrants
 from remuda.evaluation.tournaments.until import missing_matches, play_until
 from remuda.population.ledger.ledger import read_records
 from tournament_games import always
@@ -40,7 +40,7 @@ def by_number(directory):
 def test_it_ends_as_soon_as_it_is_sure_and_is_right(tmp_path):
     """Who bets wins the pot from who passes, and is even with random; who passes loses to both."""
     looks = []
-    found = play_setup_until(
+    found = play_until(
         kuhn(), "rank of the top 2 is 90% sure", tmp_path / "t", on_look=looks.append
     )
     assert found.until.reached
@@ -59,7 +59,7 @@ def test_it_ends_as_soon_as_it_is_sure_and_is_right(tmp_path):
 
 
 def test_each_pair_plays_its_seatings_equally_often_within_one(tmp_path):
-    play_setup_until(kuhn(), BEST, tmp_path / "t")
+    play_until(kuhn(), BEST, tmp_path / "t")
     records = read_records(tmp_path / "t" / "ledger.bin")[1]
     for one in range(3):
         for other in range(one + 1, 3):
@@ -73,7 +73,7 @@ def test_matches_go_where_the_answer_hangs_on_them(tmp_path):
     """Two of Pull are alike, so that only their order is open; the others are soon out of it."""
     entrants = {"a": "random", "b": "random", "c": always(0, PULL), "d": always(0, PULL)}
     setup = setup_of_entrants(PULL, {}, entrants, 1)
-    _, look = play_until(setup, BEST, tmp_path / "t", most=3000)
+    look = play_until(setup, BEST, tmp_path / "t", max_matches=3000).until
     payoffs = read_payoffs(tmp_path / "t" / "ledger.bin")
     assert look.matches <= 3000
     assert payoffs.counts[2, 3] < payoffs.counts[0, 1] or look.reached
@@ -82,22 +82,22 @@ def test_matches_go_where_the_answer_hangs_on_them(tmp_path):
 def test_a_limit_ends_it_and_tells_what_is_not_sure():
     entrants = {"a": "random", "b": "random", "c": "random"}
     setup = setup_of_entrants(KUHN, {}, entrants, 1)
-    played, look = play_until(setup, "rank of the top 3 is 99.9% sure", most=120)
+    played = play_until(setup, "rank of the top 3 is 99.9% sure", max_matches=120)
     assert played.cut == "the matches were spent"
-    assert played.done == look.matches == 120
-    assert not look.reached
-    assert " before " in look.unsure
-    assert look.unsure.endswith(" (undecided)")
-    played, look = play_until(setup, BEST, limits=Limits(seconds=0.0))
+    assert played.num_matches == played.until.matches == 120
+    assert not played.until.reached
+    assert " before " in played.until.unsure
+    assert played.until.unsure.endswith(" (undecided)")
+    played = play_until(setup, BEST, limits=Limits(seconds=0.0))
     assert played.cut == "the time was up"
-    assert look is None
+    assert played.until is None
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 import remuda.evaluation.tournaments.record as record
-from remuda.evaluation.crossplay import setup_of_entrants
+from remuda.evaluation.tournaments.entrants import setup_of_entrants
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.until import play_until
 
@@ -108,7 +108,8 @@ def watch(done, wanted):
 
 entrants = {"a": "random", "b": "random", "c": "random"}
 setup = setup_of_entrants("tournament_games:LongLoses", {}, entrants, 5)
-play_until(setup, sys.argv[2], Path(sys.argv[1]), limits=Limits(watch=watch), copies=16, most=400)
+limits = Limits(watch=watch)
+play_until(setup, sys.argv[2], Path(sys.argv[1]), limits=limits, copies=16, max_matches=400)
 """
 
 
@@ -125,9 +126,9 @@ def test_a_killed_one_goes_on_with_the_same_matches(tmp_path):
         file.write('{"seatings": [1')  # of the next round nothing was begun
     entrants = {"a": "random", "b": "random", "c": "random"}
     setup = setup_of_entrants("tournament_games:LongLoses", {}, entrants, 5)
-    resumed, _ = play_until(setup, until, tmp_path / "cut", most=400)
-    whole, _ = play_until(setup, until, tmp_path / "whole", most=400)
-    assert resumed.done == whole.done == 400
+    resumed = play_until(setup, until, tmp_path / "cut", max_matches=400)
+    whole = play_until(setup, until, tmp_path / "whole", max_matches=400)
+    assert resumed.num_matches == whole.num_matches == 400
     assert by_number(tmp_path / "cut") == by_number(tmp_path / "whole")
     rounds = [(tmp_path / each / "rounds.jsonl").read_text() for each in ("cut", "whole")]
     assert rounds[0] == rounds[1]
@@ -135,26 +136,26 @@ def test_a_killed_one_goes_on_with_the_same_matches(tmp_path):
 
 
 def test_an_answered_question_is_not_asked_again_and_another_is_refused(tmp_path):
-    first = play_setup_until(kuhn(), BEST, tmp_path / "t")
-    again = play_setup_until(kuhn(), BEST, tmp_path / "t")
+    first = play_until(kuhn(), BEST, tmp_path / "t")
+    again = play_until(kuhn(), BEST, tmp_path / "t")
     assert again.until == first.until
     assert len(by_number(tmp_path / "t")) == first.until.matches
     with refuses(UsageError):
-        play_setup_until(kuhn(), "the best is 99% sure", tmp_path / "t")
+        play_until(kuhn(), "the best is 99% sure", tmp_path / "t")
 
 
 @pytest.mark.parametrize(
-    ("entrants", "until", "most"),
+    ("entrants", "until", "max_matches"),
     [
         ({"a": "random", "b": "random"}, "who is best", 1000),
         ({"a": "random"}, BEST, 1000),
         ({"a": "random", "b": "random"}, BEST, 3),
     ],
 )
-def test_mistakes_are_told(entrants, until, most):
+def test_mistakes_are_told(entrants, until, max_matches):
     setup = setup_of_entrants(KUHN, {}, entrants)
     with refuses(UsageError):
-        play_until(setup, until, most=most)
+        play_until(setup, until, max_matches=max_matches)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_a_damaged_round_is_told(line, tmp_path):
 
 def test_too_few_matches_are_refused_before_anything_is_written(tmp_path):
     with refuses(UsageError):
-        play_until(kuhn(), BEST, tmp_path / "t", most=4)
+        play_until(kuhn(), BEST, tmp_path / "t", max_matches=4)
     assert not (tmp_path / "t").exists()
 
 
@@ -202,11 +203,11 @@ def test_planning_for_many_ends_when_it_is_told(tmp_path):
     """Between two draws of the payoffs."""
     asked = []
     setup = setup_of_entrants(PULL, {}, dict.fromkeys("abcd", "random"), 1)
-    played, _ = play_until(setup, BEST, tmp_path / "t", most=100)
+    played = play_until(setup, BEST, tmp_path / "t", max_matches=100)
     payoffs = read_payoffs(tmp_path / "t" / "ledger.bin", sides=[0, 0, 1, 1])
     question, _ = parse_until(BEST)
     rng = np.random.default_rng(1)
     planned = allocate(payoffs, question, 10, rng, lambda: bool(asked.append(1)) or True)
     assert asked == [1]
     assert not planned.any()
-    assert played.done <= 100
+    assert played.num_matches <= 100

@@ -55,7 +55,7 @@ def claimed(seed, wins, until, most):
     )
     rounds = _Rounds(opened, question, wanted, None, most)
     while rounds.plan():
-        numbers = results.left_of(rounds.planned())
+        numbers = results.unfinished_among(rounds.planned())
         one, other = schedule.entrants_of(numbers).T
         won = rng.random(len(numbers)) < wins[one, other]
         returns = np.where(won, 1.0, -1.0)[:, None] * [1.0, -1.0]

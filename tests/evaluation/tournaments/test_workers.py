@@ -12,9 +12,9 @@ import pytest
 from refusals import refuses
 from remuda.envs.description import EnvSpec
 from remuda.errors import RemudaError
-from remuda.evaluation.crossplay import setup_of_entrants
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.engine import open_tournament, play
+from remuda.evaluation.tournaments.entrants import setup_of_entrants
 from remuda.evaluation.tournaments.until import play_until
 from remuda.evaluation.tournaments.workers import Workers, useful_processes
 from remuda.population.ledger.ledger import read_records
@@ -70,7 +70,7 @@ def test_results_are_the_same_whatever_the_number_of_processes(tmp_path):
 @pytest.mark.slow
 def test_rounds_are_the_same_whatever_the_number_of_processes(tmp_path):
     until = "rank of the top 2 is 90% sure"
-    looks = [play_until(kuhn(), until, tmp_path / str(n), processes=n)[1] for n in (1, 2)]
+    looks = [play_until(kuhn(), until, tmp_path / str(n), processes=n).until for n in (1, 2)]
     assert looks[0] == looks[1]
     assert by_number(tmp_path / "1") == by_number(tmp_path / "2")
 
@@ -84,8 +84,8 @@ def test_an_interrupted_one_plays_what_was_begun_to_its_end(tmp_path):
     setup = four()
     found = play(setup, 200, tmp_path / "t", limits=limits, copies=8, processes=2)
     assert found.cut == "interrupted"
-    assert 0 < found.done < 3200
-    assert len(read_records(tmp_path / "t" / "ledger.bin")[1]) == found.done
+    assert 0 < found.num_matches < 3200
+    assert len(read_records(tmp_path / "t" / "ledger.bin")[1]) == found.num_matches
 
 
 @pytest.mark.slow
@@ -213,10 +213,10 @@ def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
     monkeypatch.setattr(Workers, "__init__", noted)
     with open_tournament(four(), 3, processes=None) as opened:
         for parts in (3, 2, 1):
-            left = opened.results.left()
+            left = opened.results.unfinished()
             assert not opened.play(left[: len(left) // parts], Limits(), 48)
             seen.append(len(started[-1].pids))
-        assert not len(opened.results.left())
+        assert not len(opened.results.unfinished())
     assert seen == [2, 3, 3]
 
 

@@ -17,7 +17,7 @@ from remuda.analysis.trees.tree_games import KuhnPoker, MatrixGame
 from remuda.analysis.trees.tree_walk import flatten
 from remuda.errors import ConfigError, RunDirectoryError, UnknownGameError, UsageError
 from remuda.solvers.psro import exact
-from remuda.solvers.psro.exact import iterate, run_exact
+from remuda.solvers.psro.exact import ExactLoop, Populations, run_exact
 from remuda.solvers.psro.games import ByHistory, tree_of
 from remuda.solvers.psro.iterations import (
     CONVERGED,
@@ -102,6 +102,13 @@ def test_where_all_best_responses_are_known_it_ends():
     assert len(found.iterations) < 15
     # Fictitious play goes on with policies that it knows, since they then weigh more.
     assert run_exact(setup_of("kuhn_poker", 40, meta_solver="uniform")).ended == SPENT
+
+
+def iterate(tree, solver, iterations):
+    """The iterations with any meta-solver, without a record."""
+    loop = ExactLoop(Populations(tree), solver)
+    loop.run(iterations)
+    return loop.iterations
 
 
 @pytest.mark.parametrize("scale", [1e-10, 1e9, 1e12])

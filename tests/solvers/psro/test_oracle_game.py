@@ -11,8 +11,8 @@ from remuda.envs.contract import VectorEnvContract
 from remuda.envs.description import EnvSpec
 from remuda.errors import ConfigError
 from remuda.population.ledger.ratings import sides_by_agent
+from remuda.solvers.exploit.game import AgainstTargets
 from remuda.solvers.exploit.target import make_target
-from remuda.solvers.psro.oracle_game import AgainstTargets
 from remuda.solvers.psro.oracles import config_of, seated_target
 from remuda.solvers.psro.settings import PsroSettings
 from support import play_episodes

@@ -18,9 +18,9 @@ def test_lines_come_back_as_they_were(tmp_path):
     with begin(tmp_path / "new", {"game": "kuhn_poker"}) as record:
         record.append(line)
         record.append({"last": 1})
-    assert read(tmp_path / "new") == [{"psro": 2, "game": "kuhn_poker"}, line, {"last": 1}]
+    assert read(tmp_path / "new") == [{"psro": 3, "game": "kuhn_poker"}, line, {"last": 1}]
     with go_on(tmp_path / "new") as record:
-        assert record.description == {"psro": 2, "game": "kuhn_poker"}
+        assert record.description == {"psro": 3, "game": "kuhn_poker"}
         record.append({"more": 2})
     assert read(tmp_path / "new")[1:] == [line, {"last": 1}, {"more": 2}]
 
@@ -77,13 +77,6 @@ def test_a_directory_without_a_record_is_told(tmp_path):
     for directory in (tmp_path, tmp_path / "nowhere"):
         with refuses(RunDirectoryError):
             description_of(directory)
-
-
-def test_who_was_killed_as_it_began_begins_anew(tmp_path):
-    (tmp_path / LINES).write_bytes(b'{"psro": 2, "ga')
-    with begin(tmp_path, {"game": "a"}):
-        pass
-    assert read(tmp_path) == [{"psro": 2, "game": "a"}]
 
 
 def test_what_was_appended_survives_a_kill(tmp_path):

@@ -17,8 +17,7 @@ from remuda.solvers.psro.iterations import ENOUGH, INTERRUPTED, SPENT, Setup
 from remuda.solvers.psro.matches import gains_of
 from remuda.solvers.psro.record import Record, begin, read
 from remuda.solvers.psro.settings import PsroSettings
-from remuda.solvers.psro.trained import run_trained
-from remuda.solvers.psro.trained_setup import check_setup
+from remuda.solvers.psro.trained import check_setup, run_trained
 from remuda.ui.terminal.live import PlainView
 
 BIASED = {"biased": True, "rounds": 1}
@@ -105,7 +104,7 @@ def loop_of(tmp_path, pairs, solver="nash"):
     """A loop in whose meta-game these pairs met: by pair, what player 0 earned in each match."""
     setup = changed(setup_of(options={"biased": True, "rounds": 2}), meta_solver=solver)
     with begin(tmp_path, setup.description()) as record:
-        found = trained._Loop(setup, None, record, PlainView(), None, lambda: False)
+        found = trained._TrainedLoop(setup, None, record, PlainView(), None, lambda: False)
     for pair, earned in pairs.items():
         own = np.array(earned)
         sums = [len(own), own.sum(), -own.sum(), (own**2).sum(), (own**2).sum()]

@@ -11,9 +11,8 @@ import pytest
 import remuda
 from remuda.config import load_config
 from remuda.runs.run_directory import RunDirectory
-from remuda.solvers.exploit.exploit import _claim as claim_for_exploiters
 from remuda.solvers.psro.record import begin, go_on
-from remuda.system.checkpoint.names import new_directory
+from remuda.system.checkpoint.names import make_directory, new_directory
 from remuda.system.checkpoint.state import sweep
 from remuda.ui.cli.seeds import Seeds
 
@@ -94,6 +93,10 @@ def open_seeds(directory):
     Seeds.open(directory, {})
     (directory / ".seeds.json.999999999.tmp").touch()
     assert Seeds.begun(config, 2)
+
+
+def claim_for_exploiters(directory):
+    make_directory(directory, "target.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import remuda
 from played_tournaments import play_tournament
 from remuda.config import load_config
 from remuda.envs.registry import GAMES, find_game, make_env
-from remuda.evaluation.crossplay import Tournament
+from remuda.evaluation.tournaments.engine import Tournament
 from remuda.population.ledger.ledger import read_records
 from remuda.population.specs import policy_specs
 from remuda.publish.snapshot import Snapshot

@@ -8,6 +8,7 @@ finished matches favour neither short nor long ones.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -17,15 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from remuda.envs.registry import GAMES, Game, find_game
+from remuda.analysis.as_json import as_json
+from remuda.envs.description import EnvSpec
+from remuda.envs.registry import GAMES
+from remuda.evaluation.evaluate import copies_within
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSetup, with_rates
+from remuda.evaluation.tournaments.entrants import (
+    Entrant,
+    Player,
+    TournamentSetup,
+    setup_of_snapshots,
+    with_rates,
+)
 from remuda.evaluation.tournaments.record import MatchResults, RecordedResults, keep_weights
 from remuda.evaluation.tournaments.schedule import Schedule
+from remuda.evaluation.tournaments.sequential_test import Look
 from remuda.evaluation.tournaments.workers import Workers, play_here, useful_processes
+from remuda.population.run_spec import RunSpec
+from remuda.publish.snapshot import Snapshot
 from remuda.runtime.host import threads
 from remuda.system.rng import libraries_kept, seed_libraries
-from remuda.types import AgentSpec, Integers, Numbers
+from remuda.system.user_errors import naming_user_code
+from remuda.types import Integers, Numbers
 
 COPIES = 1024  # most copies of one of Remuda's own games, whose states are arrays
 OBJECTS = 100  # most copies of any other game, which may have one object per copy
@@ -33,42 +47,77 @@ OBSERVATIONS = 1 << 29  # approximate limit of all agents' observations, in byte
 
 
 @dataclass(frozen=True)
-class Played:
-    """The results of the matches, by cell: each [N, N]."""
+class Tournament:
+    """The returns of each entrant against each other entrant."""
 
+    entrants: tuple[str, ...]
     means: Numbers
+    """[N, N]: the mean return of one agent of the row's entrant among agents of the column's, with
+    equal weight for all seats. On the diagonal all agents are of the same entrant. NaN: no match.
+    """
     errors: Numbers
-    matches: Integers
-    done: int
-    wanted: int
-    cut: str  # the reason for missing matches, such as `the time was up`; empty: none
+    """[N, N]: standard errors of these means, over the episodes."""
+    episodes: int
+    """Requested episodes for each cell and seat."""
+    matches: Integers | None = None
+    """[N, N]: matches behind each mean, over all seats."""
+    directory: Path | None = None
+    """The directory of the saved matches; None: they were not saved."""
+    cut: str = ""
+    """The reason for missing matches, such as `interrupted`; empty: none is missing."""
+    until: Look | None = None
+    """The last look at the answer; None if the tournament was not played to answer a question."""
+    scripted: Mapping[str, str] = field(default_factory=dict)
+    """The scripted policy of each reserved seat, by agent."""
+    num_matches: int = 0
+    """Number of finished matches."""
+
+    def as_summary(self) -> dict[str, object]:
+        """Return JSON values; None replaces NaN."""
+        summary: dict[str, object] = {
+            "entrants": list(self.entrants),
+            "means": as_json(self.means),
+            "standard_errors": as_json(self.errors),
+            "episodes": self.episodes,
+            "cut": self.cut,
+        }
+        if self.matches is not None:
+            summary["matches"] = self.matches.tolist()
+        if self.directory is not None:
+            summary["directory"] = str(self.directory)
+        if self.until is not None:
+            summary["until"] = self.until.as_summary()
+        if self.scripted:
+            summary["scripted"] = dict(self.scripted)
+        return summary
 
 
+@naming_user_code()
 def play(
     setup: TournamentSetup,
     episodes: int,
     directory: Path | None = None,
-    asked: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-    copies: int | None = None,
     processes: int | None = 1,
-) -> Played:
+    copies: int | None = None,
+) -> Tournament:
     """Play all unfinished matches.
 
     - `episodes`: matches of each seating. A seating is one agent of the row's entrant among agents
       of the column's, in one seat.
     - `directory`: where matches are recorded, and from which play resumes; None: no record.
-    - `asked`: settings to save in the directory, with which the tournament can be repeated.
-    - `copies`: maximum environment copies in a process; None: chosen automatically.
+    - `arguments`: settings to save in the directory, with which the tournament can be repeated.
     - `processes`: number of processes that play; 1: only this one; None: as many as are useful, at
       most one for each core.
+    - `copies`: maximum environment copies in a process; None: chosen automatically.
     """
     limits = limits or Limits()
-    with open_tournament(setup, episodes, directory, asked, processes=processes) as opened:
-        left = opened.results.left()
+    with open_tournament(setup, episodes, directory, arguments, processes=processes) as opened:
+        unfinished = opened.results.unfinished()
         limits.watch(opened.results.done, opened.schedule.num_matches)
-        cut = opened.play(left, limits, opened.schedule.num_matches, copies)
-    return opened.played(opened.schedule.num_matches, cut)
+        cut = opened.play(unfinished, limits, opened.schedule.num_matches, copies)
+    return opened.tournament(cut)
 
 
 @dataclass(frozen=True)
@@ -76,12 +125,11 @@ class OpenTournament:
     """A tournament ready to play."""
 
     setup: TournamentSetup
-    game: Game
-    agents: tuple[AgentSpec, ...]
+    directory: Path | None
     schedule: Schedule
     results: MatchResults
     processes: int | None
-    held: ExitStack  # ends the processes that play
+    stack: ExitStack  # ends the processes that play
     _workers: list[Workers] = field(default_factory=list)
 
     def play(
@@ -90,37 +138,43 @@ class OpenTournament:
         """Play unfinished matches; return the reason for missing ones, or an empty string."""
         if not len(numbers):
             return ""
-        number = copies or copies_for(self.game, self.agents, self.schedule.players)
+        number = copies or copies_for(self.setup.env, self.schedule.players)
         count = self.processes or useful_processes(len(numbers), number)
         if count > 1 and not self._workers:
-            made = Workers(self.setup, self.schedule.episodes, count)
-            self._workers.append(self.held.enter_context(closing(made)))
+            workers = Workers(self.setup, self.schedule.episodes, count)
+            self._workers.append(self.stack.enter_context(closing(workers)))
         elif self._workers:
             self._workers[0].grow(count)
         if self._workers:
             return self._workers[0].play(numbers, self.results, limits, wanted, number)
-        return self._play_here(numbers, limits, wanted, number)
-
-    def _play_here(self, numbers: Integers, limits: Limits, wanted: int, copies: int) -> str:
         seed_libraries(self.setup.seed, "tournament")
         cut, start, done = "", time.monotonic(), self.results.done
 
         def stopped() -> bool:
             nonlocal cut
-            if not cut and limits.reached(time.monotonic() - start):
-                cut = "interrupted" if limits.interrupted() else "the time was up"
+            cut = cut or limits.cut(time.monotonic() - start)
             return bool(cut)
 
         def watch(closed: int) -> None:
             limits.watch(done + closed, wanted)
 
-        whole = (self.setup, self.schedule, numbers, self.results, copies)
+        whole = (self.setup, self.schedule, numbers, self.results, number)
         return cut if play_here(*whole, stopped, watch) < len(numbers) else ""
 
-    def played(self, wanted: int, cut: str) -> Played:
-        """Return the results of the matches so far."""
+    def tournament(self, cut: str, until: Look | None = None) -> Tournament:
         means, errors, matches = self.schedule.means_and_errors(self.results.of_seatings())
-        return Played(means, errors, matches, self.results.done, wanted, cut)
+        return Tournament(
+            tuple(each.name for each in self.setup.participants),
+            means,
+            errors,
+            self.schedule.episodes,
+            matches,
+            self.directory,
+            cut,
+            until,
+            self.setup.taken,
+            self.results.done,
+        )
 
 
 @contextmanager
@@ -128,15 +182,11 @@ def open_tournament(
     setup: TournamentSetup,
     episodes: int,
     directory: Path | None = None,
-    asked: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
     processes: int | None = 1,
 ) -> Iterator[OpenTournament]:
-    """Prepare a tournament; see `play`.
-
-    `more`: plain data that distinguishes the tournament from others with this setup.
-    """
-    game = find_game(setup.game)
+    """Prepare a tournament; `more` distinguishes it from others with this setup; see `play`."""
     seats = len(setup.env.agents)
     entrants = with_rates(setup.participants, setup.sampled)
     schedule = Schedule(entrants, seats, episodes, setup.taken_seats)
@@ -144,30 +194,52 @@ def open_tournament(
         results: MatchResults = MatchResults(schedule, seats)
     else:
         description = setup.description()
-        description |= {**(more or {}), "episodes": episodes, "asked": dict(asked or {})}
+        description |= {**(more or {}), "episodes": episodes, "asked": dict(arguments or {})}
         results = RecordedResults(schedule, seats, directory, description)
-    with (
-        closing(results),
-        libraries_kept(),
-        threads(1),
-    ):  # as in actors; more threads compete on a busy machine
+    # One thread, as in actors: more threads compete on a busy machine.
+    with closing(results), libraries_kept(), threads(1), ExitStack() as stack:
         if directory is not None:
             snapshots = [
                 player.snapshot for player in schedule.players if isinstance(player, Player)
             ]
             keep_weights(directory, snapshots)
-        opened = OpenTournament(
-            setup, game, setup.env.agents, schedule, results, processes, ExitStack()
-        )
-        with opened.held:
-            yield opened
+        yield OpenTournament(setup, directory, schedule, results, processes, stack)
 
 
-def copies_for(game: Game, agents: Sequence[AgentSpec], players: Sequence[Entrant]) -> int:
+def margin(
+    spec: RunSpec,
+    one: Mapping[str, Snapshot],
+    other: Mapping[str, Snapshot],
+    episodes: int,
+    seed: int,
+    limits: Limits,
+) -> float:
+    """Return the mean return of an agent of `one` among agents of `other`, minus the reverse.
+
+    Each seat is played for `episodes` both ways, greedily unless `run.evaluate_sampled` is set.
+    NaN: the limits cut play short.
+    """
+    sampled = spec.config.run.evaluate_sampled
+    setup = setup_of_snapshots(spec, {"one": one, "other": other}, seed, sampled)
+    if len(spec.agents) - len(setup.taken) == 2:
+        episodes *= 2  # a match is one of both ways
+    with open_tournament(setup, episodes) as opened:
+        schedule = opened.schedule
+        between = [schedule.cells[0, 1], schedule.cells[1, 0]]
+        numbers = np.arange(schedule.num_matches)
+        numbers = numbers[np.isin(numbers % len(schedule.seatings), between)]
+        copies, limits = copies_within(spec, len(numbers), limits)
+        if opened.play(numbers, limits, len(numbers), copies):
+            return math.nan
+        means = opened.tournament("").means
+    return float(means[0, 1] - means[1, 0])
+
+
+def copies_for(env: EnvSpec, players: Sequence[Entrant]) -> int:
     """Return the number of environment copies to play at once."""
     configs = [player.spec.config for player in players if isinstance(player, Player)]
     layouts = {(c.algorithm, c.network.model_dump_json(), c.n_frames) for c in configs}
     numbers = 4 + sum(n_frames for *_, n_frames in layouts)  # inputs of each network layout
-    most = COPIES if game.name in GAMES else OBJECTS
-    size = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in agents)
-    return max(1, min(most, OBSERVATIONS // max(4 * numbers * size, 1)))
+    limit = COPIES if env.game in GAMES else OBJECTS
+    size = sum(int(np.prod(agent.observation_space.shape or (1,))) for agent in env.agents)
+    return max(1, min(limit, OBSERVATIONS // max(4 * numbers * size, 1)))

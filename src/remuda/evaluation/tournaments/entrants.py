@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from remuda.config import load_config
 from remuda.envs.description import EnvSpec
-from remuda.envs.registry import RANDOM, Game, find_game
+from remuda.envs.registry import find_game
 from remuda.errors import ConfigError, UsageError
 from remuda.policies.spec import PolicySpec
-from remuda.population.run_spec import RunSpec, policy_of
+from remuda.population.run_spec import RunSpec
 from remuda.publish.snapshot import Snapshot
+from remuda.system.user_errors import naming_user_code
 from remuda.types import AgentSpec
 
 
@@ -59,10 +59,6 @@ class TournamentSetup:
         return self.env.game
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        return self.env.options
-
-    @property
     def taken_seats(self) -> dict[int, str]:
         """The scripted policy of each reserved seat."""
         agents = self.env.names
@@ -76,11 +72,10 @@ class TournamentSetup:
         return {seat: self.taken[name] for seat, name in enumerate(agents) if name in self.taken}
 
     def description(self) -> dict[str, Any]:
-        """Return plain data."""
         plain: dict[str, Any] = {
             "tournament": 1,
             "game": self.game,
-            "options": dict(self.options),
+            "options": dict(self.env.options),
             "agents": list(self.env.names),
             "teams": list(self.env.teams),
             "entrants": [
@@ -100,34 +95,49 @@ class TournamentSetup:
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-def of_entrants(
+@naming_user_code()
+def setup_of_entrants(
     game: str,
-    agents: Sequence[AgentSpec],
+    options: Mapping[str, Any],
     entrants: Mapping[str, Entrant],
-    taken: Container[str] = (),
-) -> tuple[Participant, ...]:
-    """Return single policies as entrants for all seats that are not reserved."""
-    dealt = [agent for agent in agents if agent.name not in taken]
+    seed: int = 0,
+    sampled: bool = False,
+    taken: Mapping[str, str] | None = None,
+) -> TournamentSetup:
+    """Return a tournament of single policies from any runs, in a game that fits all of them.
+
+    `taken`: by agent, the scripted policy that reserves its seat.
+    """
+    env, taken = EnvSpec.of(game, options), dict(taken or {})
+    setup = TournamentSetup(env, (), seed, sampled, taken=taken)
+    _ = setup.taken_seats  # raises an error if they are invalid
+    for policy in taken.values():
+        find_game(game).policy(policy)
+    free = [agent for agent in env.agents if agent.name not in taken]
     for name, entrant in entrants.items():
-        for agent in dealt:
+        for agent in free:
             check_fits(game, name, entrant, agent)
-    return tuple(
-        Participant(name, tuple((each,) if agent in dealt else () for agent in agents))
+    participants = (
+        Participant(name, tuple((each,) if agent in free else () for agent in env.agents))
         for name, each in entrants.items()
     )
+    return replace(setup, participants=tuple(participants))
 
 
-def of_snapshots(
-    spec: RunSpec, entrants: Mapping[str, Mapping[str, Snapshot]]
-) -> tuple[Participant, ...]:
-    """Return entrants that each consist of all policies of a run at one time, such as a checkpoint.
+def setup_of_snapshots(
+    spec: RunSpec,
+    entrants: Mapping[str, Mapping[str, Snapshot]],
+    seed: int = 0,
+    sampled: bool = False,
+) -> TournamentSetup:
+    """Return a tournament whose entrants are checkpoints of a run, each with all its policies.
 
     If each agent has its own policy, that policy plays the agent's seat. Policies of a population
     alternate in all seats that they may play. Seats in `env.scripted` have no member.
     """
     config, agents, allowed = spec.config, spec.agents, spec.roster.seats
     specs = {each.name: each for each in spec.policies}
-    found = []
+    participants = []
     for name, snapshots in entrants.items():
         players: dict[str, Player] = {}
         members: list[tuple[Entrant, ...]] = []
@@ -146,8 +156,9 @@ def of_snapshots(
                 if each not in players:
                     players[each] = Player(specs[each], snapshots[each], agent)
             members.append(tuple(players[each] for each in able))
-        found.append(Participant(name, tuple(members)))
-    return tuple(found)
+        participants.append(Participant(name, tuple(members)))
+    env = config.env
+    return TournamentSetup(spec.env, tuple(participants), seed, sampled, env.check, env.scripted)
 
 
 def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None:
@@ -172,31 +183,28 @@ def check_fits(game: str, name: str, entrant: Entrant, agent: AgentSpec) -> None
 
 def with_rates(participants: Sequence[Participant], sampled: bool) -> tuple[Participant, ...]:
     """Return the participants with their final exploration rates, or greedy."""
-    made: dict[int, Entrant] = {}
-
-    def rated(who: Entrant) -> Entrant:
-        if isinstance(who, str):
-            return who
-        if id(who) not in made:
-            rate = who.spec.config.last_epsilon if sampled else 0.0
-            made[id(who)] = replace(who, snapshot=replace(who.snapshot, epsilon=rate))
-        return made[id(who)]
-
+    rated = rater(lambda player: player.spec.config.last_epsilon if sampled else 0.0)
     return tuple(
-        Participant(each.name, tuple(tuple(rated(who) for who in seat) for seat in each.members))
+        Participant(each.name, tuple(tuple(map(rated, seat)) for seat in each.members))
         for each in participants
     )
 
 
-def stand_in(agent: AgentSpec) -> PolicySpec:
-    """Return a policy specification for an agent that no trained policy plays."""
-    tree = {"policy": {"algorithm": "ppo", "network": {"hidden": [1]}}}
-    return policy_of(load_config(tree), agent)
+def rater(rate_of: Callable[[Player], float]) -> Callable[[Entrant], Entrant]:
+    """Return a function that sets exploration rates; a policy in several seats stays one object."""
+    by_id: dict[int, Entrant] = {}
+
+    def rated(entrant: Entrant) -> Entrant:
+        if isinstance(entrant, str):
+            return entrant
+        return by_id.setdefault(id(entrant), with_epsilon(entrant, rate_of(entrant)))
+
+    return rated
 
 
-def is_of_remuda(game: Game, name: str) -> bool:
-    """Return whether a scripted policy is built in; only built-in ones draw from `MatchRandom`."""
-    return name == RANDOM or (":" not in name and not game.is_own)
+def with_epsilon(player: Player, epsilon: float) -> Player:
+    """Return a player with another exploration rate."""
+    return replace(player, snapshot=replace(player.snapshot, epsilon=epsilon))
 
 
 def weights_digest(snapshot: Snapshot) -> str:
@@ -204,12 +212,12 @@ def weights_digest(snapshot: Snapshot) -> str:
     return hashlib.blake2b(snapshot.weights.tobytes(), digest_size=8).hexdigest()
 
 
-def _summary(who: Entrant) -> dict[str, Any]:
-    if isinstance(who, str):
-        return {"scripted": who}
+def _summary(entrant: Entrant) -> dict[str, Any]:
+    if isinstance(entrant, str):
+        return {"scripted": entrant}
     return {
-        "policy": who.spec.name,
-        "algorithm": who.spec.config.algorithm,
-        "version": who.snapshot.version,
-        "weights": weights_digest(who.snapshot),
+        "policy": entrant.spec.name,
+        "algorithm": entrant.spec.config.algorithm,
+        "version": entrant.snapshot.version,
+        "weights": weights_digest(entrant.snapshot),
     }

@@ -70,15 +70,7 @@ class MemberTurns:
         grown: Integers = np.zeros((size, len(self._lengths)), np.int64)
         grown[: self._known] = self._turns[: self._known]
         self._turns = grown
-        _choose(
-            self._turns,
-            self._known,
-            size,
-            self._lengths,
-            self._allowed,
-            self._met,
-            self._sat,
-        )
+        _choose(self._turns, self._known, size, self._lengths, self._allowed, self._met, self._sat)
         self._known = size
 
 

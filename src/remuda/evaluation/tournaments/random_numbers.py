@@ -58,26 +58,34 @@ class MatchRandom(np.random.Generator):
     environment copy). All other draws work as in any generator, and depend on previous draws.
     """
 
-    def __init__(self, keys: Keys, turns: Integers, rest: np.random.Generator) -> None:
-        """Keep references to the keys [M] and turns [M] of streams; both may change later."""
+    def __init__(
+        self,
+        keys: Keys,
+        turns: Integers,
+        rest: np.random.Generator,
+        streams: Integers | None = None,
+    ) -> None:
+        """Keep references to the keys [M] and turns [M] of streams; both may change later.
+
+        `streams`: the indices of the streams that use this generator; None: all.
+        """
         super().__init__(rest.bit_generator)
         self._keys, self._turns = keys, turns
-        self._rows: Integers = np.arange(len(keys))
-        self._calls = 0
+        self._streams = np.arange(len(keys)) if streams is None else streams
+        self.aim(np.arange(len(self._streams)))
 
     def aim(self, rows: Integers) -> None:
         """Draw for these streams from now on, in this order; restart the count of draws."""
-        self._rows, self._calls = rows, 0
+        self._rows: Integers = self._streams[rows]
+        self._calls = 0
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Draw uniform numbers from 0 to 1."""
         shape = _shape(size) if out is None else out.shape
         if not self._are_rows(shape):
             return super().random(size, dtype, out)
         return _written(self._drawn(shape), dtype, out)
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Draw uniform numbers between bounds."""
         shape = _shape(size)
         if not self._are_rows(shape):
             return super().uniform(low, high, size)
@@ -92,7 +100,6 @@ class MatchRandom(np.random.Generator):
         return _written(radius * np.cos(2.0 * np.pi * self._drawn(shape)), dtype, out)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Draw normal numbers."""
         if not self._are_rows(_shape(size)):
             return super().normal(loc, scale, size)
         return loc + scale * self.standard_normal(size)

@@ -9,7 +9,6 @@ are missing, so compute means only when the ledger is complete.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
@@ -28,7 +27,7 @@ from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.population.ledger.ledger import MATCH, LedgerFile, header_of, read_records, record_type
 from remuda.population.ledger.records import SCRIPTED
 from remuda.publish.snapshot import Snapshot
-from remuda.system.checkpoint.opening import open_file, open_stream, read_json
+from remuda.system.checkpoint.opening import lock_directory, open_stream, read_json
 from remuda.system.checkpoint.state import sweep, write_whole
 from remuda.types import Array, Bools, Floats, Integers, Numbers
 
@@ -57,7 +56,6 @@ class MatchResults:
 
     @property
     def done(self) -> int:
-        """The number of finished matches."""
         return sum(map(len, self._numbers))
 
     def played(self) -> tuple[Integers, Floats]:
@@ -71,14 +69,14 @@ class MatchResults:
         """Return the returns of finished matches by seating, each [matches, S]."""
         return self._schedule.by_seating(*self.played())
 
-    def left(self) -> Integers:
+    def unfinished(self) -> Integers:
         """Return the sorted numbers of unfinished matches; empty if `episodes` is 0."""
-        return self.left_of(np.arange(self._schedule.num_matches))
+        return self.unfinished_among(np.arange(self._schedule.num_matches))
 
-    def left_of(self, numbers: Integers) -> Integers:
+    def unfinished_among(self, numbers: Integers) -> Integers:
         """Return the numbers among `numbers` whose matches are unfinished, sorted."""
-        left: Integers = np.setdiff1d(numbers, self.played()[0])
-        return left
+        unfinished: Integers = np.setdiff1d(numbers, self.played()[0])
+        return unfinished
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:  # noqa: ARG002
         """Store finished matches: numbers [M], returns [M, S]."""
@@ -89,7 +87,6 @@ class MatchResults:
         """Do nothing: results in memory need no flush."""
 
     def close(self) -> None:
-        """Flush, and release resources."""
         self.flush()
 
 
@@ -110,17 +107,17 @@ class RecordedResults(MatchResults):
         super().__init__(schedule, num_seats)
         self._path, self._seats = directory, num_seats
         self._names = [each["name"] for each in description["entrants"]]
-        self._entrants = len(self._names)
+        self._num_entrants = len(self._names)
         taken = description.get("scripted", {})
         self._names += [
             f"{name} ({taken[name]})" for name in description["agents"] if name in taken
         ]
-        self._kept: list[Array] = []
-        self._flushed = time.monotonic()
+        self._unwritten: list[Array] = []
+        self._flushed_at = time.monotonic()
         self._lock: int | None = None
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            self._lock = lock_directory(directory, "--directory")
             sweep(directory)
             try:
                 self._begin(description)
@@ -134,7 +131,6 @@ class RecordedResults(MatchResults):
             ) from None
 
     def close(self) -> None:
-        """Flush, and release the directory."""
         try:
             self.flush()
         finally:
@@ -147,40 +143,26 @@ class RecordedResults(MatchResults):
         super().add(numbers, versions, returns, truncated)
         records = np.zeros(len(numbers), record_type(self._seats))
         records["number"], records["kind"], records["truncated"] = numbers, MATCH, truncated
-        entrants = self._schedule.entrants_of(numbers)
+        records["policy"] = entrants = self._schedule.entrants_of(numbers)
         # A reserved seat's policy is recorded with the version `SCRIPTED`, and is no opponent.
-        records["policy"], records["version"] = (
-            entrants,
-            np.where(entrants < self._entrants, -1, SCRIPTED),
-        )
+        records["version"] = np.where(entrants < self._num_entrants, -1, SCRIPTED)
         records["oldest"] = records["newest"] = versions
         records["returns"] = returns
-        self._kept.append(records)
+        self._unwritten.append(records)
 
     def flush(self, now: bool = True) -> None:
         """Append records not yet written; without `now`, only every `FLUSHED_EVERY` seconds."""
         started = time.monotonic()
-        if not self._kept or not (now or started - self._flushed >= FLUSHED_EVERY):
+        if not self._unwritten or not (now or started - self._flushed_at >= FLUSHED_EVERY):
             return
-        records, self._kept = np.concatenate(self._kept), []
-        self._flushed = started
+        records, self._unwritten = np.concatenate(self._unwritten), []
+        self._flushed_at = started
         try:
             self._ledger.append(records)
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write {self._path / LEDGER}: {error.strerror}; what was written is kept, "
                 f"and `remuda tournament --resume {self._path}` resumes"
-            ) from None
-
-    def _take_lock(self) -> None:
-        self._lock = open_file(self._path / "lock", os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise RunDirectoryError(
-                f"{self._path} is in use by another process; wait for it, or name another "
-                "--directory"
             ) from None
 
     def _begin(self, description: Mapping[str, Any]) -> None:
@@ -216,12 +198,8 @@ class RecordedResults(MatchResults):
                     f"{path} is damaged: match {int(records['number'][~known.all(1)][0])} "
                     "has the wrong entrants; start over in another directory"
                 )
-            MatchResults.add(
-                self,
-                records["number"],
-                records["newest"],
-                records["returns"],
-                records["truncated"] != 0,
+            super().add(
+                records["number"], records["newest"], records["returns"], records["truncated"] != 0
             )
 
 
@@ -268,12 +246,12 @@ def _check_same(directory: Path, was: Mapping[str, Any], now: Mapping[str, Any])
     for key in {**now, **was}:
         if key in FREE or was.get(key) == now.get(key):
             continue
-        what = key
+        differ = f"{key} differ" if key.endswith("s") else f"{key} differs"
         if key == "entrants":
-            what = _changed(was[key], now[key])
+            differ = f"{_changed(was[key], now[key])} differ"
         raise UsageError(
-            f"{directory} holds another tournament: {what} differ{_s(what)}; name another "
-            "directory, or use the default"
+            f"{directory} holds another tournament: {differ}; name another directory, or use the "
+            "default"
         )
 
 
@@ -283,7 +261,3 @@ def _changed(was: list[Any], now: list[Any]) -> str:
     if list(before) != [each["name"] for each in now]:
         return "the entrants"
     return "the policies of " + ", ".join(e["name"] for e in now if before[e["name"]] != e)
-
-
-def _s(what: str) -> str:
-    return "" if what.startswith("the ") or what.endswith("s") else "s"

@@ -9,7 +9,7 @@ the number `k * I + i` with I seatings, so matches in ascending order cycle thro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from remuda.types import Floats, Integers, Numbers
 
 class Schedule:
     """The matches of a tournament, independent of how and when they are played."""
+
+    players: tuple[Entrant, ...]
+    """The policy at each index."""
 
     def __init__(
         self,
@@ -38,15 +41,10 @@ class Schedule:
         self.cells: Integers = np.zeros((count, count, len(self.dealt)), np.int64)
         """[N, N, D]: the seating with the row's entrant in this seat and the column's in others."""
         numbers: dict[tuple[int, ...], int] = {}
-        for row in range(count):
-            for column in range(count):
-                for place, seat in enumerate(self.dealt):
-                    seating = tuple(
-                        takers.get(s, row if s == seat else column) for s in range(num_seats)
-                    )
-                    if seating not in numbers:
-                        numbers[seating] = len(numbers)
-                    self.cells[row, column, place] = numbers[seating]
+        for row, column, i in np.ndindex(self.cells.shape):
+            own = self.dealt[i]
+            seating = tuple(takers.get(s, row if s == own else column) for s in range(num_seats))
+            self.cells[row, column, i] = numbers.setdefault(seating, len(numbers))
         self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
         members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
         for taker, policy in taken.items():
@@ -54,29 +52,22 @@ class Schedule:
         self._take_members(members_of)
 
     def _take_members(self, members_of: Sequence[Sequence[Sequence[Entrant]]]) -> None:
-        """Number all policies that play; these indices are called *places*."""
-        places: dict[int, int] = {}
-        players: list[Entrant] = []
-        for policy in (policy for each in members_of for seat in each for policy in seat):
-            if id(policy) not in places:
-                places[id(policy)] = len(players)
-                players.append(policy)
-        self.players: tuple[Entrant, ...] = tuple(players)
-        """The policy at each index."""
+        """Number all policies that play."""
+        policies = (policy for each in members_of for seat in each for policy in seat)
+        self.players, indices = numbered(policies)
         seats = np.arange(self._seats)
         longest = max(len(seat) for each in members_of for seat in each)
         self._members = np.full((len(members_of), self._seats, longest), -1, np.int64)
-        self._lengths = np.zeros((len(members_of), self._seats), np.int64)
         for entrant, each in enumerate(members_of):
             for seat, members in enumerate(each):
-                self._lengths[entrant, seat] = len(members)
-                self._members[entrant, seat, : len(members)] = [places[id(m)] for m in members]
+                self._members[entrant, seat, : len(members)] = [indices[id(m)] for m in members]
         self._kinds: Integers = np.zeros(len(self.seatings), np.int64)
         """[I]: each seating's kind; seatings of a kind have equal restrictions on their members."""
         self._turns: list[MemberTurns | None] = [None]
         """The turns of each kind; None: each seat has one member."""
         found: dict[tuple[tuple[int, ...], ...], int] = {}
-        for number in np.flatnonzero((self._lengths[self.seatings, seats] > 1).any(1)).tolist():
+        takes_turns = ((self._members >= 0).sum(2) > 1)[self.seatings, seats].any(1)
+        for number in np.flatnonzero(takes_turns).tolist():
             restrictions = self._members_alike(self.seatings[number])
             if restrictions not in found:
                 found[restrictions] = len(self._turns)
@@ -101,18 +92,15 @@ class Schedule:
     def may_sit(self, seat: int) -> list[int]:
         """Return the indices of the policies that play a seat in some match, sorted."""
         found = np.unique(self._members[:, seat])
-        return [int(place) for place in found if place >= 0]
+        return [int(index) for index in found if index >= 0]
 
     def entrants_of(self, numbers: Integers) -> Integers:
         """Return entrants by match and seat, N or more for a reserved seat's policy: [M, S]."""
         entrants: Integers = self.seatings[numbers % len(self.seatings)]
         return entrants
 
-    def places_of(self, numbers: Integers) -> Integers:
-        """Return the policy index of each seat in the matches: [M, S].
-
-        The members of an entrant take turns, so all pairs meet equally often (`MemberTurns`).
-        """
+    def players_of(self, numbers: Integers) -> Integers:
+        """Return the policy index of each seat in the matches (`MemberTurns`): [M, S]."""
         matches, seatings = np.divmod(numbers, len(self.seatings))
         entrants, seats = self.seatings[seatings], np.arange(self._seats)
         turn: Integers = np.zeros(entrants.shape, np.int64)
@@ -122,8 +110,8 @@ class Schedule:
             if turns is not None:
                 of_kind = kinds == kind
                 turn[of_kind] = turns.of(matches[of_kind])
-        places: Integers = self._members[entrants, seats, turn]
-        return places
+        players: Integers = self._members[entrants, seats, turn]
+        return players
 
     def by_seating(self, numbers: Integers, returns: Floats) -> list[Numbers]:
         """Return the returns of matches [M, S] by seating, each [matches, S]."""
@@ -145,26 +133,25 @@ class Schedule:
         count = len(self.cells)
         means, errors = np.full((count, count), np.nan), np.full((count, count), np.nan)
         matches: Integers = np.zeros((count, count), np.int64)
-        for row in range(count):
-            for column in range(count):
-                seatings = self.cells[row, column]
-                if len(set(seatings.tolist())) == 1:
-                    returns = of_seating[int(seatings[0])][:, self.dealt]
-                    of_seats = [_over_seats(returns[~np.isnan(returns).all(1)])]
-                else:
-                    cell = zip(self.dealt, seatings, strict=True)
-                    of_seats = [of_seating[int(i)][:, seat] for seat, i in cell]
-                found = [each for each in map(known, of_seats) if len(each)]
-                matches[row, column] = sum(map(len, found))
-                if found and all(map(len, of_seats)):
-                    squares = np.array([standard_error(each) ** 2 for each in found])
-                    means[row, column] = np.mean([each.mean() for each in found])
-                    errors[row, column] = np.sqrt(squares.sum()) / len(found)
+        for cell in np.ndindex(count, count):
+            seatings = self.cells[cell].tolist()
+            if len(set(seatings)) == 1:  # each match's mean return over the seats
+                returns = of_seating[seatings[0]][:, self.dealt]
+                filled = balanced(returns[~np.isnan(returns).all(1)])
+                of_seats = [filled.mean(1) if filled.size else np.zeros(0)]
+            else:
+                of_seats = [
+                    of_seating[i][:, seat] for seat, i in zip(self.dealt, seatings, strict=True)
+                ]
+            found = [each for each in map(known, of_seats) if len(each)]
+            matches[cell] = sum(map(len, found))
+            if found and all(map(len, of_seats)):
+                means[cell] = np.mean([each.mean() for each in found])
+                errors[cell] = np.linalg.norm(list(map(standard_error, found))) / len(found)
         return means, errors, matches
 
 
-def _over_seats(returns: Numbers) -> Numbers:
-    """Return each match's mean return over the seats: [M, S] to [M]; missing returns are filled."""
-    found = balanced(returns)
-    means: Numbers = found.mean(1) if found.size else np.zeros(0)
-    return means
+def numbered(policies: Iterable[Entrant]) -> tuple[tuple[Entrant, ...], dict[int, int]]:
+    """Return the distinct policies in order, and the index of each by its id."""
+    distinct = {id(policy): policy for policy in policies}
+    return tuple(distinct.values()), {key: index for index, key in enumerate(distinct)}

@@ -8,8 +8,8 @@ in one environment copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,26 +18,21 @@ from remuda.actor.policy_group import PolicyGroup
 from remuda.actor.scripted_seats import ScriptedMember, ScriptedSeats
 from remuda.actor.stream_arrays import StreamArrays
 from remuda.actor.stream_seats import StreamSeats
-from remuda.envs.registry import Game
+from remuda.envs.registry import RANDOM, Game
 from remuda.envs.scripted import ScriptedPolicy
 from remuda.envs.vector_env import VectorEnv
-from remuda.evaluation.tournaments.entrants import Player, is_of_remuda, stand_in
+from remuda.evaluation.tournaments.entrants import Player
 from remuda.evaluation.tournaments.random_numbers import Keys, MatchRandom, MatchSeeds, derive
+from remuda.evaluation.tournaments.record import MatchResults
 from remuda.evaluation.tournaments.schedule import Schedule
 from remuda.policies.acting import ActingStack
+from remuda.policies.actions import actions_of
 from remuda.policies.compatibility import network_layout
 from remuda.policies.spec import kinds_of
 from remuda.system.rng import make_rng
 from remuda.types import Bools, Floats, Integers, TurnResult
 
-KEPT_PASSES = 64  # cached passes of different shapes; each holds its layers' outputs
-
-
-class Results(Protocol):
-    """A receiver of finished matches."""
-
-    def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
-        """Store matches: numbers [M], versions and returns [M, S], and flags of truncation [M]."""
+CACHED_PASSES = 64  # cached passes of different shapes; each holds its layers' outputs
 
 
 class TournamentGroup(PolicyGroup):
@@ -68,8 +63,8 @@ class TournamentSeats(StreamSeats):
         env: VectorEnv,
         game: Game,
         schedule: Schedule,
-        left: Integers,
-        results: Results,
+        unfinished: Integers,
+        results: MatchResults,
         seed: int,
         part: int = 0,
     ) -> None:
@@ -80,7 +75,7 @@ class TournamentSeats(StreamSeats):
         self.seated: Integers = np.zeros((env.num_envs, env.num_agents), np.int64)
         """[num_envs, S]: the index of the policy in each seat."""
         self.closed = 0  # number of finished matches
-        self._left, self._next, self._dealing = left, 0, True
+        self._unfinished, self._next, self._dealing = unfinished, 0, True
         self._seed = int(make_rng(seed, "tournament").integers(2**63))
         keys: Keys = np.zeros(env.num_agents * env.num_envs, np.uint64)
         turns: Integers = np.zeros(len(keys), np.int64)
@@ -96,18 +91,19 @@ class TournamentSeats(StreamSeats):
         scripted = ScriptedSeats(env, members) if members else None
         super().__init__(env, groups, kinds, scripted)
         self._versions: Integers = np.array(
-            [-1 if isinstance(who, str) else who.snapshot.version for who in schedule.players]
+            [
+                -1 if isinstance(player, str) else player.snapshot.version
+                for player in schedule.players
+            ]
         )
         self._deal(np.arange(env.num_envs))
         self._plan()
 
     @property
     def done(self) -> bool:
-        """True if no match is in progress or left."""
         return bool((self.numbers < 0).all())
 
     def end_dealing(self) -> None:
-        """Start no more matches."""
         self._dealing = False
 
     def act(self, agent: int) -> None:
@@ -134,27 +130,26 @@ class TournamentSeats(StreamSeats):
         """Store the finished matches, and deal the next ones to their copies."""
         copies = np.flatnonzero(over & (self.numbers >= 0))
         if len(copies):
-            earned: Floats = returns[copies].astype(np.float32)
             versions = self._versions[self.seated[copies]]
-            self._results.add(self.numbers[copies], versions, earned, truncated[copies])
+            finished = returns[copies].astype(np.float32)
+            self._results.add(self.numbers[copies], versions, finished, truncated[copies])
             self.closed += len(copies)
         self._deal(copies)
 
     def begin(self, over: Bools) -> None:
-        """Start the dealt matches."""
         self._turns[self._streams(np.flatnonzero(over)).reshape(-1)] = 0
         self._plan()
         self._forget_copies(over)
 
     def _deal(self, copies: Integers) -> None:
         """Deal the next matches to these copies; copies without a match play, but do not count."""
-        count = min(len(copies), len(self._left) - self._next) if self._dealing else 0
+        count = min(len(copies), len(self._unfinished) - self._next) if self._dealing else 0
         dealt, idle = copies[:count], copies[count:]
-        numbers = self._left[self._next : self._next + count]
+        numbers = self._unfinished[self._next : self._next + count]
         self._next += count
         self.numbers[dealt], self.numbers[idle] = numbers, -1
         if count:
-            self.seated[dealt] = self._schedule.places_of(numbers)
+            self.seated[dealt] = self._schedule.players_of(numbers)
         self._matches[copies] = derive(self._seed, self.numbers[copies])
         for agent, streams in enumerate(self._streams(copies)):
             self._keys[streams] = derive(self._matches[copies], np.full(len(copies), agent))
@@ -173,29 +168,25 @@ class TournamentSeats(StreamSeats):
 
     def _scripted_members(self, env: VectorEnv, game: Game, seed: int) -> list[ScriptedMember]:
         found, count = [], env.num_envs
-        for place, name in enumerate(self._schedule.players):
+        for index, name in enumerate(self._schedule.players):
             if not isinstance(name, str):
                 continue
             plays: dict[int, tuple[ScriptedPolicy, np.random.Generator]] = {}
             for agent in range(env.num_agents):
-                if place not in self._schedule.may_sit(agent):
+                if index not in self._schedule.may_sit(agent):
                     continue
                 rng = make_rng(seed, "tournament", "scripted", name, agent, *self._part)
-                if is_of_remuda(game, name):
+                if name == RANDOM or (":" not in name and not game.is_own):  # a built-in one
                     own = slice(agent * count, (agent + 1) * count)
                     rng = MatchRandom(self._keys[own], self._turns[own], rng)
                     self._match_randoms[agent].append(rng)
                 plays[agent] = game.policy(name), rng
-            found.append(ScriptedMember(f"the scripted policy {name}", plays, place))
+            found.append(ScriptedMember(f"the scripted policy {name}", plays, index))
         return found
 
 
 def _policy_groups(
-    env: VectorEnv,
-    schedule: Schedule,
-    keys: Keys,
-    turns: Integers,
-    rest: np.random.Generator,
+    env: VectorEnv, schedule: Schedule, keys: Keys, turns: Integers, rest: np.random.Generator
 ) -> tuple[list[StreamArrays], list[TournamentGroup]]:
     """Return the kinds of seats, and the trained policies by kind, layout and exploration."""
     kind_of = kinds_of(env.agents)
@@ -203,52 +194,32 @@ def _policy_groups(
     groups: list[TournamentGroup] = []
     for first in dict.fromkeys(kind_of):
         agents = tuple(agent for agent, kind in enumerate(kind_of) if kind == first)
-        found = sorted({place for agent in agents for place in schedule.may_sit(agent)})
-        trained = {p: player for p in found if isinstance(player := schedule.players[p], Player)}
-        specs = [player.spec for player in trained.values()] or [stand_in(env.agents[first])]
-        kind = StreamArrays(env, agents, specs[0].actions, specs[0].masked)
+        found = sorted({index for agent in agents for index in schedule.may_sit(agent)})
+        trained = {i: player for i in found if isinstance(player := schedule.players[i], Player)}
+        agent_spec = env.agents[first]
+        actions = actions_of(agent_spec.action_space, agent_spec.name)
+        if trained:
+            actions = next(iter(trained.values())).spec.actions
+        kind = StreamArrays(env, agents, actions, agent_spec.masked)
         kinds.append(kind)
         by_layout: dict[tuple[Any, ...], list[int]] = {}
-        for place, player in trained.items():
+        for index, player in trained.items():
             samples, rate = player.spec.config.entry.samples, player.snapshot.epsilon
             explores = rate > 0.0 if samples else rate
             key = (network_layout(player.spec), repr(player.spec.actions), samples, explores)
-            by_layout.setdefault(key, []).append(place)
+            by_layout.setdefault(key, []).append(index)
         streams = np.concatenate(
             [np.arange(agent * env.num_envs, (agent + 1) * env.num_envs) for agent in agents]
         )
-        for places in by_layout.values():
-            rng = _RandomOfKind(keys, turns, rest, streams)
-            groups.append(_group(kind, places, trained, rng, len(schedule.players)))
+        width = -(-len(kind.observations_flat) // STEP) * STEP
+        for indices in by_layout.values():
+            specs = [trained[index].spec for index in indices]
+            noise = [None] * len(indices)  # noisy layers act with their means
+            network, rng = specs[0].network(), MatchRandom(keys, turns, rest, streams)
+            stack = ActingStack(network, noise, width, gathered=True, cached_passes=CACHED_PASSES)
+            count = len(schedule.players)
+            group = TournamentGroup(kind, specs, indices, stack, (), rng, count)
+            for index in indices:
+                group.load(index, trained[index].snapshot)
+            groups.append(group)
     return kinds, groups
-
-
-class _RandomOfKind(MatchRandom):
-    """Random draws for the streams of one kind of seat."""
-
-    def __init__(
-        self, keys: Keys, turns: Integers, rest: np.random.Generator, streams: Integers
-    ) -> None:
-        super().__init__(keys, turns, rest)
-        self._streams = streams
-
-    def aim(self, rows: Integers) -> None:
-        super().aim(self._streams[rows])
-
-
-def _group(
-    kind: StreamArrays,
-    places: Sequence[int],
-    players: Mapping[int, Player],
-    rng: MatchRandom,
-    num_places: int,
-) -> TournamentGroup:
-    """Return one stack of these policies, with their weights."""
-    specs = [players[place].spec for place in places]
-    width = -(-len(kind.observations_flat) // STEP) * STEP
-    none = [None] * len(places)  # noisy layers act with their means
-    stack = ActingStack(specs[0].network(), none, width, gathered=True, cached_passes=KEPT_PASSES)
-    group = TournamentGroup(kind, specs, places, stack, (), rng, num_places)
-    for place in places:
-        group.load(place, players[place].snapshot)
-    return group

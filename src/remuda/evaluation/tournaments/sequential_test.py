@@ -42,6 +42,20 @@ class LookResult:
     unsure: str  # the least certain comparison, as `a before b (71.0% sure)`
 
 
+@dataclass(frozen=True)
+class Look(LookResult):
+    """The answer after a round."""
+
+    rounds: int
+    matches: int
+    wanted: float  # the confidence to reach, 0 to 1
+    reached: bool  # True if the confidence is reached at the end of a round
+
+    def as_summary(self) -> dict[str, object]:
+        summary = dict(vars(self))
+        return {"answer": summary.pop("words"), **summary}
+
+
 def in_words(sure: float) -> str:
     """Return `71.0% sure`, at most 99.9%; `undecided` below 0.05%."""
     return f"{min(100.0 * sure, 99.9):.1f}% sure" if sure >= 0.0005 else "undecided"

@@ -11,29 +11,29 @@ looks (`remuda.evaluation.tournaments.sequential_test`).
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, NonNegativeInt
 
 from remuda.analysis.payoffs.payoffs import Payoffs, from_sums
 from remuda.analysis.payoffs.sums import ROWS, add_up
 from remuda.analysis.ranking.next_matches import Question, allocate, parse_until
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.engine import OpenTournament, Played, open_tournament
+from remuda.evaluation.tournaments.engine import OpenTournament, Tournament, open_tournament
 from remuda.evaluation.tournaments.entrants import TournamentSetup
 from remuda.evaluation.tournaments.record import LEDGER
-from remuda.evaluation.tournaments.sequential_test import answer_at_look
+from remuda.evaluation.tournaments.sequential_test import Look, answer_at_look
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.ratings import sides_of
 from remuda.system.checkpoint.opening import open_to_append, read_file
 from remuda.system.rng import make_rng
+from remuda.system.user_errors import naming_user_code
 from remuda.types import Integers
 
 ROUNDS = "rounds.jsonl"
@@ -43,60 +43,43 @@ SPENT = "the matches were spent"  # the reason for an end without an answer
 MATCHES = 1_000_000  # default limit of matches
 
 
-@dataclass(frozen=True)
-class Look:
-    """The answer after a round."""
-
-    rounds: int
-    matches: int
-    words: str  # the answer
-    sure: float  # 0 to 1: a lower bound of the confidence, valid over all looks
-    wanted: float  # the confidence to reach, 0 to 1
-    reached: bool  # True if the confidence is reached at the end of a round
-    unsure: str  # the least certain comparison, as text
-
-    def as_summary(self) -> dict[str, object]:
-        """Return plain data."""
-        found = asdict(self)
-        return {"answer": found.pop("words"), **found}
-
-
+@naming_user_code()
 def play_until(
     setup: TournamentSetup,
     until: str,
     directory: Path | None = None,
-    asked: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-    most: int = MATCHES,
+    max_matches: int = MATCHES,
     on_look: Callable[[Look], None] | None = None,
-    copies: int | None = None,
     processes: int | None = 1,
-) -> tuple[Played, Look | None]:
+    copies: int | None = None,
+) -> Tournament:
     """Play rounds until a question is answered, or a limit is reached.
 
-    `most` limits the matches, and `on_look` is called after each round. Other arguments are those
-    of `remuda.evaluation.tournaments.engine.play`.
+    `on_look` is called after each round. Other arguments are those of
+    `remuda.evaluation.tournaments.engine.play`.
     """
     question, wanted = parse_until(until)
     if len(setup.participants) < 2:
         raise UsageError("until: there is only one entrant; a comparison needs at least two")
-    _check_first(setup, most, directory)
+    _check_first(setup, max_matches, directory)
     limits = limits or Limits()
     more = {"until": " ".join(until.lower().split())}
-    with open_tournament(setup, 0, directory, asked, more, processes) as opened:
-        rounds = _Rounds(opened, question, wanted, directory, most)
+    with open_tournament(setup, 0, directory, arguments, more, processes) as opened:
+        rounds = _Rounds(opened, question, wanted, max_matches)
         start, cut = time.monotonic(), ""
+
+        def reason() -> str:
+            return limits.cut(time.monotonic() - start)
+
         while not cut:
-            planned = opened.results.left_of(rounds.planned())
-            done = opened.results.done
-            limits.watch(done, most)
-            elapsed = time.monotonic() - start
-            if limits.reached(elapsed):
-                cut = _why(limits, elapsed)
+            planned = opened.results.unfinished_among(rounds.planned())
+            limits.watch(opened.results.done, max_matches)
+            if cut := reason():
                 break
-            left = limits.part(0, 1, elapsed)
-            cut = opened.play(planned, left, most, copies)
-            if cut:
+            remaining = limits.part(0, 1, time.monotonic() - start)
+            if cut := opened.play(planned, remaining, max_matches, copies):
                 break
             if rounds.number:
                 look = rounds.look()
@@ -104,10 +87,9 @@ def play_until(
                     on_look(look)
                 if look.reached:
                     break
-            if not rounds.plan(lambda: limits.reached(time.monotonic() - start)):
-                cut = _why(limits, time.monotonic() - start)
-        found = rounds.look() if rounds.may_look() else None
-        return opened.played(most, cut), found
+            if not rounds.plan(lambda: bool(reason())):
+                cut = reason() or SPENT
+        return opened.tournament(cut, rounds.look() if rounds.may_look() else None)
 
 
 def _first_of_each(seats: int) -> int:
@@ -115,7 +97,7 @@ def _first_of_each(seats: int) -> int:
     return -(-LOOKED_AT // (2 * seats)) * 2 * seats
 
 
-def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> None:
+def _check_first(setup: TournamentSetup, max_matches: int, directory: Path | None) -> None:
     """Raise a `UsageError`, before anything is written, if the first round cannot be played."""
     agents = len(setup.env.agents)
     dealt = agents - len(setup.taken_seats)
@@ -127,17 +109,10 @@ def _check_first(setup: TournamentSetup, most: int, directory: Path | None) -> N
     count = len(setup.participants)
     first = _first_of_each(dealt) * count * (count - 1) // 2
     started = directory is not None and (directory / ROUNDS).exists()
-    if first > most and not started:
+    if first > max_matches and not started:
         raise UsageError(
-            f"--matches is {most:,}; {count} entrants need {first:,} before a first answer"
+            f"--matches is {max_matches:,}; {count} entrants need {first:,} before a first answer"
         )
-
-
-def _why(limits: Limits, gone: float) -> str:
-    """Return the reason for the end after `gone` seconds."""
-    if limits.interrupted():
-        return "interrupted"
-    return "the time was up" if limits.reached(gone) else SPENT
 
 
 class _Rounds:
@@ -148,23 +123,18 @@ class _Rounds:
     """
 
     def __init__(
-        self,
-        opened: OpenTournament,
-        question: Question,
-        wanted: float,
-        directory: Path | None,
-        most: int,
+        self, opened: OpenTournament, question: Question, wanted: float, max_matches: int
     ) -> None:
         self._opened, self._question, self._wanted = opened, question, wanted
-        self._most = most
-        self._path = None if directory is None else directory / ROUNDS
+        self._max_matches = max_matches
+        self._path = None if opened.directory is None else opened.directory / ROUNDS
         self._names = tuple(each.name for each in opened.setup.participants)
         self._seed = opened.setup.seed
         schedule = opened.schedule
         self._counts: Integers = np.zeros(len(schedule.seatings), np.int64)  # [I]: by seating
         self.number = 0  # planned rounds
         for line in _read_rounds(self._path, len(self._counts)):
-            self._counts[line["seatings"]] += np.array(line["matches"], np.int64)
+            self._counts[line.seatings] += np.array(line.matches, np.int64)
             self.number += 1
 
     def planned(self) -> Integers:
@@ -179,14 +149,14 @@ class _Rounds:
         """Plan another round; False: no match is left, or planning was stopped."""
         total = int(self._counts.sum())
         count = len(self._names)
-        left = self._most - total
+        remaining = self._max_matches - total
         if self.number == 0:
             each = _first_of_each(len(self._opened.schedule.dealt))
             pairs: Integers = np.triu(np.full((count, count), each, np.int64), 1)
-        elif left <= 0:
+        elif remaining <= 0:
             return False
         else:
-            size = min(left, max(count, math.ceil(GROWTH * total)))
+            size = min(remaining, max(count, math.ceil(GROWTH * total)))
             rng = make_rng(self._seed, "tournament", "plan", self.number)
             pairs = allocate(self.payoffs(), self._question, size, rng, stop)
             if not pairs.any():
@@ -197,14 +167,16 @@ class _Rounds:
     def look(self) -> Look:
         """Answer the question from the finished matches."""
         payoffs = self.payoffs()
-        over = not len(self._opened.results.left_of(self.planned()))
-        found = answer_at_look(payoffs, self._question, self.number)
+        over = not len(self._opened.results.unfinished_among(self.planned()))
+        result = answer_at_look(payoffs, self._question, self.number)
+        reached = over and result.sure >= self._wanted
+        matches = self._opened.results.done
         return Look(
+            **vars(result),
             rounds=self.number,
-            matches=self._opened.results.done,
+            matches=matches,
             wanted=self._wanted,
-            reached=over and found.sure >= self._wanted,
-            **asdict(found),
+            reached=reached,
         )
 
     def may_look(self) -> bool:
@@ -236,8 +208,8 @@ class _Rounds:
             while after.sum() < total:
                 low = after == after.min()
                 above = after[~low].min() if (~low).any() else total
-                room = min(int((above - after.min()) * low.sum()), total - int(after.sum()))
-                each, rest = divmod(room, int(low.sum()))
+                capacity = min(int((above - after.min()) * low.sum()), total - int(after.sum()))
+                each, rest = divmod(capacity, int(low.sum()))
                 after[low] += each
                 after[np.flatnonzero(low)[:rest]] += 1
             found[seatings] += after - before
@@ -246,52 +218,47 @@ class _Rounds:
     def _write(self, counts: Integers) -> None:
         """Append a round, replacing a partly written one."""
         if self._path is not None:
-            places = np.flatnonzero(counts)
-            line = {"seatings": places.tolist(), "matches": counts[places].tolist()}
+            seatings = np.flatnonzero(counts)
+            line = _Round(seatings=seatings.tolist(), matches=counts[seatings].tolist())
             try:
                 with open_to_append(self._path) as file:
                     file.seek(0)
                     file.truncate(file.read().rfind(b"\n") + 1)
-                    file.write(json.dumps(line).encode() + b"\n")
+                    file.write(line.model_dump_json().encode() + b"\n")
             except OSError as error:
                 raise RunDirectoryError(f"cannot write {self._path}: {error.strerror}") from None
         self._counts += counts
         self.number += 1
 
 
-def _read_rounds(path: Path | None, seatings: int | None = None) -> list[dict[str, list[int]]]:
-    """Return each written round: its seatings and their numbers of matches."""
+class _Round(BaseModel, strict=True):
+    """A line of the file: seatings, and their numbers of matches."""
+
+    seatings: list[NonNegativeInt]
+    matches: list[NonNegativeInt]
+
+
+def _read_rounds(path: Path | None, num_seatings: int | None = None) -> list[_Round]:
     if path is None or not path.exists():
         return []
     try:
         lines = read_file(path).split(b"\n")
     except OSError as error:
         raise RunDirectoryError(f"cannot read {path}: {error.strerror}") from None
-    found = []
+    rounds = []
     for number, line in enumerate(lines[:-1], 1):  # the last line is empty or cut off
         try:
-            read = json.loads(line)
-        except (ValueError, RecursionError):
-            read = None
-        if not _is_round(read, seatings):
+            rounds.append(_Round.model_validate_json(line))
+            seatings, matches = rounds[-1].seatings, rounds[-1].matches
+            fits = len(set(seatings)) == len(seatings) == len(matches)
+            fits &= num_seatings is None or max(seatings, default=-1) < num_seatings
+        except ValueError:
+            fits = False
+        if not fits:
             raise RunDirectoryError(
                 f"{path} is damaged in line {number}; start over in another directory"
             )
-        found.append(read)
-    return found
-
-
-def _is_round(read: object, seatings: int | None) -> bool:
-    if not isinstance(read, dict):
-        return False
-    places, matches = read.get("seatings"), read.get("matches")
-    if not (isinstance(places, list) and isinstance(matches, list)):
-        return False
-    if len(places) != len(matches) or len(set(map(str, places))) != len(places):
-        return False
-    if not all(type(each) is int and each >= 0 for each in places + matches):
-        return False
-    return seatings is None or all(place < seatings for place in places)
+    return rounds
 
 
 def sides_between(
@@ -309,11 +276,8 @@ def sides_between(
 
 
 def missing_matches(directory: Path) -> int | None:
-    """Return how many matches of a tournament's rounds are not in its ledger.
-
-    None: the tournament is not played in rounds.
-    """
+    """Return how many matches of planned rounds are missing; None: there are no rounds."""
     if not (directory / ROUNDS).exists():
         return None
-    planned = sum(sum(line["matches"]) for line in _read_rounds(directory / ROUNDS))
+    planned = sum(sum(line.matches) for line in _read_rounds(directory / ROUNDS))
     return max(planned - len(np.unique(read_records(directory / LEDGER)[1]["number"])), 0)

@@ -72,7 +72,7 @@ class Workers:
 
     def grow(self, count: int) -> None:
         """Start more processes, up to `count` in total."""
-        code = code_of([self._setup.game, self._setup.options])
+        code = code_of([self._setup.game, self._setup.env.options])
         for part in range(len(self._processes), count):
             local, remote = Pipe()
             self._connections.append(local)
@@ -92,7 +92,6 @@ class Workers:
 
     @property
     def pids(self) -> list[int]:
-        """Return the ids of running processes."""
         return [pid for process in self._processes if (pid := process.pid) is not None]
 
     def play(
@@ -116,14 +115,12 @@ class Workers:
                 missing -= len(message[0])
             results.flush(now=False)
             limits.watch(done + len(numbers) - missing, wanted)
-            if not cut and limits.reached(time.monotonic() - start):
-                cut = "interrupted" if limits.interrupted() else "the time was up"
+            if not cut and (cut := limits.cut(time.monotonic() - start)):
                 for connection in self._connections:
                     self._send(connection, None)
         return cut if missing else ""
 
     def close(self) -> None:
-        """End all processes."""
         for connection in self._connections:
             connection.close()
         for process in self._processes:
@@ -150,7 +147,6 @@ class Workers:
         return found
 
     def _fail(self, connection: Connection) -> None:
-        """Raise a `RemudaError` about a dead process."""
         process = self._processes[self._connections.index(connection)]
         process.join(ENDING)
         code = process.exitcode
@@ -172,7 +168,6 @@ class _Sent(MatchResults):
         self._sent = time.monotonic()
 
     def add(self, numbers: Integers, versions: Integers, returns: Floats, truncated: Bools) -> None:
-        """Keep results for the next message."""
         self._kept.append((numbers, versions, returns, truncated))
 
     def flush(self, now: bool = True) -> None:
@@ -208,20 +203,20 @@ def work(connection: Connection, share: WorkerShare) -> None:
         except (EOFError, ConnectionError):
             return  # the tournament has ended
         except RemudaError as error:
-            _tell(connection, str(error))
+            _report(connection, str(error))
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
-            _tell(
+            _report(
                 connection,
                 f"a process of the tournament failed: {type(error).__name__}: {error} "
                 f"({place.filename}, line {place.lineno}, in {place.name})",
             )
 
 
-def _tell(connection: Connection, words: str) -> None:
+def _report(connection: Connection, message: str) -> None:
     """Report a failure, unless the tournament has already ended."""
     with suppress(OSError):
-        connection.send(words)
+        connection.send(message)
 
 
 def _received(connection: Connection) -> bool:

@@ -7,7 +7,6 @@ by an adversary". In extensive-form games, mixtures become behavioural policies 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -26,8 +25,8 @@ from remuda.solvers.psro.iterations import (
     SPENT,
     DoubleOracle,
     Iteration,
+    Loop,
     Setup,
-    grown,
 )
 from remuda.solvers.psro.meta_solvers import (
     OF_SETS,
@@ -38,7 +37,7 @@ from remuda.solvers.psro.meta_solvers import (
     check_zero_sum,
     solve,
 )
-from remuda.solvers.psro.record import Record, open_record
+from remuda.solvers.psro.record import Record, begin, go_on
 from remuda.types import Numbers
 
 Solver = Callable[[Numbers], MetaStrategy]
@@ -61,7 +60,6 @@ class Populations:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The number of each player's policies."""
         return tuple(len(each) for each in self.policies)
 
     def add(self, player: int, actions: Sequence[int]) -> None:
@@ -69,19 +67,18 @@ class Populations:
         self._join(player, self._policy(player, actions))
 
     def has(self, player: int, actions: Sequence[int]) -> bool:
-        """Return whether a player already has this deterministic policy."""
         policy = self._policy(player, actions)
         return any(np.array_equal(policy, own) for own in self.policies[player])
 
     def fill(self) -> None:
-        """Compute the missing payoffs exactly."""
-        self.payoffs = grown(self.payoffs, self.counts)
+        before = self.payoffs.shape[1:]
+        added = [(0, n - old) for n, old in zip(self.counts, before, strict=True)]
+        self.payoffs = np.pad(self.payoffs, [(0, 0), *added], constant_values=np.nan)
         returns = self.tree.returns[self._over]
         missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
         for cell in missing:
             reaches = [own[index] for own, index in zip(self._reaches, cell, strict=True)]
-            place: tuple[slice | int, ...] = (slice(None), *cell)
-            self.payoffs[place] = profile_returns(self._chance, reaches, returns)
+            self.payoffs[(slice(None), *cell)] = profile_returns(self._chance, reaches, returns)
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
         """Return each player's mixture as one policy [I_p, A] (Kuhn 1953)."""
@@ -138,35 +135,16 @@ def run_exact(
     tree = tree_of(setup.game, setup.options)
     check_players(settings.meta_solver, tree.num_players)
     check_zero_sum(settings.meta_solver, tree.returns[tree.players == OVER].T)
-    description = setup.description()
     opened: AbstractContextManager[Record | None] = nullcontext()
     if directory is not None:
-        opened = open_record(directory, resume, description)
+        opened = go_on(directory) if resume else begin(directory, setup.description())
     with opened as record:
         solver = partial(solve, settings.meta_solver)
         only_new = settings.meta_solver in OF_SETS
-        loop = _Loop(Populations(tree), solver, record, on_iteration, stopped, only_new)
+        loop = ExactLoop(Populations(tree), solver, record, on_iteration, stopped, only_new)
         ended = loop.run(settings.iterations, settings.enough)
-    return DoubleOracle(
-        setup.game,
-        settings.meta_solver,
-        settings.oracle,
-        tuple(loop.found),
-        ended,
-        "" if directory is None else str(directory),
-        loop.populations.played(loop.found[-1].mixtures),
-        description,
-    )
-
-
-def iterate(tree: Tree, solver: Solver, iterations: int) -> list[Iteration]:
-    """Run a double oracle in a tree with any meta-solver, without a record.
-
-    `solver`: a function from payoffs [R, n_1, ..., n_R] to a `MetaStrategy`.
-    """
-    loop = _Loop(Populations(tree), solver, None, None, lambda: False)
-    loop.run(iterations)
-    return loop.found
+    play = loop.populations.played(loop.iterations[-1].mixtures)
+    return setup.result(loop, ended, directory, play)
 
 
 def least_gain(tree: Tree) -> float:
@@ -175,37 +153,36 @@ def least_gain(tree: Tree) -> float:
     return GAIN * float(np.ptp(returns, axis=0).max()) + ROUNDING * float(np.abs(returns).max())
 
 
-class _Loop:
-    """The loop of iterations."""
+class ExactLoop(Loop):
+    """The loop of iterations, with any function from payoffs to a `MetaStrategy` as the solver."""
 
     def __init__(
         self,
         populations: Populations,
         solver: Solver,
-        record: Record | None,
-        on_iteration: Callable[[Iteration], None] | None,
-        stopped: Callable[[], bool],
+        record: Record | None = None,
+        on_iteration: Callable[[Iteration], None] | None = None,
+        stopped: Callable[[], bool] = lambda: False,
         only_new: bool = False,
     ) -> None:
-        self.populations, self._solver, self._record = populations, solver, record
-        self._on_iteration, self._stopped, self._only_new = on_iteration, stopped, only_new
+        super().__init__(record, on_iteration, stopped)
+        self.populations, self._solver, self._only_new = populations, solver, only_new
         self._gain = least_gain(populations.tree)
-        self.found: list[Iteration] = []
         self._added: list[tuple[int, list[int]]] = []  # best responses: players and their actions
         self._targets: tuple[ResponseTarget, ...] = ()  # of the last meta-game; empty if resumed
-        self._begun, self._before = time.monotonic(), 0.0
 
     def run(self, iterations: int, enough: float = 0.0) -> str:
         """Iterate until no best response gains; return the reason for the end."""
         if self._record is not None:
-            self._take(self._record)
+            self._resume(self._record)
         while True:
-            if self.found:
-                if self.found[-1].gains.max() <= self._gain:
+            if self.iterations:
+                last = self.iterations[-1]
+                if last.gains.max() <= self._gain:
                     return CONVERGED
-                if self.found[-1].nash_conv <= enough:
+                if last.nash_conv <= enough:
                     return ENOUGH
-                if self.found[-1].number >= iterations:
+                if last.number >= iterations:
                     return SPENT
                 if self._stopped():
                     return INTERRUPTED
@@ -215,16 +192,14 @@ class _Loop:
                     self.populations.add(player, actions)
             self._solve()
 
-    def _take(self, record: Record) -> None:
-        for place, line in enumerate(record.lines[1:], 1):
-            record.check(place, line.get("iteration") == len(self.found))
+    def _resume(self, record: Record) -> None:
+        for line in record.lines[1:]:
             for player, actions in line["added"]:
                 self.populations.add(player, actions)
-            record.check(place, tuple(line["policies"]) == self.populations.counts)
-            self._note(Iteration.from_line(line))
-        if self.found:
-            self.populations.payoffs = self.found[-1].payoffs
-            self._before = self.found[-1].seconds
+            self.add(Iteration.from_line(line))
+        if self.iterations:
+            self.populations.payoffs = self.iterations[-1].payoffs
+            self._earlier_seconds = self.iterations[-1].seconds
 
     def _respond(self) -> bool:
         """Find a best response to every target; return whether any of them is new."""
@@ -244,23 +219,15 @@ class _Loop:
         strategy = self._solver(populations.payoffs)
         mixtures, self._targets = strategy.mixtures, strategy.targets
         play = populations.played(mixtures)
-        earned = expected_returns(populations.tree, play)
+        returns = expected_returns(populations.tree, play)
         best = [best_response(populations.tree, player, play).value for player in range(len(play))]
-        found = Iteration(
-            len(self.found),
+        iteration = Iteration(
+            len(self.iterations),
             populations.counts,
             mixtures,
             # A negative gain is a rounding error, because a best response earns at least as much.
-            np.maximum(np.array(best) - earned, 0.0),
+            np.maximum(np.array(best) - returns, 0.0),
             populations.payoffs.copy(),
-            seconds=self._before + time.monotonic() - self._begun,
+            seconds=self.seconds,
         )
-        if self._record is not None:
-            added = [[player, actions] for player, actions in self._added]
-            self._record.append({**found.as_line(), "added": added})
-        self._note(found)
-
-    def _note(self, found: Iteration) -> None:
-        self.found.append(found)
-        if self._on_iteration is not None:
-            self._on_iteration(found)
+        self.keep(iteration, added=[[player, actions] for player, actions in self._added])

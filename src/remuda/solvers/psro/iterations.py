@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from remuda.envs.description import EnvSpec
 from remuda.solvers.psro.meta_solvers import SUPPORT, Mixtures
+from remuda.solvers.psro.record import Record
 from remuda.solvers.psro.settings import EXACT, TRAINED, PsroSettings
 from remuda.types import Numbers
 
@@ -31,7 +34,6 @@ class Setup:
 
     @cached_property
     def env(self) -> EnvSpec:
-        """The description of the game's environment."""
         return EnvSpec.of(self.game, self.options)
 
     def description(self) -> dict[str, Any]:
@@ -39,6 +41,20 @@ class Setup:
         unused = TRAINED if self.settings.oracle == EXACT else frozenset[str]()
         settings = self.settings.model_dump(mode="json", exclude=set(unused))
         return {"game": self.game, "options": dict(self.options), **settings}
+
+    def result(
+        self, loop: Loop, ended: str, directory: Path | None, play: tuple[Numbers, ...]
+    ) -> DoubleOracle:
+        return DoubleOracle(
+            self.game,
+            self.settings.meta_solver,
+            self.settings.oracle,
+            tuple(loop.iterations),
+            ended,
+            "" if directory is None else str(directory),
+            play,
+            self.description(),
+        )
 
     @classmethod
     def of(cls, description: Mapping[str, Any], changes: Mapping[str, Any]) -> Self:
@@ -142,8 +158,32 @@ class DoubleOracle:
         }
 
 
-def grown(payoffs: Numbers, counts: Sequence[int]) -> Numbers:
-    """Return payoffs [R, n_1, ..., n_R] enlarged for more policies; unknown payoffs are NaN."""
-    found = np.full((len(counts), *counts), np.nan)
-    found[(slice(None), *(slice(size) for size in payoffs.shape[1:]))] = payoffs
-    return found
+class Loop:
+    """The iterations of a double oracle so far, and their record."""
+
+    def __init__(
+        self,
+        record: Record | None = None,
+        on_iteration: Callable[[Iteration], None] | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._record, self._on_iteration, self._stopped = record, on_iteration, stopped
+        self.iterations: list[Iteration] = []
+        self._start = time.monotonic()
+        self._earlier_seconds = 0.0  # of earlier sessions
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start, over all sessions."""
+        return self._earlier_seconds + time.monotonic() - self._start
+
+    def keep(self, iteration: Iteration, **more: Any) -> None:
+        """Record a new iteration with `more` values, and report it."""
+        if self._record is not None:
+            self._record.append({**iteration.as_line(), **more})
+        self.add(iteration)
+
+    def add(self, iteration: Iteration) -> None:
+        self.iterations.append(iteration)
+        if self._on_iteration is not None:
+            self._on_iteration(iteration)

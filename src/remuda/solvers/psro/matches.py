@@ -22,36 +22,30 @@ LEAST = 0.25  # smallest deficit to play, as a share of a new pair's matches
 
 
 class PairSums:
-    """Sums of the returns of pairs, from which means and their variances are computed.
-
-    Pairs are (i, j): policy i of player 0 against policy j of player 1.
-    """
+    """Sums of the returns of pairs (i, j): policy i of player 0 against policy j of player 1."""
 
     def __init__(self) -> None:
-        # [5]: number of matches, sums of both players' returns, sums of their squared returns.
-        self._sums: dict[tuple[int, int], Numbers] = {}
+        self._sums: Numbers = np.zeros((5, 1, 1))
+        """[5, n, m]: numbers of matches, sums of both players' returns, and of their squares."""
 
     def add(self, pair: tuple[int, int], sums: Sequence[float]) -> None:
-        before = self._sums.get(pair, np.zeros(5))
-        self._sums[pair] = before + np.asarray(sums, np.float64)
+        _, *known = self._sums.shape
+        lacking = [max(index + 1 - count, 0) for index, count in zip(pair, known, strict=True)]
+        self._sums = np.pad(self._sums, [(0, 0), *((0, count) for count in lacking)])
+        self._sums[:, *pair] += sums
 
     def has(self, pair: tuple[int, int]) -> bool:
-        return pair in self._sums
+        return bool(self.matches([index + 1 for index in pair])[pair])
 
     def payoffs(self, counts: Sequence[int]) -> Numbers:
         """Return the means, [2, n, m]; NaN: no match."""
-        found = np.full((2, *counts), np.nan)
-        for (row, column), sums in self._within(counts):
-            found[:, row, column] = sums[1:3] / sums[0]
-        return found
+        matches, sums, _ = self._within(counts)
+        return sums / matches
 
     def variances(self, counts: Sequence[int]) -> Numbers:
-        """Return the variances of one match's returns: [2, n, m]."""
-        found = np.zeros((2, *counts))
-        for (row, column), sums in self._within(counts):
-            means = sums[1:3] / sums[0]
-            found[:, row, column] = np.maximum(sums[3:5] / sums[0] - means**2, 0.0)
-        return found
+        """Return the variances of one match's returns, [2, n, m]; 0: no match."""
+        matches, sums, squares = self._within(counts)
+        return np.nan_to_num(np.maximum(squares / matches - (sums / matches) ** 2, 0.0))
 
     def errors(self, counts: Sequence[int]) -> Numbers:
         """Return the variances of the means, [2, n, m]; NaN: no match.
@@ -59,28 +53,24 @@ class PairSums:
         The variance over all pairs is added to each pair as one more match, because a few equal
         results do not make a mean certain.
         """
-        known = self._within(counts)
-        found = np.full((2, *counts), np.nan)
-        if not known:
-            return found
-        every = np.sum([sums for _, sums in known], 0)
-        spread = np.maximum(every[3:5] / every[0] - (every[1:3] / every[0]) ** 2, 0.0)
-        for (row, column), sums in known:
-            squares = np.maximum(sums[3:5] - sums[1:3] ** 2 / sums[0], 0.0)
-            found[:, row, column] = (squares + spread) / sums[0] ** 2
-        return found
+        matches, sums, squares = self._within(counts)
+        count, total, total_squares = (
+            np.nansum(each, axis=(-2, -1), keepdims=True) for each in (matches, sums, squares)
+        )
+        with np.errstate(invalid="ignore"):  # without any match, NaN
+            spread = np.maximum(total_squares / count - (total / count) ** 2, 0.0)
+        return (np.maximum(squares - sums**2 / matches, 0.0) + spread) / matches**2
 
     def matches(self, counts: Sequence[int]) -> Integers:
         """Return the numbers of matches: [n, m]."""
-        found = np.zeros(tuple(counts), np.int64)
-        for pair, sums in self._within(counts):
-            found[pair] = int(sums[0])
-        return found
+        return np.nan_to_num(self._within(counts)[0]).astype(np.int64)
 
-    def _within(self, counts: Sequence[int]) -> list[tuple[tuple[int, int], Numbers]]:
-        """Return the pairs among the first `counts` policies of each player."""
-        found = self._sums.items()
-        return [each for each in found if each[0][0] < counts[0] and each[0][1] < counts[1]]
+    def _within(self, counts: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
+        """Return the matches [n, m], NaN for 0, and both sums [2, n, m], of the first policies."""
+        found = np.full((5, *counts), np.nan)
+        known = self._sums[:, : counts[0], : counts[1]]
+        found[:, : known.shape[1], : known.shape[2]] = np.where(known[0] > 0.0, known, np.nan)
+        return found[0], found[1:3], found[3:5]
 
 
 def play_pairs(
@@ -95,10 +85,9 @@ def play_pairs(
     number, opponent = column
     target = Target(env, (f"policy {number}",), (1.0,), ((RANDOM, opponent),))
     lineups = [Lineup(0, player) for player in rows.values()]
+    played = play_lineups(target, lineups, matches, seed, limits)
     found = []
-    for row, returns in zip(
-        rows, play_lineups(target, lineups, matches, seed, limits), strict=True
-    ):
+    for row, returns in zip(rows, played, strict=True):
         met = returns[~np.isnan(returns).any(1)]  # drop matches in which a player took no part
         if len(returns) and not len(met):
             raise UsageError(
@@ -152,13 +141,13 @@ def gains_of(
     gains, error, choices = np.zeros(2), 0.0, 1
     for player in range(2):
         opponent, old = mixtures[1 - player], len(mixtures[player])
-        earned = np.moveaxis(payoffs[player], player, 0)[old:, : len(opponent)] @ opponent
-        choices *= max(len(earned), 1)
-        if not len(earned) or earned.max() <= values[player]:
+        later = np.moveaxis(payoffs[player], player, 0)[old:, : len(opponent)] @ opponent
+        choices *= max(len(later), 1)
+        if not len(later) or later.max() <= values[player]:
             continue
-        best = int(earned.argmax())
+        best = int(later.argmax())
         own_noise = np.moveaxis(noise[player], player, 0)[old + best, : len(opponent)]
-        gains[player] = earned[best] - values[player]
+        gains[player] = later[best] - values[player]
         error += float(own_noise @ opponent**2) + float(spread[player])
     fewest = int(sums.matches(counts).min())
     wide = float(student.ppf(1.0 - (1.0 - INTERVAL) / 2.0 / choices, max(fewest - 1, 1)))

@@ -101,7 +101,7 @@ def nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     return found.mixtures
 
 
-def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
+def max_entropy_nash(payoffs: Numbers, tolerance: float) -> Mixtures:
     """Return a zero-sum game's Nash equilibrium with the largest entropy.
 
     This equilibrium is unique, and treats equal policies equally.
@@ -111,24 +111,14 @@ def max_entropy_nash(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:
     return zero_sum.solve_max_entropy(_of_row(payoffs)).mixtures
 
 
-def uniform(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
+def uniform(payoffs: Numbers) -> Mixtures:
     """Return uniform mixtures; PSRO with them is fictitious play (Brown 1951)."""
     return tuple(np.full(count, 1.0 / count) for count in payoffs.shape[1:])
 
 
-def alpha_rank_marginals(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """Return the marginals of alpha-rank's distribution for payoffs [R, n_1, ..., n_R].
-
-    Omidshafiei et al. 2019; Muller et al. 2020.
-    """
-    if payoffs[0].size == 1:
-        return tuple(np.ones(1) for _ in payoffs)
-    return alpha_rank(payoffs).by_role
-
-
-def projected_replicator(payoffs: Numbers, tolerance: float = SUMS) -> Mixtures:  # noqa: ARG001
-    """Run projected replicator dynamics with OpenSpiel's settings; see `replicate`."""
-    return replicate(payoffs)
+def alpha_rank_marginals(payoffs: Numbers) -> Mixtures:
+    """Return the marginals of alpha-rank (Omidshafiei et al. 2019; Muller et al. 2020)."""
+    return alpha_rank(payoffs).by_role if payoffs[0].size > 1 else uniform(payoffs)
 
 
 def replicate(
@@ -195,8 +185,8 @@ def to_beat(
     `payoffs`: [2, n, m].
     """
     player = target.player
-    earned = np.moveaxis(payoffs[player], player, 0) @ target.mixtures[1 - player]
-    return float(earned.max() if name in OF_SETS else earned @ mixtures[player])
+    returns = np.moveaxis(payoffs[player], player, 0) @ target.mixtures[1 - player]
+    return float(returns.max() if name in OF_SETS else returns @ mixtures[player])
 
 
 def is_zero_sum(payoffs: Numbers, tolerance: float = SUMS) -> bool:
@@ -278,9 +268,9 @@ OF_SETS = ("nash", "max-entropy-nash", RECTIFIED)
 SOLVERS: dict[str, Callable[[Numbers, float], Sequence[Numbers]]] = {
     "nash": nash,
     "max-entropy-nash": max_entropy_nash,
-    "uniform": uniform,
-    "alpha-rank": alpha_rank_marginals,
-    "projected-replicator": projected_replicator,
+    "uniform": lambda payoffs, _: uniform(payoffs),
+    "alpha-rank": lambda payoffs, _: alpha_rank_marginals(payoffs),
+    "projected-replicator": lambda payoffs, _: replicate(payoffs),
     RECTIFIED: nash,
 }
 """Functions from payoffs [R, n_1, ..., n_R] and a tolerance to mixtures."""

@@ -14,18 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from remuda.analysis.payoffs.returns import mean_of
-from remuda.config import Config, load_config
+from remuda.config import Config
 from remuda.envs.description import EnvSpec
 from remuda.evaluation.tournaments.entrants import Entrant, Player
+from remuda.solvers.exploit.game import name_of
 from remuda.solvers.exploit.matches import Lineup, play_lineups
-from remuda.solvers.exploit.settings import ExploitSettings
 from remuda.solvers.exploit.target import Target
-from remuda.solvers.exploit.training import exploiter_config, ways_to_act
-from remuda.solvers.psro.oracle_game import name_of
+from remuda.solvers.exploit.training import response_config, ways_to_act
 from remuda.solvers.psro.settings import PsroSettings
 from remuda.types import Numbers
-
-GAME = "remuda.solvers.psro.oracle_game:AgainstTargets"
 
 
 @dataclass(frozen=True)
@@ -61,38 +58,15 @@ def config_of(
     scale: float,
 ) -> Config:
     """Return the run config of one iteration's oracles."""
-    count = settings.candidates
-    shared = settings.model_dump(include={"policy", "num_envs", "schedule", "turns"})
-    exploiters = ExploitSettings.model_validate({**shared, "exploiters": count, "seed": seed})
-    # Start from the settings of one seat's exploiters, and repeat them for every target.
-    config = exploiter_config(exploiters, targets[0].file, 0, directory, scale)
-    tree = config.model_dump(mode="json", exclude_unset=True)
-    candidates = list(tree["population"]["policies"])
-    varied = tree.get("policies", {})
-    names = {
-        candidate_name(number, i): varied.get(candidates[i], {})
-        for number in range(len(targets))
-        for i in range(count)
-    }
-    tree |= {
-        "game": GAME,
-        "policies": {name: each for name, each in names.items() if each},
-        "population": {
-            "policies": list(names),
-            "matchmaker": "random",
-            "seats": {
-                candidate_name(number, i): [name_of(number)]
-                for number in range(len(targets))
-                for i in range(count)
-            },
-        },
-    }
-    tree["env"]["options"] = {
+    candidates = range(settings.candidates)
+    names = [[candidate_name(target, i) for i in candidates] for target in range(len(targets))]
+    seats = {name: [name_of(target)] for target, each in enumerate(names) for name in each}
+    options = {
         "targets": [str(each.file) for each in targets],
         "seats": [each.player for each in targets],
     }
-    tree["run"]["seconds"] = settings.seconds
-    return load_config(tree)
+    run = {"turns": settings.turns, "seconds": settings.seconds, "directory": str(directory)}
+    return response_config(settings, options, names, seed, scale, run, seats)
 
 
 def candidate_name(target: int, number: int) -> str:
@@ -100,22 +74,16 @@ def candidate_name(target: int, number: int) -> str:
     return f"oracle_{target}_{number}"
 
 
-@dataclass(frozen=True)
-class Response:
-    """The best candidate for a target."""
-
-    player: int
-    who: Player
-    earned: float  # return in the trial matches; biased upwards, because it is a maximum of means
-
-
 def choose(
     targets: Sequence[SeatedTarget],
     players: Mapping[str, Player],
     settings: PsroSettings,
     seeds: Sequence[int],
-) -> list[Response]:
-    """Return the candidate with the highest return against each target in fresh matches."""
+) -> list[tuple[Player, float]]:
+    """Return the best candidate against each target in fresh matches, and its return.
+
+    The return is biased upwards, because it is a maximum of means.
+    """
     found = []
     for number, (each, seed) in enumerate(zip(targets, seeds, strict=True)):
         agent = each.target.env.agents[each.player]
@@ -125,7 +93,7 @@ def choose(
             ways += [way for _, way in ways_to_act(player)]
         lineups = [Lineup(each.player, response) for response in ways]
         played = play_lineups(each.target, lineups, settings.trials, seed)
-        earned = [mean_of(returns[:, each.player]) for returns in played]
-        best = int(np.nan_to_num(earned, nan=-np.inf).argmax())
-        found.append(Response(each.player, ways[best], earned[best]))
+        means = [mean_of(returns[:, each.player]) for returns in played]
+        best = int(np.nan_to_num(means, nan=-np.inf).argmax())
+        found.append((ways[best], means[best]))
     return found

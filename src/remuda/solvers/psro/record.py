@@ -6,25 +6,25 @@ an iteration, trained oracles, or played matches.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from remuda.errors import RunDirectoryError
-from remuda.system.checkpoint.opening import APPEND, open_file, read_file
-from remuda.system.checkpoint.state import sweep
+from remuda.system.checkpoint.names import make_directory
+from remuda.system.checkpoint.opening import APPEND, lock_directory, open_file, read_file
+from remuda.system.checkpoint.state import sweep, write_whole
 
 LINES, LOCK = "psro.jsonl", "lock"
 CHECK = "check"  # the key of a line's checksum, which covers the rest of the line
+PREVIOUS = "previous"  # the key of the previous line's checksum
 KIND = "psro"  # the key of the format version in the first line
-VERSION = 2
-FIRST = f'{{"{KIND}": '.encode()  # the start of the first line
+VERSION = 3
 
 
 class Record:
@@ -39,25 +39,20 @@ class Record:
     5. A failed write raises a `RunDirectoryError`, and earlier lines are kept.
     """
 
-    def __init__(self, directory: Path, file: FileIO, lines: list[dict[str, Any]]) -> None:
-        self.directory, self._file = directory, file
+    def __init__(
+        self, directory: Path, file: FileIO, lines: list[dict[str, Any]], previous: str
+    ) -> None:
+        self.directory, self._file, self._previous = directory, file, previous
         self.lines = lines  # the description, then all further lines
 
     @property
     def description(self) -> dict[str, Any]:
         return self.lines[0]
 
-    def check(self, place: int, fits: bool) -> None:
-        """Raise a `RunDirectoryError` for a line that does not follow from the lines before it."""
-        if not fits:
-            raise RunDirectoryError(
-                f"{self.directory / LINES} is damaged in line {place + 1}: it does not follow from "
-                "the lines before it; start over in another directory"
-            )
-
     def append(self, line: Mapping[str, Any]) -> None:
         plain = json.loads(json.dumps(line, allow_nan=False))
-        data = memoryview(json.dumps({**plain, CHECK: _digest(plain)}).encode() + b"\n")
+        encoded, check = _encoded(plain, self._previous)
+        data = memoryview(encoded)
         try:
             # Unbuffered: a buffer would be written again on close, and fail again.
             while data:
@@ -68,39 +63,24 @@ class Record:
                 f"cannot write {self.directory / LINES}: {error.strerror or error}; earlier "
                 f"lines are kept, and `remuda psro --resume {self.directory}` resumes"
             ) from None
+        self._previous = check
         self.lines.append(plain)
-
-
-def open_record(
-    directory: Path, resume: bool, description: Mapping[str, Any]
-) -> AbstractContextManager[Record]:
-    """Resume a record, or start one in a new or empty directory."""
-    return go_on(directory) if resume else begin(directory, description)
 
 
 @contextmanager
 def begin(directory: Path, description: Mapping[str, Any]) -> Iterator[Record]:
     """Start a record in a new or empty directory."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        present = {each.name for each in directory.iterdir()} - {LOCK}
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{directory} cannot be made: {error.strerror or error}; name another with --out"
-        ) from None
-    # A process that was killed at its start leaves a partly written first line.
-    restart = present == {LINES} and _is_begun(directory / LINES)
-    taken = RunDirectoryError(
+    if make_directory(directory, LOCK):
+        raise _not_empty(directory)
+    with _opened(directory, {KIND: VERSION, **description}) as record:
+        yield record
+
+
+def _not_empty(directory: Path) -> RunDirectoryError:
+    return RunDirectoryError(
         f"{directory} is not empty; name another directory with --out, or resume it with "
         f"--resume {directory}"
     )
-    if present and not restart:
-        raise taken
-    with _opened(directory) as record:
-        if record.lines:
-            raise taken
-        record.append({KIND: VERSION, **description})
-        yield record
 
 
 @contextmanager
@@ -128,52 +108,33 @@ def read(directory: Path) -> list[dict[str, Any]]:
         raise RunDirectoryError(
             f"{directory} holds no double oracle: there is no {LINES} in it"
         ) from None
-    return _lines(data, path)
+    return _lines(data, path)[0]
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[Record]:
-    try:
-        lock = open_file(directory / LOCK, os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise _unwritable(directory / LOCK, error) from None
-    try:
+def _opened(directory: Path, first: Mapping[str, Any] | None = None) -> Iterator[Record]:
+    """Lock and open a record; `first` is the first line of a new one."""
+    path = directory / LOCK
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunDirectoryError(
-                f"{directory} is in use by another process; wait for it, or name another with --out"
-            ) from None
-        sweep(directory)
-        path = directory / LINES
-        try:
-            file = FileIO(open_file(path, APPEND), "a+")
+            stack.callback(os.close, lock_directory(directory, "with --out"))
+            sweep(directory)
+            path = directory / LINES
+            if first is not None:
+                if path.exists():  # another process was faster
+                    raise _not_empty(directory)
+                write_whole(path, _encoded(json.loads(json.dumps(first)), "")[0])
+            file = stack.enter_context(FileIO(open_file(path, APPEND), "a+"))
         except OSError as error:
-            raise _unwritable(path, error) from None
-        with file:
-            file.seek(0)
-            data = file.readall()
-            lines = _lines(data, path)
-            file.truncate(_complete(data))
-            yield Record(directory, file, lines)
-    finally:
-        os.close(lock)
-
-
-def _unwritable(path: Path, error: OSError) -> RunDirectoryError:
-    return RunDirectoryError(
-        f"{path} cannot be written: {error.strerror or error}; make it writable, or name another "
-        "directory with --out"
-    )
-
-
-def _is_begun(path: Path) -> bool:
-    """Return whether a file holds only a partly written first line."""
-    try:
-        data = read_file(path)
-    except OSError:
-        return False
-    return data[: len(FIRST)] == FIRST[: len(data)] and not _complete(data)
+            raise RunDirectoryError(
+                f"{path} cannot be written: {error.strerror or error}; make it writable, or name "
+                "another directory with --out"
+            ) from None
+        file.seek(0)
+        data = file.readall()
+        record = Record(directory, file, *_lines(data, path))
+        file.truncate(_complete(data))
+        yield record
 
 
 def _complete(data: bytes) -> int:
@@ -183,27 +144,40 @@ def _complete(data: bytes) -> int:
     return end if end == 0 or _parsed(data[before : end - 1]) is not None else before
 
 
-def _lines(data: bytes, path: Path) -> list[dict[str, Any]]:
-    found = []
+def _lines(data: bytes, path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Return all complete lines, and the checksum of the last."""
+    lines: list[dict[str, Any]] = []
+    previous = ""
     for number, text in enumerate(data[: _complete(data)].splitlines(), 1):
-        line = _parsed(text)
+        line, why = _parsed(text), ""
+        if line is not None and line.pop(PREVIOUS, None) != previous:
+            line, why = None, ": it does not follow from the line before it"
         if line is None or (number == 1 and line.get(KIND) != VERSION):
             raise RunDirectoryError(
-                f"{path} is damaged in line {number}; start over in another directory"
+                f"{path} is damaged in line {number}{why}; start over in another directory"
             )
-        found.append(line)
-    return found
+        previous = line.pop(CHECK)
+        lines.append(line)
+    return lines, previous
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
-    """Return a line without its checksum; None: damaged."""
+    """Return a line; None: damaged."""
     try:
         line = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(line, dict) or line.pop(CHECK, None) != _digest(line):
+    if not isinstance(line, dict):
         return None
-    return line
+    content = {name: value for name, value in line.items() if name != CHECK}
+    return line if line.get(CHECK) == _digest(content) else None
+
+
+def _encoded(line: Mapping[str, Any], previous: str) -> tuple[bytes, str]:
+    """Return a line, linked to the checksum of the previous one, and its own checksum."""
+    linked = {**line, PREVIOUS: previous}
+    check = _digest(linked)
+    return json.dumps({**linked, CHECK: check}).encode() + b"\n", check
 
 
 def _digest(line: Mapping[str, Any]) -> str:

@@ -9,25 +9,31 @@ responses in fresh matches.
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from remuda.analysis.trees.exact_play import WalkedGame
+from remuda.analysis.trees.exact_play import WalkedGame, walked_of
 from remuda.analysis.trees.exploitability import measure
-from remuda.analysis.trees.trees import mixture
+from remuda.analysis.trees.trees import OVER
+from remuda.envs.description import EnvSpec
 from remuda.envs.registry import RANDOM
+from remuda.errors import ConfigError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments.entrants import Entrant
+from remuda.policies.spec import PolicySpec
+from remuda.population.run_spec import RunSpec
 from remuda.runs.metrics import View
-from remuda.solvers.exploit.bounds import policy_of
+from remuda.solvers.exploit.bounds import mixture_of
+from remuda.solvers.exploit.game import name_of
+from remuda.solvers.exploit.matches import Lineup, play_lineups
 from remuda.solvers.exploit.target import Target
 from remuda.solvers.exploit.training import scale_of, train_exploiters
 from remuda.solvers.psro.exact import least_gain
+from remuda.solvers.psro.games import check_played
 from remuda.solvers.psro.iterations import (
     CONVERGED,
     ENOUGH,
@@ -35,26 +41,26 @@ from remuda.solvers.psro.iterations import (
     SPENT,
     DoubleOracle,
     Iteration,
+    Loop,
     Setup,
 )
 from remuda.solvers.psro.matches import PairSums, gains_of, play_pairs, share_out
 from remuda.solvers.psro.meta_solvers import (
+    ZERO_SUM,
     MetaStrategy,
     Mixtures,
     check_players,
+    check_zero_sum,
     solve,
     to_beat,
 )
-from remuda.solvers.psro.oracles import (
-    SeatedTarget,
-    choose,
-    config_of,
-    seated_target,
-)
-from remuda.solvers.psro.record import Record, open_record
-from remuda.solvers.psro.trained_setup import TOLERANCE, check_setup
+from remuda.solvers.psro.oracles import SeatedTarget, choose, config_of, seated_target
+from remuda.solvers.psro.record import Record, begin, go_on
 from remuda.system.rng import make_rng
 from remuda.types import Numbers
+
+TOLERANCE = 1e-4  # allowed spread of a constant sum, as a share of the payoffs' range
+TRIED = 64  # matches that detect a game that is not zero-sum
 
 
 def run_trained(
@@ -75,20 +81,44 @@ def run_trained(
     """
     check_players(setup.settings.meta_solver, 2)
     walked = check_setup(setup)
-    description = setup.description()
-    with open_record(directory, resume, description) as record:
-        loop = _Loop(setup, walked, record, view, on_iteration, stopped)
+    with go_on(directory) if resume else begin(directory, setup.description()) as record:
+        loop = _TrainedLoop(setup, walked, record, view, on_iteration, stopped)
         ended = loop.run()
-    return DoubleOracle(
-        setup.game,
-        setup.settings.meta_solver,
-        setup.settings.oracle,
-        tuple(loop.found),
-        ended,
-        str(directory),
-        loop.played(loop.found[-1].mixtures) if loop.found else (),
-        description,
+    play = loop.played(loop.iterations[-1].mixtures) if loop.iterations else ()
+    return setup.result(loop, ended, directory, play)
+
+
+def check_setup(setup: Setup) -> WalkedGame | None:
+    """Check all settings before anything is written; return the game's tree if it is traversed."""
+    check_played(setup.game)
+    env, meta_solver = setup.env, setup.settings.meta_solver
+    if len(env.agents) != 2:
+        raise ConfigError(
+            f"{setup.game} has {len(env.agents)} agents; oracles are trained for games of two"
+        )
+    walked, spec = walked_of(env), _specs(setup)[0]
+    if walked is not None and (walked.tree.merged or spec.memory or spec.config.n_frames != 1):
+        walked = None
+    if meta_solver not in ZERO_SUM:
+        return walked
+    if walked is not None:
+        returns: Numbers = walked.tree.returns[walked.tree.players == OVER]
+    else:  # of a few matches
+        target = Target(env, (RANDOM,), (1.0,), ((RANDOM, RANDOM),))
+        (returns,) = play_lineups(target, [Lineup(0, RANDOM)], TRIED, setup.settings.seed)
+    check_zero_sum(meta_solver, returns.T, TOLERANCE)
+    return walked
+
+
+def _specs(setup: Setup) -> tuple[PolicySpec, ...]:
+    empty = Target(setup.env, (), (), ())
+    targets = [SeatedTarget(seat, empty, Path("target")) for seat in range(2)]
+    config = config_of(setup.settings, targets, 0, Path("oracles"), 1.0)
+    agents = tuple(
+        replace(agent, name=name_of(number), team=name_of(number))
+        for number, agent in enumerate(setup.env.agents)
     )
+    return RunSpec(config, EnvSpec(config.game, {}, agents, ((0, 1),))).policies
 
 
 @dataclass(frozen=True)
@@ -103,8 +133,10 @@ class _StoppedError(Exception):
     """A stop signal during matches: the round is discarded."""
 
 
-class _Loop:
+class _TrainedLoop(Loop):
     """The loop of iterations: matches, the meta-game, oracles."""
+
+    _record: Record
 
     def __init__(
         self,
@@ -115,24 +147,21 @@ class _Loop:
         on_iteration: Callable[[Iteration], None] | None,
         stopped: Callable[[], bool],
     ) -> None:
-        self._setup, self._record, self._view = setup, record, view
-        self._settings = setup.settings
-        self._on_iteration, self._stopped = on_iteration, stopped
-        self._walked = walked
+        super().__init__(record, on_iteration, stopped)
+        self._setup, self._settings = setup, setup.settings
+        self._view, self._walked = view, walked
         self._gain = 0.0 if walked is None else least_gain(walked.tree)
         self._policies: list[list[tuple[str, Entrant]]] = [[(RANDOM, RANDOM)] for _ in range(2)]
         self._sums = PairSums()
         self._rounds: set[tuple[int, int]] = set()  # rounds played: (iteration, 0 or 1)
         self._trained: dict[int, _Responses] = {}  # responses by iteration
-        self.found: list[Iteration] = []
-        self._begun, self._before = time.monotonic(), 0.0
 
     @property
     def counts(self) -> tuple[int, int]:
         return len(self._policies[0]), len(self._policies[1])
 
     def run(self) -> str:
-        self._take()
+        self._resume()
         try:
             return self._iterate()
         except _StoppedError:
@@ -141,7 +170,8 @@ class _Loop:
     def _iterate(self) -> str:
         number = 0
         while True:
-            if not self._is_done(number):
+            measured = self._walked is None or number < len(self.iterations)
+            if number not in self._trained or not measured:
                 strategy = self._solve(number)
                 ended = self._ended()
                 if ended or self._stopped() or not self._respond(number, strategy):
@@ -151,32 +181,18 @@ class _Loop:
                 self._policies[player].append((name, policy))
             number += 1
 
-    def _is_done(self, number: int) -> bool:
-        """Return whether the record already contains an iteration's responses and measurement."""
-        return number in self._trained and (self._walked is None or number < len(self.found))
-
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
-        """Return each player's mixture as one policy; empty: the game is not traversed.
-
-        Policies added later are ignored.
-        """
+        """Return each player's mixture as one policy; empty: the game is not traversed."""
         walked = self._walked
         if walked is None:
             return ()
         return tuple(
-            mixture(
-                walked.tree,
-                player,
-                [policy_of(walked, player, policy) for _, policy in own[: len(shares)]],
-                shares,
-            )
+            mixture_of(walked, player, [policy for _, policy in own[: len(shares)]], shares)
             for player, (own, shares) in enumerate(zip(self._policies, mixtures, strict=True))
         )
 
-    def _take(self) -> None:
-        counts = [1, 1]
-        for place, line in enumerate(self._record.lines[1:], 1):
-            self._record.check(place, self._follows(line, counts))
+    def _resume(self) -> None:
+        for line in self._record.lines[1:]:
             if "round" in line:
                 self._rounds.add((line["after"], line["round"]))
                 for each in line["pairs"]:
@@ -184,31 +200,15 @@ class _Loop:
             elif "responses" in line:
                 mixtures = tuple(np.array(each, np.float64) for each in line["mixtures"])
                 self._trained[line["responses"]] = _Responses(line["added"], mixtures)
-                for player, *_ in line["added"]:
-                    counts[player] += 1
             else:
-                self._note(Iteration.from_line(line))
-            self._before = max(self._before, line.get("seconds", 0.0))
-
-    def _follows(self, line: Mapping[str, Any], counts: Sequence[int]) -> bool:
-        """Return whether a line of the record follows from the lines before it."""
-        number, known = len(self._trained), len(self.found)
-        if "round" in line:
-            key = (line["after"], line["round"])
-            met = all(self._sums.has(pair) for pair in np.ndindex(*counts))
-            return key not in self._rounds and key == (number, 1 if met else 0)
-        if (number, 1) not in self._rounds:
-            return False
-        measured = self._walked is None or known == number + 1
-        if "responses" in line:
-            return line["responses"] == number and measured
-        return line.get("iteration") == known == (number - 1 if self._walked is None else number)
+                self.add(Iteration.from_line(line))
+            self._earlier_seconds = max(self._earlier_seconds, line.get("seconds", 0.0))
 
     def _ended(self) -> str:
         """Return the reason for the end; empty: another iteration follows."""
-        if not self.found:
+        if not self.iterations:
             return ""
-        last = self.found[-1]
+        last = self.iterations[-1]
         if last.is_exact and last.nash_conv <= max(self._settings.enough, self._gain):
             return CONVERGED if last.nash_conv <= self._gain else ENOUGH
         return SPENT if last.number >= self._settings.iterations else ""
@@ -235,10 +235,11 @@ class _Loop:
             wanted = {(int(i), int(j)): int(more[i, j]) for i, j in np.argwhere(more)}
             self._play(number, 1, wanted)
         strategy = self._strategy()
-        known, mixtures = len(self.found), strategy.mixtures
+        known, mixtures = len(self.iterations), strategy.mixtures
         if self._walked is not None and number >= known:
             gains = np.maximum(measure(self._walked.tree, self.played(mixtures)).gains, 0.0)
-            self._keep(number, mixtures, gains, self._sums.payoffs(counts))
+            payoffs = self._sums.payoffs(counts)
+            self.keep(Iteration(number, counts, mixtures, gains, payoffs, seconds=self.seconds))
         elif self._walked is None and number > known:
             self._bound(number - 1)
         return strategy
@@ -268,16 +269,14 @@ class _Loop:
             )
             if self._stopped():
                 raise _StoppedError
-        self._record.append({"after": number, "round": turn, "pairs": pairs, **self._seconds()})
+        line = {"after": number, "round": turn, "pairs": pairs, "seconds": self.seconds}
+        self._record.append(line)
         self._rounds.add((number, turn))
         for each in pairs:
             self._sums.add((each["pair"][0], each["pair"][1]), each["sums"])
 
     def _respond(self, number: int, strategy: MetaStrategy) -> bool:
-        """Train oracles against the mixtures, and add the best for each target if it gains.
-
-        Return False if a signal ended the training; its result is discarded.
-        """
+        """Train oracles, and add the best for each target if it gains; False: a signal came."""
         setup, settings = self._setup, self._settings
         folder = self._record.directory / f"iteration_{number}"
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed process
@@ -288,7 +287,9 @@ class _Loop:
         ]
         seed = int(make_rng(settings.seed, "psro", "oracles", number).integers(2**31))
         heading = f"{setup.game}: best responses of iteration {number}"
-        config = config_of(settings, targets, seed, folder / "oracles", self._scale())
+        payoffs, variances = self._sums.payoffs(self.counts), self._sums.variances(self.counts)
+        scale = scale_of(float(np.sqrt(variances + payoffs**2).max()))
+        config = config_of(settings, targets, seed, folder / "oracles", scale)
         trained = train_exploiters(config, self._view, heading)
         if trained.interrupted is not None:
             return False
@@ -296,68 +297,41 @@ class _Loop:
             int(make_rng(settings.seed, "psro", "trials", number, i).integers(2**62))
             for i in range(len(targets))
         ]
-        payoffs = self._sums.payoffs(self.counts)
-        least = [
+        thresholds = [
             to_beat(settings.meta_solver, payoffs, strategy.mixtures, t) for t in strategy.targets
         ]
         added: list[list[Any]] = []
-        for i, response in enumerate(choose(targets, trained.players, settings, seeds)):
-            player = response.player
-            if response.earned <= least[i]:
+        for i, (policy, payoff) in enumerate(choose(targets, trained.players, settings, seeds)):
+            if payoff <= thresholds[i]:
                 continue  # nothing better was found
+            player = targets[i].player
             name = f"player {player}, iteration {number + 1}"
-            file, players_by_seat = folder / f"policy_{i}", ((response.who,) * 2,)
+            file, players_by_seat = folder / f"policy_{i}", ((policy,) * 2,)
             Target(setup.env, (name,), (1.0,), players_by_seat).save(file)
             added.append([player, name, str(file.relative_to(self._record.directory))])
-        found = _Responses(added, strategy.mixtures)
         line = {
             "responses": number,
             "added": added,
             "mixtures": [mixture.tolist() for mixture in strategy.mixtures],
             "steps": trained.steps,
             "trained_seconds": trained.seconds,
+            "seconds": self.seconds,
         }
-        self._record.append({**line, **self._seconds()})
-        self._trained[number] = found
+        self._record.append(line)
+        self._trained[number] = _Responses(added, strategy.mixtures)
         return True
 
     def _target(self, player: int, shares: Numbers, file: Path) -> SeatedTarget:
         opponents = self._policies[1 - player]
         own = self._policies[player][0][1]
-        found = seated_target(self._setup.env, player, opponents, shares, own, file)
-        found.target.save(file)
-        return found
+        target = seated_target(self._setup.env, player, opponents, shares, own, file)
+        target.target.save(file)
+        return target
 
     def _bound(self, number: int) -> None:
         """Measure an iteration by the gains of its responses in the next iteration's matches."""
         mixtures = self._trained[number].mixtures
         gains, margin = gains_of(self._sums, self.counts, mixtures)
-        payoffs = self._sums.payoffs(tuple(map(len, mixtures)))
-        self._keep(number, mixtures, gains, payoffs, margin, False)
-
-    def _keep(
-        self,
-        number: int,
-        mixtures: Mixtures,
-        gains: Numbers,
-        payoffs: Numbers,
-        margin: float = 0.0,
-        is_exact: bool = True,
-    ) -> None:
-        counts, seconds = tuple(map(len, mixtures)), self._seconds()["seconds"]
-        found = Iteration(number, counts, mixtures, gains, payoffs, is_exact, margin, seconds)
-        self._record.append(found.as_line())
-        self._note(found)
-
-    def _note(self, found: Iteration) -> None:
-        self.found.append(found)
-        if self._on_iteration is not None:
-            self._on_iteration(found)
-
-    def _seconds(self) -> dict[str, float]:
-        return {"seconds": self._before + time.monotonic() - self._begun}
-
-    def _scale(self) -> float:
-        variances = self._sums.variances(self.counts)
-        largest = float(np.sqrt(variances + self._sums.payoffs(self.counts) ** 2).max())
-        return scale_of(largest)
+        counts = tuple(map(len, mixtures))
+        shape = (number, counts, mixtures, gains, self._sums.payoffs(counts))
+        self.keep(Iteration(*shape, is_exact=False, margin=margin, seconds=self.seconds))

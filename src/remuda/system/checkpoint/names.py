@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from remuda.errors import RunDirectoryError
+from remuda.system.checkpoint.state import sweep
 
 COORDINATOR = "coordinator"  # the part of a checkpoint for counters and published snapshots
 LONGEST = 80  # characters of a file name, beyond which a checksum replaces the rest
@@ -60,3 +61,15 @@ def claimed_directory(parent: Path, name: str) -> Iterator[Path]:
             for each in (path, *parents):
                 each.rmdir()
         raise
+
+
+def make_directory(directory: Path, ignored: str) -> set[str]:
+    """Make a directory if it is missing; return the names in it, except `ignored`."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        sweep(directory)
+        return {each.name for each in directory.iterdir()} - {ignored}
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{directory} cannot be made: {error.strerror or error}; name another with --out"
+        ) from None

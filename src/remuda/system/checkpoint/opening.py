@@ -8,6 +8,7 @@ functions open only regular files of bounded size and never block. Errors name t
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import math
 import os
@@ -34,6 +35,22 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return descriptor
+
+
+def lock_directory(directory: Path, option: str) -> int:
+    """Lock a directory for one process; return a descriptor, which holds the lock until closed.
+
+    `option`: the option that names another directory.
+    """
+    descriptor = open_file(directory / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunDirectoryError(
+            f"{directory} is in use by another process; wait for it, or name another {option}"
+        ) from None
     return descriptor
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,6 @@ from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import find_checkpoint, load_snapshots, published
 from remuda.system.checkpoint.names import COORDINATOR
-from remuda.types import AgentSpec
 
 ALL, FROZEN = "all", "frozen"
 """`RUN:all`: all policies of a run; `RUN:all@frozen`: all its fixed members."""
@@ -54,6 +54,11 @@ class Saved:
     is_frozen: bool = False
     is_live: bool = False  # the weights are those that a running run played with
 
+    @property
+    def policy(self) -> str:
+        """The policy's name without the version of a frozen copy."""
+        return self.name.rpartition("@")[0] if self.is_frozen else self.name
+
 
 class SavedPolicies:
     """The saved policies of one run."""
@@ -65,27 +70,12 @@ class SavedPolicies:
 
     @cached_property
     def spec(self) -> RunSpec:
-        """The resolved settings of the run."""
         return self.files.spec()
-
-    @property
-    def agents(self) -> tuple[AgentSpec, ...]:
-        """The agents of the game."""
-        return self.spec.agents
 
     @property
     def specs(self) -> tuple[PolicySpec, ...]:
         """The specs of all policies that the run can have."""
         return self.spec.policies
-
-    @property
-    def _known(self) -> tuple[str, ...]:
-        return self.spec.roster.policies
-
-    @property
-    def scripted(self) -> dict[str, str]:
-        """The scripted policy of each hand-written member of the population, by member name."""
-        return dict(self.config.population.scripted)
 
     @property
     def unplayed(self) -> dict[str, str]:
@@ -100,7 +90,7 @@ class SavedPolicies:
 
     def names(self) -> tuple[str, ...]:
         """Return the policies with saved weights; empty while nothing is saved."""
-        names, files = self._known, self.files
+        names, files = self.spec.roster.policies, self.files
         if not files.checkpoints.numbers() and not any(map(files.has_weights, names)):
             return ()
         if not self.config.population.dealt:
@@ -119,16 +109,25 @@ class SavedPolicies:
             find_checkpoint(self.files, self.spec, number)  # raises if it is missing
         read = numbers[-1] if number is None else number
         population = self.files.checkpoints.read(read, COORDINATOR)["population"]
-        found, count = frozen_copies(population), len(self._imported)
-        is_present = (
-            population["identity"][len(population["identity"]) - count :, POLICY] != NO_POLICY
-        )
-        members = [m for m, present in zip(self._imported, is_present, strict=True) if present]
-        return [*found, *((member.origin.name, member.snapshot) for member in members)]
+        policies = population["identity"][:, POLICY]
+        imported = zip(self._imported, policies[len(policies) - len(self._imported) :], strict=True)
+        members = [member for member, policy in imported if policy != NO_POLICY]
+        return [
+            *frozen_copies(population),
+            *((member.origin.name, member.snapshot) for member in members),
+        ]
 
-    def frozen(self) -> tuple[str, ...]:
-        """Return the frozen copies in the newest checkpoint as `policy@version`."""
-        return tuple(f"{name}@{snapshot.version}" for name, snapshot in self.copies())
+    def frozen(self, number: int | None = None) -> list[Saved]:
+        """Return the frozen copies in checkpoint `number`, or the newest."""
+        return [
+            Saved(
+                f"{name}@{snapshot.version}",
+                self._player(name, snapshot),
+                self.files.checkpoints.numbers()[-1] if number is None else number,
+                is_frozen=True,
+            )
+            for name, snapshot in self.copies(number)
+        ]
 
     def all(self) -> dict[str, Player]:
         """Return all policies, as saved at the same moment; empty while nothing is saved."""
@@ -143,17 +142,14 @@ class SavedPolicies:
         for the newest checkpoint.
         """
         number = checkpoint if isinstance(checkpoint, int) else None
-        if "@" in name and name not in self._known:
+        if "@" in name and name not in self.spec.roster.policies:
             if checkpoint == "best":
                 raise UsageError(f"{name} is a frozen copy: name a checkpoint by its number")
-            copies = self.copies(number)
-            for policy, snapshot in copies:
-                if name == f"{policy}@{snapshot.version}":
-                    numbers = self.files.checkpoints.numbers()
-                    whose = numbers[-1] if number is None else number
-                    return Saved(name, self._player(policy, snapshot), whose, is_frozen=True)
-            frozen = [f"{policy}@{snapshot.version}" for policy, snapshot in copies]
-            raise UnknownPolicyError(name, [*self.names(), *frozen])
+            frozen = self.frozen(number)
+            for each in frozen:
+                if each.name == name:
+                    return each
+            raise UnknownPolicyError(name, [*self.names(), *(each.name for each in frozen)])
         if not self.names():
             raise RunDirectoryError(f"{self.files.path} has saved no policy yet")
         taken = find_checkpoint(self.files, self.spec, checkpoint)
@@ -164,19 +160,28 @@ class SavedPolicies:
 
     def version(self, name: str, version: int) -> Saved:
         """Find a version of a policy in the final weights, checkpoints and their frozen copies."""
-        kept = {snapshot.version for policy, snapshot in self.copies() if policy == name}
-        if version in kept:
-            return self.find(f"{name}@{version}")
-        live = self.learning(name, version, kept)
-        if live is not None:
-            return live
-        for number in reversed(self.files.checkpoints.numbers()[:-1]):
-            copies = {s.version for policy, s in self.copies(number) if policy == name}
-            if version in copies:
-                return self.find(f"{name}@{version}", number)
-            kept |= copies
-        known = ", ".join(map(str, sorted(kept)))
+        saved = set()
+        for found in self._versions(name):
+            if found.player.snapshot.version == version:
+                return found
+            saved.add(found.player.snapshot.version)
+        known = ", ".join(map(str, sorted(saved)))
         raise UsageError(f"{self.files.path} has no version {version} of {name}; it has {known}")
+
+    def _versions(self, name: str) -> Iterator[Saved]:
+        older = self.files.checkpoints.numbers()[:-1]
+        yield from (each for each in self.frozen() if each.policy == name)
+        yield from self._learning(name)
+        for number in reversed(older):
+            yield from (each for each in self.frozen(number) if each.policy == name)
+
+    def _learning(self, name: str) -> Iterator[Saved]:
+        """Yield a learning policy's final weights, then those of checkpoints, newest first."""
+        yield self.find(name)
+        for number in reversed(self.files.checkpoints.numbers()):
+            snapshots = published(self.files, self.spec, number)
+            if name in snapshots:
+                yield Saved(name, self._player(name, snapshots[name]), number)
 
     def live(self, name: str) -> Saved:
         """Return a policy with a live run's current weights; later calls return the same."""
@@ -184,7 +189,7 @@ class SavedPolicies:
             return self._live[name]
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
-            raise UnknownPolicyError(name, list(self._known))
+            raise UnknownPolicyError(name, list(self.spec.roster.policies))
         if not self.files.is_running():
             raise UsageError(f"{self.files.path} is not running, so no policy is {LIVE}; {SAVED}")
         size = layout_size(spec.network().shapes)
@@ -195,20 +200,10 @@ class SavedPolicies:
         self._live[name] = Saved(name, self._player(name, snapshot), None, is_live=True)
         return self._live[name]
 
-    def learning(self, name: str, version: int, kept: set[int] | None = None) -> Saved | None:
-        """Find a version of a learning policy, or None; add other saved versions to `kept`."""
-        kept = set() if kept is None else kept
-        final = self.find(name)
-        if final.player.snapshot.version == version:
-            return final
-        kept.add(final.player.snapshot.version)
-        for number in reversed(self.files.checkpoints.numbers()):
-            snapshots = published(self.files, self.spec, number)
-            if name in snapshots:
-                if snapshots[name].version == version:
-                    return Saved(name, self._player(name, snapshots[name]), number)
-                kept.add(snapshots[name].version)
-        return None
+    def learning(self, name: str, version: int) -> Saved | None:
+        """Find a version of a learning policy, or None."""
+        saved = self._learning(name)
+        return next((each for each in saved if each.player.snapshot.version == version), None)
 
     def _player(self, policy: str, snapshot: Snapshot) -> Player:
         likes = {member.origin.name: member.origin.like for member in self._imported}
@@ -250,7 +245,6 @@ class Reference:
         return Reference(text, Path(os.path.expanduser(run)), name, which)
 
     def open(self) -> SavedPolicies:
-        """Open the run's policies."""
         return SavedPolicies(RunDirectory.open(self.run))
 
     def find(self, saved: SavedPolicies | None = None, default: str = "") -> Saved:
@@ -295,11 +289,10 @@ class Reference:
             )
         found: dict[str, Entrant]
         if not self.which:
-            found = {
-                name: entrant for name, entrant in saved.all().items() if name not in saved.unplayed
-            }
+            found = {n: each for n, each in saved.all().items() if n not in saved.unplayed}
         else:
-            found = {name: saved.find(name).player for name in saved.frozen()} | saved.scripted
+            found = {each.name: each.player for each in saved.frozen()}
+            found |= saved.config.population.scripted
         if not found:
             what = "frozen copy" if self.which else "policy"
             raise UsageError(f"{self.run} has saved no {what} yet")

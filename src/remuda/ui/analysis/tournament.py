@@ -19,9 +19,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from remuda.evaluation.crossplay import Tournament
-from remuda.evaluation.tournaments.sequential_test import in_words
-from remuda.evaluation.tournaments.until import Look
+from remuda.evaluation.tournaments.engine import Tournament
+from remuda.evaluation.tournaments.sequential_test import Look, in_words
 from remuda.ui.terminal.live import PlayProgress
 from remuda.ui.terminal.tables import table_of
 

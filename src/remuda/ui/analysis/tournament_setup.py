@@ -7,32 +7,32 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from remuda.config import Section
 from remuda.config.plain import Options
 from remuda.config.sections import PathSetting
-from remuda.envs.registry import find_game
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
-from remuda.evaluation.crossplay import (
-    Tournament,
-    play_setup,
-    play_setup_until,
-    setup_of_entrants,
-    setup_of_snapshots,
-)
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.results import Limits
-from remuda.evaluation.tournaments.entrants import Entrant, Player, TournamentSetup, weights_digest
+from remuda.evaluation.tournaments.engine import Tournament, play
+from remuda.evaluation.tournaments.entrants import (
+    Entrant,
+    Player,
+    TournamentSetup,
+    setup_of_entrants,
+    setup_of_snapshots,
+    weights_digest,
+)
 from remuda.evaluation.tournaments.record import kept_weights, read_description
-from remuda.evaluation.tournaments.until import MATCHES
+from remuda.evaluation.tournaments.until import MATCHES, play_until
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
 from remuda.training.python_settings import name_scripted
-from remuda.training.saved.games import check_not_both, game_of_runs, is_meant_of_run, open_runs
+from remuda.training.saved.games import entrants_of, find_saved_game, is_meant_of_run
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Floats
 from remuda.ui.terminal.numbers import distinct
@@ -128,60 +128,22 @@ def set_up(
     scripted: Mapping[str, str] | None = None,
 ) -> Crossplay:
     """Find the entrants and the game; if `game` is empty, use the game of the first run."""
-    opened = open_runs(words)
-    notes: tuple[str, ...] = ()
-    if not game:
-        if not opened:
-            raise ConfigError(
-                "no entrant is a policy of a run, so --game must name the game; "
-                "policies of runs are RUN:policy"
-            )
-        theirs = game_of_runs(opened, options, scripted or {})
-        game, options, notes = theirs.game.name, theirs.options, theirs.notes
-        scripted = {**theirs.scripted, **(scripted or {})}
-    kind = find_game(game)
-    check_not_both(words, kind)
-    found = [each for word in words for each in _found(word, opened)]
+    played = find_saved_game(game, options, words, scripted or {})
+    if played is None:
+        raise ConfigError(
+            "no entrant is a policy of a run, so --game must name the game; "
+            "policies of runs are RUN:policy"
+        )
+    found = [each for word in words for each in entrants_of(word, played.opened)]
     for each in found:
-        if isinstance(each.who, str):
-            kind.policy(each.who)  # raises an error before any match is played
-    are_unique = len({each.own for each in found}) == len(found)
-    names = distinct([each.own if are_unique else each.full for each in found])
-    named = {name: each.who for name, each in zip(names, found, strict=True)}
+        if isinstance(each.entrant, str):
+            played.game.policy(each.entrant)  # raises an error before any match is played
+    are_unique = len({each.name for each in found}) == len(found)
+    names = distinct([each.name if are_unique else each.full_name for each in found])
+    named = {name: each.entrant for name, each in zip(names, found, strict=True)}
     sources = {name: each.run for name, each in zip(named, found, strict=True) if each.run}
-    return Crossplay(game, options, named, sources, scripted or {}, notes)
-
-
-class _Found(NamedTuple):
-    """An entrant named on the command line."""
-
-    own: str  # the entrant's name without the run
-    full: str  # the entrant's name with the run
-    who: Entrant
-    run: str = ""  # the directory of the run that trained the entrant; empty: it is scripted
-
-
-def _found(word: str, opened: Mapping[Path, SavedPolicies]) -> list[_Found]:
-    if not is_meant_of_run(word):
-        return [_Found(word, word, word)]
-    reference = Reference.parse(word)
-    run, whole = reference.run.name, str(reference.run.resolve())
-    saved = opened[Path(whole)]
-    several = reference.several(saved)
-    if several:
-        return [
-            _Found(own, f"{run}:{own}", who, "" if isinstance(who, str) else whole)
-            for own, who in several.items()
-        ]
-    member = saved.scripted.get(reference.policy)
-    if member is not None:
-        if reference.which:
-            raise UsageError(f"{word}: {reference.policy} is scripted, and has no versions")
-        return [_Found(reference.policy, f"{run}:{reference.policy}", member)]
-    learned = reference.find_learned(saved)
-    name = reference.which and f"{reference.policy or learned.name}@{reference.which}"
-    own = name or learned.name
-    return [_Found(own, f"{run}:{own}", learned.player, whole)]
+    taken = {**played.scripted, **(scripted or {})}
+    return Crossplay(played.game.name, played.options, named, sources, taken, played.notes)
 
 
 Key = tuple[str, int, str]  # policy, version and weights digest
@@ -354,12 +316,12 @@ def play_shown(
         limits = replace(limits, watch=progress) if is_shown else limits
         if not length.until:
             episodes = 100 if length.episodes is None else length.episodes
-            found = play_setup(setup, episodes, directory, record, limits, length.processes)
+            found = play(setup, episodes, directory, record, limits, length.processes)
             return found, progress
         matches = MATCHES if length.matches is None else length.matches
         look = progress.look if is_shown else None
         common = (directory, record, limits, matches, look, length.processes)
-        return play_setup_until(setup, length.until, *common), progress
+        return play_until(setup, length.until, *common), progress
 
 
 def named_entrants(entrants: object) -> dict[str, Policy | str]:

@@ -25,7 +25,7 @@ from remuda.envs.registry import Game, find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.training.saved.games import check_not_both, game_of_runs, open_runs, unmeasured
+from remuda.training.saved.games import find_saved_game, unmeasured
 from remuda.training.saved.policies import Reference
 from remuda.types import Array, Bools
 from remuda.ui.cli.commands.options import PlayOptions
@@ -263,23 +263,20 @@ def game_of(
     `options` override the run's options.
     """
     words = [player for player in seats.values() if is_policy_of_run(player)]
-    if name is not None:
-        game = find_game(name)
-        check_not_both(words, game)
-        return PlayedGame(game, options)
-    if not words:
+    found = find_saved_game(name, options, words, None if are_all_seated else seats)
+    if found is None:
         _check_scripted(seats)
         return PlayedGame(find_game(DEFAULT_GAME), options)
-    theirs = game_of_runs(open_runs(words), options, None if are_all_seated else seats)
-    check_not_both(words, theirs.game)
-    made, explicit = unmeasured(theirs.options), by_leaf(options)
+    if name is not None:
+        return PlayedGame(found.game, options)
+    made, explicit = unmeasured(found.options), by_leaf(options)
     return PlayedGame(
-        theirs.game,
+        found.game,
         made,
         str(Reference.parse(words[0]).run),
         {key: value for key, value in by_leaf(made).items() if key not in explicit},
-        theirs.scripted,
-        theirs.notes,
+        found.scripted,
+        found.notes,
     )
 
 

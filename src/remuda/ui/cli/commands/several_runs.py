@@ -182,7 +182,7 @@ def _setup(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, st
 
 
 def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Mapping[str, str]]:
-    from remuda.evaluation.crossplay import setup_of_snapshots
+    from remuda.evaluation.tournaments.entrants import setup_of_snapshots
     from remuda.runs.run_directory import RunDirectory
     from remuda.runs.saved_weights import load_run
 
