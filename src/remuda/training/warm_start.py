@@ -124,16 +124,17 @@ def differences(saved: PolicySpec, spec: PolicySpec) -> Iterator[str]:
     """
     before, after = _meaning(saved), _meaning(spec)
     if before == after:
-        before, after = (
-            {f"the shape of {name}": shape for name, shape in each.network().shapes.items()}
-            for each in (saved, spec)
-        )
+        before, after = _shapes(saved), _shapes(spec)
     elif before["algorithm"] != after["algorithm"]:  # networks are not comparable
         before = {name: value for name, value in before.items() if "." not in name}
         after = {name: after[name] for name in before}
     for name in {**before, **after}:
         if before.get(name) != after.get(name):
             yield f"{name} is {before.get(name)} there and {after.get(name)} here"
+
+
+def _shapes(spec: PolicySpec) -> dict[str, object]:
+    return {f"the shape of {name}": shape for name, shape in spec.network().shapes.items()}
 
 
 def _meaning(spec: PolicySpec) -> dict[str, object]:

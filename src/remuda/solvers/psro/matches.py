@@ -59,7 +59,8 @@ class PairSums:
         )
         with np.errstate(invalid="ignore"):  # without any match, NaN
             spread = np.maximum(total_squares / count - (total / count) ** 2, 0.0)
-        return (np.maximum(squares - sums**2 / matches, 0.0) + spread) / matches**2
+        errors: Numbers = (np.maximum(squares - sums**2 / matches, 0.0) + spread) / matches**2
+        return errors
 
     def matches(self, counts: Sequence[int]) -> Integers:
         """Return the numbers of matches: [n, m]."""
