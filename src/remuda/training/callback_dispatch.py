@@ -60,7 +60,7 @@ class Events:
         self._run = ActiveRun(files.path, config, policies)
         if resumed is not None:
             self._run.turns, self._run.seconds = resumed.turns, resumed.seconds
-        self._requests = Requests(files.path, self._run, say)
+        self.requests = Requests(files.path, self._run, say)
         self._has_ended = False
         self.failure: CallbackError | None = None
         """The failure of an essential callback, which ends the run; None if there is none."""
@@ -80,7 +80,7 @@ class Events:
 
     def attach(self, assembly: Assembly) -> None:
         """Give callbacks and requests access to the assembly's shared memory."""
-        self._requests.attach(assembly.playing)
+        self.requests.attach(assembly.playing)
         self._run.attach(assembly.changes, assembly.table)
         self._before = assembly.scoreboard.all_acted()
 
@@ -100,7 +100,7 @@ class Events:
 
     def look(self, reading: Reading, seconds: float) -> None:
         """Carry out requests of other programs, and dispatch episodes since the last poll."""
-        self._requests.look()
+        self.requests.look()
         if not self._callbacks:
             return
         self._run.turns, self._run.seconds = int(reading.play[Play.TURNS]), seconds
@@ -125,19 +125,15 @@ class Events:
         if any(hasattr(callback, "on_metrics") for callback in self._callbacks):
             self._dispatch("on_metrics", row_of(record))
 
-    def take_no_more_requests(self) -> None:
-        """Refuse further requests: the run has trained to its end."""
-        self._requests.close()
-
     def end(self, result: Result | None) -> None:
         """Dispatch the end of the run, once, also to failed callbacks."""
         if self._has_ended:
             return
         self._has_ended, self._failed = True, []
         self._run.close()
-        self._requests.close()
+        self.requests.close()
         self._dispatch("on_end", result)
-        self._requests.end()
+        self.requests.end()
 
     def _dispatch(self, event: str, *details: Any) -> None:
         for callback in self._callbacks:

@@ -80,7 +80,7 @@ class Finish:
     ) -> Result:
         """Evaluate the policies, save the results, compare the last checkpoint with the best."""
         config, run, hooks, signals = self.config, self.run, self.hooks, self.signals
-        self.events.take_no_more_requests()
+        self.events.requests.close()
         limits, begun = Limits(config.run.evaluate_seconds, signals.stopped), time.monotonic()
         result = self._save_results(result)  # first, since later steps may fail
         hooks.trained(run.path, result.record.turns)

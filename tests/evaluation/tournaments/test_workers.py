@@ -102,7 +102,7 @@ def test_a_process_that_is_killed_ends_it_and_the_rest_is_played_later(tmp_path,
 
     def watch(done, wanted):
         if done and made and not killed:
-            killed.extend(made[0].pids)
+            killed.extend(process.pid for process in made[0].processes)
             os.kill(killed[1], signal.SIGKILL)
 
     limits = Limits(watch=watch)
@@ -133,7 +133,7 @@ engine.Workers = Seen
 
 def watch(done, wanted):
     if done:
-        print(*made[0].pids, flush=True)
+        print(*(process.pid for process in made[0].processes), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
@@ -215,7 +215,7 @@ def test_more_processes_are_started_when_there_is_more_to_play(monkeypatch):
         for parts in (3, 2, 1):
             left = opened.results.unfinished()
             assert not opened.play(left[: len(left) // parts], Limits(), 48)
-            seen.append(len(started[-1].pids))
+            seen.append(len(started[-1].processes))
         assert not len(opened.results.unfinished())
     assert seen == [2, 3, 3]
 

@@ -67,13 +67,13 @@ class Workers:
         self._setup, self._episodes = setup, episodes
         self._lifeline = Lifeline()
         self._connections: list[Connection] = []
-        self._processes: list[Process] = []
+        self.processes: list[Process] = []
         self.grow(count)
 
     def grow(self, count: int) -> None:
         """Start more processes, up to `count` in total."""
         code = code_of([self._setup.game, self._setup.env.options])
-        for part in range(len(self._processes), count):
+        for part in range(len(self.processes), count):
             local, remote = Pipe()
             self._connections.append(local)
             args = (remote, WorkerShare(self._setup, self._episodes, part, code))
@@ -87,12 +87,8 @@ class Workers:
                     f"a process of the tournament could not be started: {error.strerror}; lower "
                     "--processes"
                 ) from None
-            self._processes.append(started)
+            self.processes.append(started)
             remote.close()
-
-    @property
-    def pids(self) -> list[int]:
-        return [pid for process in self._processes if (pid := process.pid) is not None]
 
     def play(
         self, numbers: Integers, results: MatchResults, limits: Limits, wanted: int, copies: int
@@ -123,12 +119,12 @@ class Workers:
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
-        for process in self._processes:
+        for process in self.processes:
             if not process.join(ENDING):
                 process.kill()
                 process.join(ENDING)
             process.close()
-        self._processes.clear()
+        self.processes.clear()
         self._lifeline.close()
 
     def _send(self, connection: Connection, message: object) -> None:
@@ -147,7 +143,7 @@ class Workers:
         return found
 
     def _fail(self, connection: Connection) -> None:
-        process = self._processes[self._connections.index(connection)]
+        process = self.processes[self._connections.index(connection)]
         process.join(ENDING)
         code = process.exitcode
         if code == UNGUARDED:
