@@ -43,8 +43,9 @@ class Schedule:
         numbers: dict[tuple[int, ...], int] = {}
         for row, column, i in np.ndindex(self.cells.shape):
             own = self.dealt[i]
-            seating: tuple[int, ...] = tuple(
-                takers.get(seat, row if seat == own else column) for seat in range(num_seats)
+            seating = tuple(
+                takers[seat] if seat in takers else row if seat == own else column
+                for seat in range(num_seats)
             )
             self.cells[row, column, i] = numbers.setdefault(seating, len(numbers))
         self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat

@@ -78,7 +78,8 @@ class Populations:
         missing: list[list[int]] = np.argwhere(np.isnan(self.payoffs[0])).tolist()
         for cell in missing:
             reaches = [own[index] for own, index in zip(self._reaches, cell, strict=True)]
-            self.payoffs[:, *cell] = profile_returns(self._chance, reaches, returns)
+            index: tuple[slice | int, ...] = (slice(None), *cell)
+            self.payoffs[index] = profile_returns(self._chance, reaches, returns)
 
     def played(self, mixtures: Mixtures) -> tuple[Numbers, ...]:
         """Return each player's mixture as one policy [I_p, A] (Kuhn 1953)."""
