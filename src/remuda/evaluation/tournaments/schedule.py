@@ -43,10 +43,10 @@ class Schedule:
         numbers: dict[tuple[int, ...], int] = {}
         for row, column, i in np.ndindex(self.cells.shape):
             own = self.dealt[i]
-            seating = tuple(
-                takers[seat] if seat in takers else row if seat == own else column
-                for seat in range(num_seats)
+            seats = (
+                takers.get(seat, int(row if seat == own else column)) for seat in range(num_seats)
             )
+            seating = tuple(seats)
             self.cells[row, column, i] = numbers.setdefault(seating, len(numbers))
         self.seatings: Integers = np.array(list(numbers), np.int64)  # [I, S]: entrants by seat
         members_of: list[Sequence[Sequence[Entrant]]] = [each.members for each in participants]
