@@ -39,7 +39,6 @@ from remuda.ui.plots.drawing import (
     ORANGE,
     QUIET,
     Picture,
-    add_panel,
     new_figure,
     number_axes,
 )
@@ -164,23 +163,16 @@ def toy(results: Results, seeds: int, picture: Path | None) -> None:
 
 def drawn(courses: dict[str, Course]) -> Picture:
     """Draw Q over steps, and weights in their plane, for each variant."""
-    width, height, left, gap = 2.1, 1.7, 0.6, 0.3
     with mpl.rc_context(LOOK):
-        figure = new_figure(left + len(courses) * (width + gap), 2 * height + 1.35)
-        for column, (name, course) in enumerate(courses.items()):
-            x = left + column * (width + gap)
-            top = add_panel(figure, x, 0.35, width, height)
-            bottom = add_panel(figure, x, height + 0.9, width, height)
+        figure = new_figure(0.6 + len(courses) * 2.4, 4.75)
+        panels = figure.subplots(2, len(courses), sharey="row", squeeze=False)
+        for (name, course), (top, bottom) in zip(courses.items(), panels.T, strict=True):
             top.set_title(name)
             _draw_course(top, course)
             _draw_path(bottom, course)
-            if column:
-                top.tick_params(labelleft=False)
-                bottom.tick_params(labelleft=False)
-            else:
-                top.set_ylabel("true objective Q")
-                bottom.set_ylabel("θ₂")
-                top.legend(loc="lower right")
+        panels[0, 0].set_ylabel("true objective Q")
+        panels[1, 0].set_ylabel("θ₂")
+        panels[0, 0].legend(loc="lower right")
     caption = (
         "The true objective of two workers over gradient steps, and their weights; dots where a "
         "worker copied the other. After Jaderberg et al. 2017, figure 2."

@@ -14,13 +14,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from refusals import refuses
 from remuda.analysis.payoffs.payoffs import Payoffs, exact, from_sums
 from remuda.analysis.population_report import Analysis, analyse
 from remuda.analysis.society.pareto import uncertain_front
 from remuda.analysis.structure.transitivity import split
 from remuda.config import load_config, write_config
-from remuda.errors import UsageError
 from remuda.population.ledger.ledger import FREEZE, LedgerFile, record_type
 from remuda.runs.run_directory import RunDirectory
 from remuda.ui.plots.drawing import FORMATS, Picture, shorten, write_pictures
@@ -93,7 +91,9 @@ SIZES = [(3, 1.0), (8, 1.0), (8, 1e-4), (8, 2e4), (60, 1.0)]
 
 @pytest.mark.slow_cases("60-1.0", "8-0.0001", "8-1.0", "8-20000.0")
 @pytest.mark.parametrize(("count", "scale"), SIZES)
-def test_nothing_that_is_written_covers_another_or_is_cut(count: int, scale: float) -> None:
+def test_nothing_that_is_written_is_cut_and_rows_do_not_cover_others(
+    count: int, scale: float
+) -> None:
     seen = 0
     for picture in drawn(count, scale=scale).values():
         if picture.figure is None:
@@ -104,6 +104,9 @@ def test_nothing_that_is_written_covers_another_or_is_cut(count: int, scale: flo
         for text, (x0, y0, x1, y1) in zip(texts, boxes, strict=True):
             inside = x0 >= 0 and y0 >= 0 and x1 <= wide and y1 <= high
             assert inside, f"{picture.name}: {text.get_text()} is cut"
+        seen += 1
+        if picture.name not in ("payoffs", "ranking", "equilibrium"):
+            continue  # names of points that are near each other may overlap
         for one, other in combinations(range(len(texts)), 2):
             a, b = boxes[one], boxes[other]
             across = min(a[2], b[2]) - max(a[0], b[0])
@@ -111,7 +114,6 @@ def test_nothing_that_is_written_covers_another_or_is_cut(count: int, scale: flo
             # Boxes have room above and below their letters, of which a little may be shared.
             told = f"{picture.name}: {texts[one].get_text()!r}, {texts[other].get_text()!r}"
             assert across <= 1.0 or down <= 0.25 * min(a[3] - a[1], b[3] - b[1]), told
-        seen += 1
     assert seen >= 5
 
 
@@ -131,7 +133,7 @@ def test_every_policy_is_named_once_in_rows_and_at_most_once_in_maps(count: int)
             continue
         told = words_of(picture)
         counts = [told.count(each) for each in names]
-        assert max(counts) == 1
+        assert max(counts) == 1, name
         named = re.search(r"(\d+) of \d+ are named", picture.caption)
         if name != "equilibrium":
             assert sum(counts) == (int(named[1]) if named else count)
@@ -282,8 +284,7 @@ def test_the_front_of_two_objectives_bounds_what_it_dominates() -> None:
     axes = figure_of(picture).axes
     assert len(axes) == 1
     stairs = axes[0].lines[0].get_xydata()
-    assert stairs[1].tolist() == [0.0, 2.0]
-    assert stairs[2].tolist() == [2.0, 0.0]
+    assert stairs.tolist() == [[0.0, 2.0], [2.0, 0.0]]
 
 
 def test_three_objectives_have_a_panel_for_each_pair() -> None:
@@ -298,9 +299,6 @@ def test_three_objectives_have_a_panel_for_each_pair() -> None:
         ("first (per match)", "third (per match)"),
         ("second (per match)", "third (per match)"),
     ]
-    one = Objectives(OBJECTIVES.names, ("first",), points[:, :1], np.zeros((4, 1, 1)))
-    with refuses(UsageError):
-        pareto_picture(one, front, "")
 
 
 def test_objectives_are_the_mean_the_worst_and_what_is_left_to_others() -> None:

@@ -99,6 +99,7 @@ def test_many_places_and_long_names_have_room(places):
     births = [born(name, 0, 0, learning_rate=10.0**-at) for at, name in enumerate(names)]
     births += [born(names[-1], 1, 50, names[0], learning_rate=0.5)]
     picture = drawn(births, 100)
+    picture.figure.draw_without_rendering()
     lives, _ = picture.figure.axes
     told = [label.get_window_extent() for label in lives.get_yticklabels() if label.get_text()]
     assert min(box.x0 for box in told) >= 0.0

@@ -11,7 +11,7 @@ from PIL import Image
 from refusals import refuses
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.types import Array
-from remuda.ui.plots.recording import check_format, write_gif, write_recording
+from remuda.ui.plots.recording import check_format, write_recording
 
 
 def a_game(frames: int = 30, size: int = 160) -> list[Array]:
@@ -29,7 +29,7 @@ def a_game(frames: int = 30, size: int = 160) -> list[Array]:
 def test_what_was_written_can_be_read(tmp_path: Path) -> None:
     frames = a_game()
     path = tmp_path / "play.gif"
-    write_gif(frames, path, frames_per_second=10)
+    write_recording(frames, path, frames_per_second=10)
     assert np.array_equal(imageio.imread(path), frames)
     with Image.open(path) as image:
         assert image.format == "GIF"
@@ -41,7 +41,7 @@ def test_what_was_written_can_be_read(tmp_path: Path) -> None:
 
 def test_the_file_is_small(tmp_path: Path) -> None:
     frames = a_game()
-    write_gif(frames, tmp_path / "play.gif")
+    write_recording(frames, tmp_path / "play.gif")
     assert (tmp_path / "play.gif").stat().st_size < sum(f.nbytes for f in frames) / 100
 
 
@@ -51,27 +51,27 @@ def test_many_colours_are_told_nearly(tmp_path: Path) -> None:
         ..., :3
     ]
     path = tmp_path / "play.gif"
-    write_gif([frame, frame[::-1].copy()], path)
+    write_recording([frame, frame[::-1].copy()], path)
     assert np.abs(imageio.imread(path).astype(int) - [frame, frame[::-1]]).mean() < 12
 
 
 def test_equal_frames_keep_their_time(tmp_path: Path) -> None:
     first, second = a_game(2)
     path = tmp_path / "play.gif"
-    write_gif([first, first, first, second], path, frames_per_second=10)
+    write_recording([first, first, first, second], path, frames_per_second=10)
     with Image.open(path) as image:
         assert image.n_frames == 2
         assert image.info["duration"] == 300
 
 
 def test_a_single_frame(tmp_path: Path) -> None:
-    write_gif(a_game(1), tmp_path / "play.gif")
+    write_recording(a_game(1), tmp_path / "play.gif")
     assert imageio.imread(tmp_path / "play.gif", index=0).shape == (160, 200, 3)
 
 
 @pytest.mark.parametrize("frames_per_second", [1, 8, 50, 1000])
 def test_any_speed(tmp_path: Path, frames_per_second: int) -> None:
-    write_gif(a_game(3), tmp_path / "play.gif", frames_per_second)
+    write_recording(a_game(3), tmp_path / "play.gif", frames_per_second)
     with Image.open(tmp_path / "play.gif") as image:
         assert image.n_frames == 3
         assert image.info["duration"] == max(round(100 / frames_per_second) * 10, 20)
@@ -88,14 +88,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_half_one(
 
     monkeypatch.setattr("os.fsync", full)
     with refuses(RunDirectoryError):
-        write_gif(a_game(), path)
+        write_recording(a_game(), path)
     assert path.read_bytes() == b"the old one"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with refuses(RunDirectoryError):
-        write_gif(a_game(2), tmp_path / "nowhere" / "play.gif")
+        write_recording(a_game(2), tmp_path / "nowhere" / "play.gif")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_what_are_no_frames(tmp_path: Path, frames: list[Array]) -> None:
     with refuses(ValueError):
-        write_gif(frames, tmp_path / "play.gif")
+        write_recording(frames, tmp_path / "play.gif")
     assert not list(tmp_path.iterdir())
 
 

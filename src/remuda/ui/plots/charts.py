@@ -17,7 +17,15 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 from remuda.errors import RunDirectoryError, UsageError
 from remuda.runs.metrics import PolicyRecord, Record
 from remuda.runs.recorded_matches import read_payoffs
-from remuda.ui.plots.drawing import INK, QUIET, Picture, count_along_x, look, new_figure, widest
+from remuda.ui.plots.drawing import (
+    INK,
+    QUIET,
+    Picture,
+    count_along_x,
+    look,
+    new_figure,
+    shorten,
+)
 from remuda.ui.reports.summary import EpisodeMetric, RunSummary, returns
 
 log = logging.getLogger(__name__)
@@ -159,12 +167,9 @@ def _mark_evaluation(axes: Axes, summary: RunSummary, turns: int) -> bool:
     xs = np.linspace(1.01, 1.10, len(marked) + 2)[1:-1] * turns
     for x, policy in zip(xs, marked, strict=True):
         value, error = policy.evaluated_return or 0.0, policy.standard_error or 0.0
-        style: dict[str, Any] = {
-            "color": colours[policy.name],
-            "markersize": size,
-            "capsize": size / 2.5,
-        }
-        axes.errorbar([x], [value], [error], fmt="o", elinewidth=1.3, zorder=4, **style)
+        style: dict[str, Any] = {"fmt": "o", "markersize": size, "capsize": size / 2.5}
+        style |= {"color": colours[policy.name], "elinewidth": 1.3, "zorder": 4}
+        axes.errorbar([x], [value], [error], **style)
     return True
 
 
@@ -222,7 +227,6 @@ def _stack_shares(axes: Axes, seconds: Numbers, records: Sequence[Record]) -> No
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.05)}
 """The place of legends: to the right of the axes."""
 
-LONGEST = 24  # maximum characters of a name in a legend
 WIDTH = 9.6  # inches of a chart
 
 
@@ -277,35 +281,20 @@ def _series(
 def _finish(figure: Figure, unit: str, named: Axes) -> None:
     figure.axes[-1].set_xlabel(unit)
     handles, labels = named.get_legend_handles_labels()
-    labels = [x if len(x) <= LONGEST else x[: LONGEST - 1] + "…" for x in labels]
     if len(handles) > FEW:  # name only the mean, which is the last curve, if it is drawn
         first = -1 if labels[-1].startswith("mean of") else len(labels)
         handles, labels = handles[first:], labels[first:]
     if handles:
-        named.legend(handles, labels, handlelength=1.2, **BESIDE)
-    legends = [axes.get_legend() for axes in figure.axes]
-    words = [text.get_text() for legend in legends if legend for text in legend.get_texts()]
-    right = 0.25 + (0.45 + widest(words, 8.0) if words else 0.0)
+        named.legend(handles, shorten(labels), handlelength=1.2, **BESIDE)
     for axes in figure.axes:
         say_if_empty(axes)
-    width, height = figure.get_size_inches()
-    panel = (height - 0.95) / len(figure.axes)
-    # matplotlib's automatic layout takes longer than everything else.
-    figure.subplots_adjust(
-        left=0.75 / width,
-        right=1.0 - right / width,
-        top=1.0 - 0.4 / height,
-        bottom=0.55 / height,
-        hspace=0.42 / (panel - 0.42) if len(figure.axes) > 1 else 0.0,
-    )
 
 
 def say_if_empty(axes: Axes) -> None:
     """Write a note into an empty panel."""
     if not axes.lines and not axes.collections:
         axes.set_yticks([])
-        words = "no data"
-        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=QUIET)
+        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color=QUIET)
 
 
 def _time_unit(seconds: float) -> tuple[str, float]:

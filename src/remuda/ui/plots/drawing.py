@@ -8,16 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import EngFormatter, MaxNLocator
-from matplotlib.transforms import Bbox
 
 from remuda.runs.run_directory import write_file
 
@@ -46,8 +43,9 @@ def look() -> Iterator[None]:
 FORMATS = ("png", "svg", "pdf")
 DOTS = 160  # dots per inch of a PNG
 FEW = 24  # up to this many policies, uncertainty is drawn; more would hide the points
+NAMED = 12  # points with a name if there are more than `FEW`
 LONGEST = 22  # maximum characters of a name
-SMALLEST = 4.5  # minimum font size of names in points; below it only every nth row is named
+SMALLEST = 4.5  # minimum font size of names in points; if rows are lower, every nth is named
 
 
 @dataclass(frozen=True)
@@ -117,42 +115,16 @@ def _cut(name: str, longest: int) -> str:
     return f"{name[:begin]}…{name[len(name) - (longest - 1 - begin) :]}"
 
 
-_RENDERER: Any = cast(Any, RendererAgg)(1, 1, 720.0)  # ten dots per point avoid rounding
-
-
-def extent(words: str, size: float) -> tuple[float, float]:
-    """Return width and height in inches of a line of text at a font size in points."""
-    width, height, _ = _RENDERER.get_text_width_height_descent(
-        words, FontProperties(size=size), False
-    )
-    return width / 720.0, height / 720.0
-
-
-def widest(lines: Sequence[str], size: float) -> float:
-    """Return the width of the widest line in inches."""
-    return max((extent(line, size)[0] for line in lines), default=0.0)
-
-
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure of this size in inches."""
-    figure = Figure(figsize=(width, height), dpi=DOTS)
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes, in inches from the upper left; matplotlib's automatic layout is slow."""
-    wide, high = figure.get_size_inches()
-    box = left / wide, 1.0 - (top + height) / high, width / wide, height / high
-    return figure.add_axes(box)
+    """Make an empty figure of this size in inches; its layout leaves room for all text."""
+    return Figure((width, height), dpi=DOTS, layout="constrained")
 
 
 def number_axes(axes: Axes, most: int = 5) -> None:
     """Set at most `most` ticks per axis; move the y axis's power of ten next to the title."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(most))
-    wide = axes.bbox.width / axes.figure.dpi
-    axes.yaxis.get_offset_text().set_x(-0.6 / wide)
+    axes.yaxis.get_offset_text().set_x(-0.15)
 
 
 def count_along_x(axes: Axes, most: int) -> None:
@@ -162,21 +134,18 @@ def count_along_x(axes: Axes, most: int) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 
 
-def name_rows(axes: Axes, labels: Sequence[str], height: float) -> None:
+def name_rows(
+    axes: Axes, labels: Sequence[str], height: float, side: Literal["left", "right"] = "left"
+) -> None:
     """Name the rows of axes, counted from the top; `height` is a row's height in inches."""
-    size, step = row_size(height)
-    rows = range(0, len(labels), step)
-    axes.set_yticks(list(rows), [labels[row] for row in rows], fontsize=size)
-    axes.tick_params(axis="y", length=0, pad=4)
+    axis: Any = axes if side == "left" else axes.secondary_yaxis("right")
+    wanted = 0.74 * 72.0 * height  # font size in points
+    step = int(np.ceil(SMALLEST / wanted))
+    size, rows = float(np.clip(wanted, SMALLEST, 8.5)), range(0, len(labels), step)
+    axis.set_yticks(list(rows), [labels[row] for row in rows], fontsize=size)
+    axis.tick_params(axis="y", length=0, pad=4)
+    axis.spines[side].set_visible(False)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-
-
-def row_size(height: float) -> tuple[float, int]:
-    """Return the font size of row names in points, and the step between named rows."""
-    wanted = 0.74 * 72.0 * height
-    if wanted >= SMALLEST:
-        return min(wanted, 8.5), 1
-    return SMALLEST, int(np.ceil(SMALLEST / wanted))
 
 
 def mark_points(axes: Axes, points: Numbers, colour: str, count: int, shape: str = "o") -> None:
@@ -192,41 +161,17 @@ def mark_points(axes: Axes, points: Numbers, colour: str, count: int, shape: str
     )
 
 
-SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  # by preference
-
-
 def name_points(
     axes: Axes, points: Numbers, names: Sequence[str], order: Sequence[int] | Integers
-) -> int:
-    """Name points, [N, 2], in this order, skipping overlaps; return the number of names."""
-    few = len(names) <= FEW
-    size, away = (7.5, 6.0) if few else (5.5, 4.0)
-    centres = axes.transData.transform(points)
-    marker = away / 2.0 * axes.figure.dpi / 72.0
-    taken = [Bbox([centre - marker, centre + marker]) for centre in centres]
-    frame, named = axes.get_window_extent(), 0
-    for point in order:
-        for x, y in SIDES:
-            text = axes.annotate(
-                names[point],
-                tuple(points[point]),
-                (away * x, away * y),
-                textcoords="offset points",
-                fontsize=size,
-                ha=("right", "center", "left")[x + 1],
-                va=("top", "center", "bottom")[y + 1],
-                zorder=5,
-            )
-            box = text.get_window_extent()
-            inside = frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1)
-            if inside and not box.count_overlaps(taken):
-                taken.append(box)
-                named += 1
-                break
-            text.remove()
-    return named
+) -> None:
+    """Name points, [N, 2]; if there are more than `FEW`, only the first `NAMED` in this order."""
+    size, shown = (7.5, len(order)) if len(names) <= FEW else (5.5, NAMED)
+    short = shorten(names)
+    for i in order[:shown]:
+        where: Any = {"xytext": (3.5, 3.5), "textcoords": "offset points"}
+        axes.annotate(short[i], tuple(points[i]), fontsize=size, zorder=5, **where)
 
 
-def unnamed(named: int, count: int) -> str:
+def unnamed(count: int) -> str:
     """Return the caption's note on omitted names."""
-    return f"; {named} of {count} are named" if named < count else ""
+    return f"; {NAMED} of {count} are named" if count > FEW else ""

@@ -24,13 +24,11 @@ from remuda.ui.plots.drawing import (
     KINDS,
     QUIET,
     Picture,
-    add_panel,
     count_along_x,
     mark_points,
     name_rows,
     new_figure,
     shorten,
-    widest,
 )
 
 MOST_MATCHES = 5_000_000  # maximum number of matches to rate; more would take too long
@@ -86,27 +84,26 @@ def ratings_picture(found: Ratings | str) -> Picture:
     copies = np.array(["@" in each for each in history.names])
     live = np.flatnonzero(~copies)
     if not len(live):
-        return Picture(
-            name, heading, "No policy learned in these matches, so ratings do not change."
-        )
+        reason = "No policy learned in these matches, so ratings do not change."
+        return Picture(name, heading, reason)
     if len(history.matches) < 2 or not history.played[-1].any():
-        words = "No two policies met often enough to compute ratings."
-        return Picture(name, heading, words)
+        reason = "No two policies met often enough to compute ratings."
+        return Picture(name, heading, reason)
     best = live[np.argsort(-history.ratings[-1, live], kind="stable")]
     colours = dict(zip(best.tolist(), KINDS, strict=False))
-    names = shorten([history.names[place] for place in colours])
-    figure = new_figure(0.65 + 5.4 + 0.55 + widest(names, 8.0), 0.38 + 3.2 + 0.55)
-    axes = add_panel(figure, 0.65, 0.38, 5.4, 3.2)
+    names = shorten([history.names[i] for i in colours])
+    figure = new_figure(7.6, 4.1)
+    axes = figure.subplots()
     # The rating of a policy is unknown before its first match with another.
     known = np.where(history.played > 0, history.ratings, np.nan)
     bands = np.where(history.played > 0, history.intervals(), np.nan)
-    for place in best[len(colours) :]:
-        axes.plot(history.matches, known[:, place], color=QUIET, lw=0.6, alpha=0.4)
+    for i in best[len(colours) :]:
+        axes.plot(history.matches, known[:, i], color=QUIET, lw=0.6, alpha=0.4)
     width = 1.5 if len(live) <= BANDS else 1.1
-    for (place, colour), label in zip(colours.items(), names, strict=True):
+    for (i, colour), label in zip(colours.items(), names, strict=True):
         if len(live) <= BANDS:
-            axes.fill_between(history.matches, *bands[:, :, place], color=colour, alpha=0.15, lw=0)
-        axes.plot(history.matches, known[:, place], color=colour, lw=width, label=label)
+            axes.fill_between(history.matches, *bands[:, :, i], color=colour, alpha=0.15, lw=0)
+        axes.plot(history.matches, known[:, i], color=colour, lw=width, label=label)
     drawn = _draw_copies(axes, found, np.flatnonzero(copies), colours)
     axes.margins(y=0.06)
     axes.autoscale(axis="y")
@@ -134,15 +131,15 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
     history = found.history
     if len(copies) > COPIES:
         copies = copies[np.linspace(0, len(copies) - 1, COPIES).round().astype(np.int64)]
-    by_name = {history.names[place]: colour for place, colour in colours.items()}
-    for place in copies.tolist():
-        name = history.names[place]
-        first_match = int(history.matches[int((history.played[:, place] > 0).argmax())])
+    by_name = {history.names[i]: colour for i, colour in colours.items()}
+    for i in copies.tolist():
+        name = history.names[i]
+        first_match = int(history.matches[int((history.played[:, i] > 0).argmax())])
         when = found.frozen.get(name, first_match)
-        point = np.array([[when, history.ratings[-1, place]]], np.float64)
+        point = np.array([[when, history.ratings[-1, i]]], np.float64)
         mark_points(axes, point, by_name.get(name.rpartition("@")[0], QUIET), COPIES)
         if len(copies) <= WHISKERS:
-            ends = history.intervals()[:, -1, place]
+            ends = history.intervals()[:, -1, i]
             axes.plot([when, when], ends, color=QUIET, lw=0.6, alpha=0.5, zorder=1.5)
     return len(copies)
 
@@ -164,11 +161,12 @@ def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
     colours, families = _colours(births)
     numbers = _numbers(births)
     names = shorten(rows)
-    left, wide = 0.35 + max(widest(names, 8.5), 0.45), 5.6
     tall = min(0.24 * len(rows), 6.0)
-    tops = [0.38 + tall + 0.55 + at * 1.65 for at in range(len(numbers))]
-    figure = new_figure(left + wide + 0.3, 0.38 + tall + 0.55 + 1.65 * len(numbers))
-    axes = add_panel(figure, left, 0.38, wide, tall)
+    heights = (tall, *(1.1 for _ in numbers))
+    figure = new_figure(7.2, sum(heights) + 0.4 * len(heights) + 0.2)
+    axes, *panels = figure.subplots(
+        len(heights), 1, sharex=True, height_ratios=heights, squeeze=False
+    )[:, 0]
     name_rows(axes, names, tall / len(rows))
     axes.set_title("Lineage of policies")
     _draw_lives(axes, births, lambda life: shown.get(life[0]), colours, matches, 2.2)
@@ -176,12 +174,10 @@ def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
         if born.policy in shown:
             colour = colours.get((born.policy, born.generation), QUIET)
             axes.plot(born.matches, shown[born.policy], "o", color=colour, ms=3.0, zorder=3.0)
-    panels = [add_panel(figure, left, top, wide, 1.1) for top in tops]
     for panel, number in zip(panels, numbers, strict=True):
         _draw_number(panel, births, number, colours, matches)
-    for panel in (axes, *panels):
-        count_along_x(panel, matches)
-    (panels[-1] if panels else axes).set_xlabel("matches played")
+    count_along_x(axes, matches)  # panels share their x axis
+    figure.axes[-1].set_xlabel("matches played")
     return Picture(name, heading, _lineage_caption(births, rows, families, matches), figure)
 
 

@@ -17,7 +17,6 @@ from remuda.analysis.ranking.rank import mean_payoff
 from remuda.analysis.society.pareto import UncertainFront, uncertain_front
 from remuda.analysis.structure.mds import PolicyMap, payoff_map
 from remuda.analysis.structure.transitivity import Disc, disc, split
-from remuda.errors import UsageError
 from remuda.types import Numbers
 from remuda.ui.plots.drawing import (
     BLUE,
@@ -26,13 +25,11 @@ from remuda.ui.plots.drawing import (
     ORANGE,
     QUIET,
     Picture,
-    add_panel,
     mark_points,
     matches_in_words,
     name_points,
     new_figure,
     number_axes,
-    shorten,
     unnamed,
 )
 from remuda.ui.plots.rows import best_first
@@ -85,10 +82,9 @@ def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     planes = cyclic_planes(payoffs, rng)
     share = found.structure.cyclic
     count = len(planes.found.strengths)
-    figure = new_figure(0.35 + count * (SIDE + 0.35), 0.62 + SIDE + 0.35)
-    for plane in range(count):
-        axes = add_panel(figure, 0.35 + plane * (SIDE + 0.35), 0.62, SIDE, SIDE)
-        named = _draw_plane(axes, found, planes, plane)
+    figure = new_figure(count * (SIDE + 0.35), SIDE + 0.7)
+    for plane, axes in enumerate(figure.subplots(1, count, squeeze=False)[0]):
+        _draw_plane(axes, found, planes, plane)
     cycle = found.cycles.strongest
     arrows = (
         f"; arrows: the strongest certain cycle, of {len(cycle.names)} policies" if cycle else ""
@@ -96,19 +92,18 @@ def structure_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     caption = (
         "Cycles beyond skill: each policy beats those up to half a turn counterclockwise of it, "
         f"more strongly when both are far out; cycles explain {share:.0%} of the payoff "
-        f"differences{arrows}{unnamed(named, len(payoffs.names))}. "
+        f"differences{arrows}{unnamed(len(payoffs.names))}. "
         f"Based on {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
 
-def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -> int:
+def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -> None:
     points, errors = planes.found.coordinates[plane], planes.errors[plane]
-    names = shorten(found.payoffs.names)
-    count = len(names)
+    count = len(points)
     scale = float(np.abs(points).max()) or 1.0
-    reach = (1.32 if count <= FEW else 1.22) * scale
-    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[])
+    axes.set(xlim=(-1.3 * scale, 1.3 * scale), ylim=(-1.3 * scale, 1.3 * scale), aspect="equal")
+    axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
     axes.spines[:].set_color(FAINT)
     part = planes.found.explained[plane]
@@ -137,7 +132,7 @@ def _draw_plane(axes: Axes, found: Analysis, planes: CyclicPlanes, plane: int) -
         color=QUIET,
         fontsize=7.5,
     )
-    return name_points(axes, points, names, order)
+    name_points(axes, points, found.payoffs.names, order)
 
 
 def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
@@ -149,29 +144,20 @@ def diversity_picture(found: Analysis, rng: np.random.Generator) -> Picture:
     if found.diversity is None or found.diversity.null_share > 1.0 - found.diversity.level:
         return Picture(name, heading, found.in_words()["diversity"])
     where = payoff_map(payoffs, rng, draws=SAMPLES)
-    extents = np.ptp(where.positions, axis=0)
-    high = SIDE * float(np.clip(extents[1] / (extents[0] or 1.0) + 0.15, 0.5, 1.0))
-    figure = new_figure(0.75 + SIDE + 0.3, 0.42 + high + 0.5)
-    axes = add_panel(figure, 0.75, 0.42, SIDE, high)
-    named = _draw_map(axes, where, found)
+    figure = new_figure(SIDE + 1.0, SIDE + 0.9)
+    _draw_map(figure.subplots(), where, found)
     caption = (
         "Policies with similar payoffs against the same opponents are near each other; the picture "
         f"shows {min(where.share, 1.0):.0%} of the payoff differences; axes are in payoff "
-        f"per match{unnamed(named, count)}. Based on {matches_in_words(payoffs)}."
+        f"per match{unnamed(count)}. Based on {matches_in_words(payoffs)}."
     )
     return Picture(name, heading, caption, figure)
 
 
-def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
-    points = where.positions
-    names = shorten(found.payoffs.names)
-    count = len(names)
-    middle = (points.max(0) + points.min(0)) / 2.0
-    reach = float(np.abs(points - middle).max()) or 1.0
-    reach *= 1.3 if count <= FEW else 1.2
-    lower = reach * float(axes.bbox.height / axes.bbox.width)  # equal scales in x and y
-    axes.set_xlim(middle[0] - reach, middle[0] + reach)
-    axes.set_ylim(middle[1] - lower, middle[1] + lower)
+def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> None:
+    points, count = where.positions, len(where.positions)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.15)
     number_axes(axes, 8)
     axes.set_title("Similarity of policies")
     axes.grid()
@@ -179,12 +165,10 @@ def _draw_map(axes: Axes, where: PolicyMap, found: Analysis) -> int:
     if count <= FEW:
         for point, spread in zip(points, where.spread, strict=True):
             axes.add_patch(_ellipse(point, spread))
-    for axis, share, number in (
-        (axes.xaxis, where.shares[0], "first"),
-        (axes.yaxis, where.shares[1] if len(where.shares) > 1 else 0.0, "second"),
-    ):
-        axis.set_label_text(f"{number} direction: {share:.0%} of the differences")
-    return name_points(axes, points, names, best_first(found))
+    first, second, *_ = (*where.shares, 0.0)
+    axes.set_xlabel(f"first direction: {first:.0%} of the differences")
+    axes.set_ylabel(f"second direction: {second:.0%} of the differences")
+    name_points(axes, points, found.payoffs.names, best_first(found))
 
 
 def _ellipse(point: Numbers, spread: Numbers) -> Ellipse:
@@ -249,43 +233,34 @@ def analysis_pareto_picture(found: Analysis, rng: np.random.Generator) -> Pictur
 def pareto_picture(objectives: Objectives, front: UncertainFront, source: str) -> Picture:
     """Draw each pair of two or three objectives in a panel, and their Pareto front."""
     number = objectives.points.shape[1]
-    if number not in (2, 3):
-        raise UsageError(f"a Pareto picture needs 2 or 3 objectives, not {number}")
     pairs = list(combinations(range(number), 2))
-    side = 4.4 if number == 2 else 3.1
-    step = side + 0.95
-    figure = new_figure(len(pairs) * step + 0.15, 0.38 + side + 0.55)
-    named = 0
-    for panel, (x, y) in enumerate(pairs):
-        axes = add_panel(figure, 0.8 + panel * step, 0.38, side, side)
-        named = max(named, _draw_pair(axes, objectives, front, x, y))
-        if not panel:
-            axes.set_title("Trade-offs between objectives")
+    side = SIDE if number == 2 else 3.1
+    figure = new_figure(len(pairs) * (side + 0.95), side + 0.9)
+    panels = figure.subplots(1, len(pairs), squeeze=False)[0]
+    panels[0].set_title("Trade-offs between objectives")
+    for axes, (x, y) in zip(panels, pairs, strict=True):
+        _draw_pair(axes, objectives, front, x, y)
     count = len(objectives.names)
     on_front = int((front.ranks == 0).sum())
     errors = "; lines are standard errors" if count <= FEW and objectives.covariances.any() else ""
     caption = (
         f"Right and up is better. {on_front} of {count} policies are on the Pareto front (orange): "
         "no other policy is as good in all objectives and better in one"
-        f"{errors}{unnamed(named, count)}. {source}."
+        f"{errors}{unnamed(count)}. {source}."
     )
     return Picture("pareto", "Pareto front", caption, figure)
 
 
-def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int, y: int) -> int:
+def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int, y: int) -> None:
     points, count = objectives.points[:, [x, y]], len(objectives.names)
     first = front.ranks == 0
     spread = np.sqrt(np.diagonal(objectives.covariances, axis1=1, axis2=2)[:, [x, y]])
-    spread *= count <= FEW
-    low, high = (points - spread).min(0), (points + spread).max(0)
-    # Names are placed next to points, so they need more room at the sides.
-    room = np.where(high > low, high - low, 1.0) * ((0.26, 0.14) if count <= FEW else 0.14)
-    axes.set_xlim(low[0] - room[0], high[0] + room[0])
-    axes.set_ylim(low[1] - room[1], high[1] + room[1])
+    axes.margins(0.14)
     axes.grid()
-    if objectives.points.shape[1] == 2:
-        _draw_staircase(axes, points[first])
-    if spread.any():
+    if objectives.points.shape[1] == 2:  # the border of what the front dominates
+        corners = points[first][np.argsort(points[first, 0], kind="stable")]
+        axes.step(*corners.T, where="pre", color=ORANGE, linewidth=1.0, alpha=0.7, zorder=1)
+    if count <= FEW and spread.any():
         for own, colour in ((first, ORANGE), (~first, BLUE)):
             bars: dict[str, Any] = {"ecolor": colour, "elinewidth": 0.7, "alpha": 0.45, "zorder": 2}
             (xs, ys), (dx, dy) = points[own].T, spread[own].T
@@ -295,14 +270,4 @@ def _draw_pair(axes: Axes, objectives: Objectives, front: UncertainFront, x: int
     axes.set_xlabel(f"{objectives.titles[x]} (per match)")
     axes.set_ylabel(f"{objectives.titles[y]} (per match)")
     number_axes(axes)
-    order = np.lexsort((-front.probabilities, ~first))
-    return name_points(axes, points, shorten(objectives.names), order)
-
-
-def _draw_staircase(axes: Axes, first: Numbers) -> None:
-    corners = first[np.argsort(first[:, 0], kind="stable")]
-    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
-    x = [left, *corners[:, 0], corners[-1, 0]]
-    y = [corners[0, 1], *corners[:, 1], bottom]
-    axes.step(x, y, where="pre", color=ORANGE, linewidth=1.0, alpha=0.7, zorder=1)
-    axes.fill_between(x, y, bottom, step="pre", color=ORANGE, alpha=0.06, linewidth=0, zorder=0)
+    name_points(axes, points, objectives.names, np.lexsort((-front.probabilities, ~first)))

@@ -29,14 +29,15 @@ SAMPLES = 16  # frames from which the palette is made
 def write_recording(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
     """Write frames, [height, width, 3] uint8, as `.gif` or `.mp4`, whole or not at all."""
     check_format(path)
-    _check(frames)
-    write = write_gif if path.suffix.lower() == ".gif" else _write_film
+    kinds = {(frame.shape, str(frame.dtype)) for frame in frames}
+    if len(kinds) != 1 or any(shape[2:] != (3,) or kind != "uint8" for shape, kind in kinds):
+        raise ValueError(f"frames must be [height, width, 3] uint8 of one size; found {kinds}")
+    write = _write_film if path.suffix.lower() == FILM else _write_gif
     write(frames, path, frames_per_second)
 
 
-def write_gif(frames: Sequence[Array], path: Path, frames_per_second: int = 8) -> None:
+def _write_gif(frames: Sequence[Array], path: Path, frames_per_second: int) -> None:
     """Write a GIF that loops forever; all frames share one palette."""
-    _check(frames)
     palette = _palette(frames)
     images = [
         Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
@@ -78,18 +79,6 @@ def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> 
         file = Path(folder) / "film.mp4"
         iio.imwrite(file, even, fps=frames_per_second, codec="libx264", macro_block_size=2)
         write_file(path, file.read_bytes())
-
-
-def _check(frames: Sequence[Array]) -> None:
-    if not frames:
-        raise ValueError("there are no frames to write")
-    for frame in frames:
-        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
-            raise ValueError(
-                f"frames must be [height, width, 3] uint8; one is {frame.shape} {frame.dtype}"
-            )
-        if frame.shape != frames[0].shape:
-            raise ValueError(f"frames differ in size: {frames[0].shape} and {frame.shape}")
 
 
 def _palette(frames: Sequence[Array]) -> Image.Image:

@@ -22,20 +22,17 @@ from remuda.ui.plots.drawing import (
     ORANGE,
     QUIET,
     Picture,
-    add_panel,
-    extent,
     matches_in_words,
     name_rows,
     new_figure,
-    row_size,
     shorten,
-    widest,
 )
 
 NUMBERED = 12  # up to this many policies, cells contain numbers
 BARS = 40  # maximum bars of an equilibrium
 PLAYED = 0.005  # minimum probability with a bar
-TOP, BOTTOM = 0.34, 0.5  # inches for the title above and the axis below
+AROUND = 0.84  # inches for the title above and the axis below
+LETTER = 0.065  # inches of a letter of a row's name, roughly
 
 
 def payoffs_picture(found: Analysis) -> Picture:
@@ -61,15 +58,13 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     matrix = payoffs.matrix[np.ix_(order, order)]
     errors = payoffs.errors[0][np.ix_(order, order)]
     count, few = len(order), len(order) <= NUMBERED
-    names = shorten([payoffs.names[place] for place in order])
+    names = shorten([payoffs.names[i] for i in order])
     labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
     cell = float(np.clip(5.4 / count, 0.02, 0.24))
     wide, high = (float(np.clip(4.6 / count, 0.56, 0.9)), 0.44) if few else (cell, cell)
-    left, side, tall = 0.2 + widest(labels, row_size(high)[0]), count * wide, count * high
-    right = left + side + 1.15
-    size = (max(right, 4.2), tall) if few else (right + 2.1 + 0.75, max(tall, 2.1))
-    figure = new_figure(size[0], TOP + size[1] + BOTTOM)
-    axes = add_panel(figure, left, TOP, side, tall)
+    width, height = count * wide + LETTER * max(map(len, labels)) + 0.9, count * high + AROUND
+    figure = new_figure(width, height) if few else new_figure(2.0 * width, max(height, 3.0))
+    axes, *others = figure.subplots(1, 1 if few else 2, squeeze=False)[0]
     norm, map_name = _colours_of(matrix, payoffs.is_zero_sum)
     image = axes.imshow(matrix, cmap=map_name, norm=norm, aspect="auto", interpolation="nearest")
     axes.set_title("Mean payoff of the row against the column")
@@ -77,32 +72,29 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     axes.tick_params(axis="x", length=0)
     axes.spines[:].set_visible(False)
     name_rows(axes, labels, high)
-    _colour_bar(figure, image, left + side + 0.15, tall, "mean payoff per match")
+    _colour_bar(axes, image, "mean payoff per match")
     if few:
-        axes.set_xticks(range(count), [str(place + 1) for place in range(count)])
+        axes.set_xticks(range(count), [str(i + 1) for i in range(count)])
         _write_numbers(axes, matrix, errors, lambda value: mpl.colormaps[map_name](norm(value)))
         return figure
-    lower = add_panel(figure, right, TOP, 2.1, 2.1)
+    (lower,) = others
     spread = np.where(np.eye(count, dtype=np.bool_), np.nan, errors)
-    most = float(np.nanmax(spread, initial=0.0, where=np.isfinite(spread)))
-    image = lower.imshow(spread, cmap="cividis", norm=Normalize(0.0, most or 1.0), aspect="auto")
+    largest = float(np.nanmax(spread, initial=0.0, where=np.isfinite(spread)))
+    image = lower.imshow(spread, cmap="cividis", norm=Normalize(0.0, largest or 1.0), aspect="auto")
     lower.set_title("Standard errors")
     lower.set_xlabel("opponent, by row number")
     lower.tick_params(length=0, labelcolor=QUIET)
     for axis in (axes.xaxis, lower.xaxis, lower.yaxis):
         ticks = [0, *range(9, count, 10)]
         axis.set_ticks(ticks, [str(tick + 1) for tick in ticks])
-    _colour_bar(figure, image, right + 2.1 + 0.1, 2.1, "")
+    _colour_bar(lower, image, "")
     return figure
 
 
-def _colour_bar(figure: Figure, image: Any, left: float, height: float, words: str) -> None:
-    axes = add_panel(figure, left, TOP, 0.12, height)
-    figure.colorbar(image, cax=axes)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(labelsize=7.5, length=2, labelcolor=QUIET)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.set_ylabel(words)
+def _colour_bar(axes: Axes, image: Any, label: str) -> None:
+    bar = axes.figure.colorbar(image, ax=axes, aspect=30, ticks=MaxNLocator(5), label=label)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=7.5, length=2, labelcolor=QUIET)
 
 
 def _write_numbers(
@@ -156,7 +148,11 @@ def ranking_picture(found: Analysis) -> Picture:
     """Draw the mean payoff against all others and the rank, both with intervals."""
     ranking, order = found.ranking, best_first(found)
     count, level = len(order), found.ranking.level
-    figure, axes, high = _rows_of([ranking.names[place] for place in order])
+    first, last = ranking.intervals[:, order]
+    ranks = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
+    names = [ranking.names[i] for i in order]
+    title = "Mean payoff against all others"
+    figure, axes, high = _rows_of(names, f"rank, {level:.0%}", ranks, title)
     middle = ranking.scores[order]
     ends = ranking.score_intervals[:, order]
     rows = np.arange(count)
@@ -164,11 +160,7 @@ def ranking_picture(found: Analysis) -> Picture:
     axes.plot(middle, rows, "o", color=BLUE, markersize=min(5.0, 26.0 * high), clip_on=False)
     if middle.min() < 0.0 < middle.max():
         axes.axvline(0.0, color=QUIET, linewidth=0.7, zorder=0)
-    axes.set_title("Mean payoff against all others")
     axes.set_xlabel(f"payoff per match, with {level:.0%} interval")
-    first, last = ranking.intervals[:, order]
-    ranks = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(first, last, strict=True)]
-    _beside(axes, f"rank, {level:.0%}", ranks, high)
     caption = (
         f"The mean payoff of each policy against all others, and its rank, with {level:.0%} "
         f"intervals. Based on {matches_in_words(found.payoffs)}."
@@ -176,28 +168,23 @@ def ranking_picture(found: Analysis) -> Picture:
     return Picture("ranking", "Ranking", caption, figure)
 
 
-def _rows_of(names: list[str]) -> tuple[Figure, Axes, float]:
+def _rows_of(
+    names: list[str], heading: str, notes: list[str], title: str
+) -> tuple[Figure, Axes, float]:
+    """Return a figure and axes with a named row per policy, notes beside it, and a row's height."""
     high = float(np.clip(5.6 / len(names), 0.06, 0.27))
     names = shorten(names)
-    left = 0.2 + widest(names, row_size(high)[0])
-    figure = new_figure(left + 4.6 + 1.1, TOP + len(names) * high + BOTTOM)
-    axes = add_panel(figure, left, TOP, 4.6, len(names) * high)
+    width = 5.7 + LETTER * max(map(len, names))
+    figure = new_figure(width, len(names) * high + AROUND)
+    axes = figure.subplots()
     name_rows(axes, names, high)
+    name_rows(axes, notes, high, "right")
+    axes.set_title(title)
+    axes.set_title(heading, loc="right", fontsize=8.0, fontweight="normal", color=QUIET)
     axes.grid(axis="x")
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     return figure, axes, high
-
-
-def _beside(axes: Axes, heading: str, words: list[str], high: float) -> None:
-    size, step = row_size(high)
-    place = axes.get_yaxis_transform()
-    title = axes.set_title(heading, loc="right", fontsize=8.0, fontweight="normal", color=QUIET)
-    wide = axes.bbox.width / axes.figure.dpi
-    title.set_x(1.0 + (0.12 + extent(heading, 8.0)[0]) / wide)
-    x = 1.0 + 0.12 / wide
-    for row in range(0, len(words), step):
-        axes.text(x, row, words[row], size=size, color=QUIET, va="center", transform=place)
 
 
 def equilibrium_picture(found: Analysis) -> Picture:
@@ -215,15 +202,16 @@ def equilibrium_picture(found: Analysis) -> Picture:
         return Picture(name, heading, f"The equilibrium plays only {only} in nearly all draws.")
     left_out = len(mass) - min(len(shown), BARS)
     shown = shown[:BARS]
-    figure, axes, tall = _rows_of([found.payoffs.names[place] for place in shown])
+    names = [found.payoffs.names[i] for i in shown]
+    shares = [f"{share:.0%}" for share in solved.in_support[0][shown]]
+    title = "How often a rational player plays each"
+    figure, axes, _ = _rows_of(names, "share of draws", shares, title)
     rows = np.arange(len(shown))
     axes.barh(rows, mass[shown], height=0.72, color=ORANGE, alpha=0.75)
     axes.hlines(rows, low[shown], high[shown], color=INK, linewidth=1.0)
     axes.set_xlim(0.0, min(1.0, 1.04 * float(max(mass[shown].max(), high[shown].max()))))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
-    axes.set_title("How often a rational player plays each")
     axes.set_xlabel("probability, with 95% interval over the draws")
-    _beside(axes, "share of draws", [f"{share:.0%}" for share in solved.in_support[0][shown]], tall)
     rest = f"; the other {left_out} of {len(mass)} are hardly played" if left_out else ""
     caption = (
         f"The equilibrium, its interval over draws of the payoffs, and the share of draws in which "

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from remuda.ui.dashboard.curves import band_of
 from remuda.ui.plots.charts import Numbers, mean_returns, new_panels, palette, say_if_empty, smooth
@@ -26,7 +25,6 @@ def draw_curves(groups: Groups, policies: Sequence[str]) -> bytes:
     titles = ["Return per episode" + ("" if name == MEAN else f": {name}") for name in policies]
     with look():
         figure, panels = new_panels(*titles, heights=(2.75,) * len(policies))
-        figure.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         for axes, name in zip(panels, policies, strict=True):
             _draw_panel(axes, groups, name)
         turns = max(run.ending["turns"] for _, runs in groups for run in runs)
