@@ -216,7 +216,7 @@ def connect_four(results: Results, seeds: int, turns: int | None, matches: int) 
                     game="connect_four",
                     episodes=matches // 2,
                     seed=seed,
-                    deterministic=False,
+                    sampled=True,
                 )
                 # The winner gets 1, the loser -1: draws count half.
                 share, error = (1.0 + found.means[0, 1]) / 2.0, found.errors[0, 1] / 2.0
@@ -239,7 +239,7 @@ def best_of(run: remuda.Run, seed: int) -> remuda.Policy:
         f"checkpoint {number}": run.policy("policy_0", number) for number in run.checkpoints
     } | {"end": run["policy_0"]}
     found = remuda.tournament(
-        all_of_it, game="connect_four", episodes=100, seed=seed, deterministic=False
+        all_of_it, game="connect_four", episodes=100, seed=seed, sampled=True
     )
     return all_of_it[found.entrants[int(np.argmax(found.means.mean(1)))]]
 

@@ -1,4 +1,4 @@
-"""The settings of `psro` and `exploit`: one model for the command and the Python function."""
+"""Settings of `psro`, `exploit` and `tournament`: one model for command and function."""
 
 import inspect
 
@@ -8,14 +8,17 @@ import remuda
 from refusals import refuses
 from remuda.config import Section
 from remuda.errors import UsageError
+from remuda.evaluation.tournaments.settings import TournamentSettings
 from remuda.solvers.exploit.settings import ExploitSettings
 from remuda.solvers.psro.settings import PsroSettings
 from remuda.ui.cli import main
+from remuda.ui.cli.commands.several_runs import TournamentOptions
 from remuda.ui.cli.commands.solvers import ExploitOptions, PsroOptions
 
 COMMANDS = {
     "psro": (PsroSettings, PsroOptions, remuda.psro),
     "exploit": (ExploitSettings, ExploitOptions, remuda.exploit),
+    "tournament": (TournamentSettings, TournamentOptions, remuda.tournament),
 }
 FIELDS = [
     (command, name) for command, (model, *_) in COMMANDS.items() for name in model.model_fields
@@ -28,7 +31,7 @@ def test_a_setting_is_a_flag_and_a_parameter_with_one_default(command, name):
     parameter = inspect.signature(function).parameters[name]
     assert parameter.kind is parameter.KEYWORD_ONLY
     assert options.model_fields[name].description == model.model_fields[name].description
-    default = options.model_fields[name].default
+    default = options.model_fields[name].get_default(call_default_factory=True)
     if isinstance(default, Section):
         assert parameter.default == {}
         assert model() == model(**{name: {}})
@@ -36,7 +39,9 @@ def test_a_setting_is_a_flag_and_a_parameter_with_one_default(command, name):
         assert parameter.default == default
 
 
-@pytest.mark.parametrize(("command", "name"), FIELDS)
+@pytest.mark.parametrize(
+    ("command", "name"), [field for field in FIELDS if field[0] != "tournament"]
+)
 def test_a_wrong_value_is_refused_in_one_line(command, name, capsys, tmp_path, monkeypatch):
     """`x` is no number, choice, switch or section, and the name of no policy and no agent."""
     monkeypatch.chdir(tmp_path)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from remuda.config.reading import read_keywords
+from remuda.config.plain import Options
+from remuda.config.reading import read_keywords, takes_settings
 from remuda.envs.registry import name_game
 from remuda.errors import UnguardedScriptError
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.tournaments.engine import Tournament
-from remuda.evaluation.tournaments.entrants import Entrant
+from remuda.evaluation.tournaments.entrants import Entrant, setup_of_entrants
+from remuda.evaluation.tournaments.settings import TournamentSettings, check_ends
 from remuda.system.processes.child import check_guard
-from remuda.ui.analysis.tournament_setup import TournamentArguments, named_entrants, play_in_python
+from remuda.training.python_settings import name_scripted
+from remuda.ui.analysis.tournament_setup import named_entrants, play_shown
 
 
+class _Arguments(TournamentSettings):
+    options: Options | None = None
+
+
+@takes_settings(TournamentSettings)
 def tournament(
     entrants: Sequence[Policy | str] | Mapping[str, Policy | str],
     *,
     game: str | Callable[..., Any],
     options: Mapping[str, Any] | None = None,
-    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
-    episodes: int | None = None,
-    seed: int = 0,
-    deterministic: bool = True,
-    directory: Path | str | None = None,
-    until: str = "",
-    matches: int | None = None,
-    seconds: float | None = None,
-    processes: int | None = 1,
+    **settings: Any,
 ) -> Tournament:
     """Play policies of any runs against each other and themselves.
 
@@ -42,20 +42,11 @@ def tournament(
             as a list or as a mapping from names.
         game: a game that all entrants can play, as in `train`.
         options: options of the game, as in `env.options`.
-        scripted: scripted policies by agent, as in `env.scripted`; entrants do not play these
-            seats.
-        episodes: episodes for each pair and each seat of its first entrant; None: 100. Not
-            allowed with `until`.
-        seed: seed of all matches.
-        deterministic: play greedily; otherwise explore as at the end of training.
-        directory: where matches are saved (`ledger.bin` and `tournament.json`). The same call
-            resumes an interrupted tournament, or adds matches up to a larger `episodes`.
-        until: play rounds of the matches that help most to answer a question, until it is answered,
-            such as `rank of the top 3 is 95% sure`. Empty: play `episodes`.
-        matches: maximum number of matches, with `until`; None: a million.
-        seconds: start no match after this time; None: no limit.
-        processes: number of processes; 1: this process; None: as many as useful, at most one for
-            each core. A script that uses more than 1 needs `if __name__ == "__main__":`.
+        settings: the options of `remuda tournament` in docs/commands.md, such as `episodes=500` or
+            `until="the best is 95% sure"`; values of `scripted` may be functions. The same call
+            with a `directory` resumes an interrupted tournament, or adds matches up to a larger
+            `episodes`. A script whose tournament uses several processes needs
+            `if __name__ == "__main__":`.
 
     Returns:
         `entrants`; `means` and `errors` [N, N]: the mean return of the row's entrant against the
@@ -69,16 +60,20 @@ def tournament(
         RunDirectoryError: the directory is in use, damaged, or cannot be written.
         ConfigError: there is no such game, or no such scripted policy.
     """
-    arguments = dict(locals())
     check_guard()
     named = named_entrants(entrants)
-    own = {name: arguments[name] for name in TournamentArguments.model_fields}
-    chosen = read_keywords(TournamentArguments, own, tournament)
+    if "scripted" in settings:
+        settings["scripted"] = name_scripted(settings["scripted"], "scripted")
+    chosen = read_keywords(_Arguments, {"options": options, **settings}, tournament)
+    check_ends(chosen.until, settings)
     players: dict[str, Entrant] = {
         name: entrant if isinstance(entrant, str) else entrant.player
         for name, entrant in named.items()
     }
+    played = (name_game(game), chosen.options or {}, players, chosen.seed, chosen.sampled)
+    setup = setup_of_entrants(*played, chosen.scripted)
+    is_shown = sys.stderr.isatty()
     try:
-        return play_in_python(name_game(game), players, chosen, scripted)
+        return play_shown(setup, chosen, chosen.directory, None, lambda: False, is_shown)[0]
     except UnguardedScriptError as error:
         raise error.with_traceback(None) from None  # no traceback: the script is at fault

@@ -222,7 +222,7 @@ def test_more_matches_than_are_kept_in_memory_are_refused_before_any_is(kept, tm
         {"options": 5},
         {"options": 0},
         {"options": "ab"},
-        {"deterministic": "perhaps"},
+        {"sampled": "perhaps"},
     ],
 )
 def test_what_is_of_the_wrong_kind_is_told(words):

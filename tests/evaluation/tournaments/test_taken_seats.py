@@ -294,7 +294,7 @@ def test_a_function_may_take_a_seat(trained):
 def test_from_python(trained):
     opened = remuda.load(trained)
     found = remuda.tournament(
-        [opened["guest_0"], "random"], game=PAID, scripted=TAKEN, episodes=4, deterministic=False
+        [opened["guest_0"], "random"], game=PAID, scripted=TAKEN, episodes=4, sampled=True
     )
     assert found.scripted == TAKEN
     assert np.max(found.means) <= 2.4 + 1e-6

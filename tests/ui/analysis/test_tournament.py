@@ -155,7 +155,7 @@ def test_policies_of_several_runs_play_each_other(runs, capsys):
             options={"rounds": 2},
             episodes=3,
             seed=seed,
-            deterministic=greedy,
+            sampled=not greedy,
         ).means.tolist()
         for seed, greedy in ((5, False), (0, False), (5, True))
     }

@@ -29,6 +29,7 @@ from remuda.evaluation.tournaments.engine import OpenTournament, Tournament, ope
 from remuda.evaluation.tournaments.entrants import TournamentSetup
 from remuda.evaluation.tournaments.record import LEDGER
 from remuda.evaluation.tournaments.sequential_test import Look, answer_at_look
+from remuda.evaluation.tournaments.settings import MATCHES
 from remuda.population.ledger.ledger import read_records
 from remuda.population.ledger.ratings import sides_of
 from remuda.system.checkpoint.opening import open_to_append, read_file
@@ -40,7 +41,6 @@ ROUNDS = "rounds.jsonl"
 GROWTH = 0.5  # matches of a round as a share of all earlier matches
 LOOKED_AT = 8  # minimum matches of each pair before the first look
 SPENT = "the matches were spent"  # the reason for an end without an answer
-MATCHES = 1_000_000  # default limit of matches
 
 
 @naming_user_code()

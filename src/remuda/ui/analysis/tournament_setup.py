@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
-
-from remuda.config import Section
-from remuda.config.plain import Options
-from remuda.config.sections import PathSetting
 from remuda.errors import CheckpointError, ConfigError, RunDirectoryError, UsageError
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.results import Limits
@@ -27,11 +21,11 @@ from remuda.evaluation.tournaments.entrants import (
     weights_digest,
 )
 from remuda.evaluation.tournaments.record import kept_weights, read_description
-from remuda.evaluation.tournaments.until import MATCHES, play_until
+from remuda.evaluation.tournaments.settings import TournamentSettings
+from remuda.evaluation.tournaments.until import play_until
 from remuda.publish.snapshot import Snapshot
 from remuda.runs.run_directory import RunDirectory
 from remuda.runs.saved_weights import load_run
-from remuda.training.python_settings import name_scripted
 from remuda.training.saved.games import entrants_of, find_saved_game, is_meant_of_run
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import Floats
@@ -252,57 +246,9 @@ def _kept(saved: SavedPolicies) -> Iterator[tuple[str, Snapshot]]:
             continue  # the snapshots are found elsewhere, or reported as missing
 
 
-def check_ends(until: str, given: Collection[str], are_flags: bool = False) -> None:
-    """Raise an error if the limits of a tournament contradict each other."""
-    error, dash = (ConfigError, "--") if are_flags else (UsageError, "")
-    if until and "episodes" in given:
-        raise error(
-            f"{dash}until and {dash}episodes both limit the tournament; leave out one of them"
-        )
-    if not until and "matches" in given:
-        raise error(f"{dash}matches works with {dash}until only; without it, use {dash}episodes")
-
-
-class Length(Section):
-    """The limits of a tournament and its number of processes; see `remuda.tournament`."""
-
-    episodes: PositiveInt | None
-    until: str
-    matches: PositiveInt | None
-    seconds: PositiveFloat | None
-    processes: PositiveInt | None
-
-    @model_validator(mode="after")
-    def _has_one_end(self) -> Self:
-        check_ends(self.until, [n for n in ("episodes", "matches") if getattr(self, n) is not None])
-        return self
-
-
-class TournamentArguments(Length):
-    """The arguments of `remuda.tournament`, except the game and who plays."""
-
-    options: Options | None
-    seed: NonNegativeInt
-    deterministic: bool
-    directory: PathSetting | None
-
-
-def play_in_python(
-    game: str,
-    entrants: Mapping[str, Entrant],
-    chosen: TournamentArguments,
-    scripted: Mapping[str, str | Callable[..., Any]] | None = None,
-) -> Tournament:
-    """Play a tournament of single policies; see `remuda.tournament`."""
-    taken = None if scripted is None else name_scripted(scripted, "scripted")
-    played = (game, chosen.options or {}, entrants, chosen.seed, not chosen.deterministic, taken)
-    setup = setup_of_entrants(*played)
-    return play_shown(setup, chosen, chosen.directory, None, lambda: False, sys.stderr.isatty())[0]
-
-
 def play_shown(
     setup: TournamentSetup,
-    length: Length,
+    settings: TournamentSettings,
     directory: Path | None,
     record: Mapping[str, Any] | None,
     stopped: Callable[[], bool],
@@ -312,16 +258,14 @@ def play_shown(
     from remuda.ui.analysis.tournament import MatchProgress
 
     with MatchProgress(setup.game, stopped) as progress:
-        limits = Limits(length.seconds, interrupted=stopped)
+        limits = Limits(settings.seconds, interrupted=stopped)
         limits = replace(limits, watch=progress) if is_shown else limits
-        if not length.until:
-            episodes = 100 if length.episodes is None else length.episodes
-            found = play(setup, episodes, directory, record, limits, length.processes)
-            return found, progress
-        matches = MATCHES if length.matches is None else length.matches
+        if not settings.until:
+            plain = (settings.episodes, directory, record, limits, settings.processes)
+            return play(setup, *plain), progress
         look = progress.look if is_shown else None
-        common = (directory, record, limits, matches, look, length.processes)
-        return play_until(setup, length.until, *common), progress
+        common = (directory, record, limits, settings.matches, look, settings.processes)
+        return play_until(setup, settings.until, *common), progress
 
 
 def named_entrants(entrants: object) -> dict[str, Policy | str]:

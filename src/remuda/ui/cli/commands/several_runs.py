@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from remuda.config import Section
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.evaluation.tournaments.settings import TournamentSettings, check_ends
 from remuda.ui.cli.arguments import validate
 from remuda.ui.cli.commands.options import GameOptions, PrintOptions, needs
 
@@ -42,7 +43,7 @@ class CompareOptions(PrintOptions):
     """The directory for the page and its picture."""
 
 
-class TournamentOptions(PrintOptions):
+class TournamentOptions(TournamentSettings, PrintOptions):
     """Cross-play of all pairs: the checkpoints of one run, or policies of any runs."""
 
     run: tuple[str, ...] = ()
@@ -55,30 +56,6 @@ class TournamentOptions(PrintOptions):
     game: str = ""
     """The game for several entrants; empty: the game of the first run, with its options."""
     env: GameOptions = GameOptions()
-    scripted: dict[str, str] = Field(default_factory=dict)
-    """For each agent, the scripted policy that plays its seat in every match, as in
-    `--scripted.agent_1 random`. No entrant plays that seat, and its returns do not count. Other
-    seats: as in `env.scripted` of the first run, unless `--game` is used."""
-    episodes: PositiveInt = 100
-    """Episodes per pair and seat."""
-    until: str = ""
-    """Play the most informative matches, round by round, until this is certain: `rank of the top
-    3 is 95% sure`, `the best is 95% sure` or `the response graph is 95% sure`. Empty: play
-    `--episodes`."""
-    matches: PositiveInt = 1_000_000
-    """With `--until`: maximum number of matches over all pairs."""
-    seconds: PositiveFloat | None = None
-    """Start no match after this many seconds; None: no limit."""
-    sampled: bool = False
-    """Let policies explore as at the end of training; otherwise they act greedily."""
-    seed: NonNegativeInt = 0
-    """Seed of the games."""
-    processes: PositiveInt | None = None
-    """Number of parallel processes; the result does not depend on it. None: as many as are
-    useful, at most one per core."""
-    directory: Path | None = None
-    """The directory for matches; the same command continues a tournament there. None: one under
-    `runs/tournaments/`, named after the game and all settings that determine the matches."""
     resume: Path | None = None
     """The directory of a tournament to continue. Only `--episodes`, `--matches`, `--seconds`,
     `--processes` and `--format` may be used with it."""
@@ -125,13 +102,7 @@ def tournament(options: TournamentOptions) -> int:
     from remuda.coordinator.coordinator import Signals
     from remuda.evaluation.tournaments.until import SPENT
     from remuda.ui.analysis.tournament import print_tournament
-    from remuda.ui.analysis.tournament_setup import (
-        Length,
-        check_ends,
-        directory_of,
-        options_to_record,
-        play_shown,
-    )
+    from remuda.ui.analysis.tournament_setup import directory_of, options_to_record, play_shown
 
     if options.until:
         parse_until(options.until)
@@ -140,16 +111,9 @@ def tournament(options: TournamentOptions) -> int:
     setup, sources = _setup(options)
     directory = directory_of(setup, options.resume or options.directory, options.until)
     record = options_to_record(options.model_dump(mode="json"), options.run, sources)
-    length = Length(
-        episodes=None if options.until else options.episodes,
-        until=options.until,
-        matches=options.matches if options.until else None,
-        seconds=options.seconds,
-        processes=options.processes,
-    )
     signals = Signals()
     with signals.watching():
-        found, progress = play_shown(setup, length, directory, record, signals.stopped)
+        found, progress = play_shown(setup, options, directory, record, signals.stopped)
     code = 0 if signals.caught is None else 128 + signals.caught
     options.show(found.as_summary, lambda: print_tournament(setup.game, found))
     if found.cut:
