@@ -184,31 +184,6 @@ def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tre
     )
 
 
-def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str], str]:
-    """Return the words without `option` and its value, and the value (empty: no such option)."""
-    words, values = take_options(words, option, needs)
-    if len(values) > 1:
-        raise ConfigError(f"{option} is set {len(values)} times; set it once")
-    return words, "".join(values)
-
-
-def take_options(words: Sequence[str], option: str, needs: str) -> tuple[list[str], list[str]]:
-    """Return the words without each `option` and its value, and the values."""
-    left, values = [], []
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name != option:
-            left.append(word)
-            continue
-        if not equals:
-            value = next(rest, "")
-        if not value:
-            raise ConfigError(f"{option} needs {needs}")
-        values.append(os.path.expanduser(value))
-    return left, values
-
-
 def help_of(model: type[Section], program: str, positional: str = "") -> str:
     """Return the help of a command: every flag with its type, default and docstring."""
     import tyro

@@ -19,53 +19,104 @@ from remuda.config import (
     read_config,
 )
 from remuda.errors import ConfigError, RunDirectoryError, UsageError
-from remuda.ui.cli.arguments import flags_with_several, parse_flags, take_option, take_options
+from remuda.ui.cli.arguments import flags_with_several, parse_flags
 from remuda.ui.cli.commands.several_runs import SEEDS
 from remuda.ui.cli.program import HALTED, set_exit_hints
+
+AUTO = "auto"  # `--resume auto`: continue the run of the same command, or start one
+NEEDS = {
+    "--preset": "the name of a preset",
+    "--config": "the path of a YAML file",
+    "--resume": "the directory of the run to continue",
+    "--seeds": "the number of seeds to train",
+    "--jobs": "the number of seeds to train at a time",
+}
+"""Options that are no keys of the configuration, and the values they need."""
+
+
+class Options(NamedTuple):
+    """The command line of `remuda train`."""
+
+    flags: list[str]  # without the options of `NEEDS`
+    presets: list[str]
+    files: list[str]  # YAML files that override the presets, in order
+    resume: str  # empty: a new run
+    seeds: str
+    jobs: str
+
+    @staticmethod
+    def read(words: Sequence[str]) -> Options:
+        """Separate the options of `NEEDS` from the flags of the configuration."""
+        flags: list[str] = []
+        values: dict[str, list[str]] = {name: [] for name in NEEDS}
+        rest = iter(words)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if name not in NEEDS:
+                flags.append(word)
+                continue
+            value = value if equals else next(rest, "")
+            if not value:
+                raise ConfigError(f"{name} needs {NEEDS[name]}")
+            values[name].append(os.path.expanduser(value))
+        for name in ("--resume", "--seeds", "--jobs"):
+            if len(values[name]) > 1:
+                raise ConfigError(f"{name} is set {len(values[name])} times; set it once")
+        presets, files, *single = values.values()
+        resume, seeds, jobs = map("".join, single)
+        return Options(flags, presets, files, resume, seeds, jobs)
+
+    def tree(self) -> dict[str, Any]:
+        """Return the flags as a tree."""
+        return parse_flags(self.flags, Config, positional="game")
+
+    def refuse_sources(self, directory: Path) -> None:
+        """Raise a `ConfigError` if `--preset` or `--config` is used to resume a run."""
+        if self.presets or self.files:
+            raise ConfigError(
+                f"--preset and --config are for new runs; --resume continues with the settings of "
+                f"{directory}, and flags override them"
+            )
 
 
 def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
-    words, count = take_option(words, "--seeds", "the number of seeds to train")
-    words, jobs = take_option(words, "--jobs", "the number of seeds to train at a time")
-    words, resumed = take_option(words, "--resume", "the directory of the run to continue")
-    resumed = os.path.expanduser(resumed)
-    if resumed == AUTO:
-        return _train_or_resume(words, count, jobs)
-    if count or jobs or (resumed and (Path(resumed) / SEEDS).is_file()):
-        return _train_seeds(words, resumed, count, jobs)
-    config = read_resumed(words, Path(resumed)) if resumed else read_arguments(words)
-    return _train_run(config, words, resumed, with_report=True)
+    options = Options.read(words)
+    resume, is_auto = options.resume, options.resume == AUTO
+    if options.seeds or options.jobs or (resume and (Path(resume) / SEEDS).is_file()):
+        return _train_seeds(words, options)
+    if resume and not is_auto:
+        directory = Path(resume)
+        options.refuse_sources(directory)
+        return _train_run(read_resumed(options, directory), options, directory)
+    config, path = read_arguments(words), None
+    if is_auto:
+        from remuda.ui.cli.resuming import resume_at_once
+
+        path = resume_at_once(config)
+        if path is not None:
+            tree = config.model_dump(mode="json")
+            config = load_config(overlay(tree, {"run": {"directory": path}}))
+    return _train_run(config, options, path, is_auto=is_auto)
 
 
 def train_one_of_seeds(words: Sequence[str]) -> int:
     """Train one of several seeds, which share one report."""
-    words, resumed = take_option(words, "--resume", "the directory of the run to continue")
-    return _train_run(read_arguments(words), words, resumed, with_report=False)
-
-
-def _train_or_resume(words: Sequence[str], count: str, jobs: str) -> int:
-    if count or jobs:
-        return _train_seeds(words, "", count, jobs, is_auto=True)
-    config = read_arguments(words)
-
-    from remuda.config import load_config, overlay
-    from remuda.ui.cli.resuming import resume_at_once
-
-    path = resume_at_once(config)
-    if path is not None:
-        tree = config.model_dump(mode="json")
-        config = load_config(overlay(tree, {"run": {"directory": path}}))
-    return _train_run(config, words, str(path or ""), with_report=True, is_auto=True)
+    options = Options.read(words)
+    resumed = Path(options.resume) if options.resume else None
+    return _train_run(read_arguments(words), options, resumed, with_report=False)
 
 
 def _train_run(
-    config: Config, words: Sequence[str], resumed: str, with_report: bool, is_auto: bool = False
+    config: Config,
+    options: Options,
+    resumed: Path | None,
+    with_report: bool = True,
+    is_auto: bool = False,
 ) -> int:
     from remuda.runs.run_directory import RunDirectory, way_on
 
-    without_config = take_configs(words)[0]
-    if not resumed and config.run.directory is not None:
+    if resumed is None and config.run.directory is not None:
         RunDirectory.refuse_taken(config.run.directory)  # before slow imports
     _begin_processes(config)
 
@@ -77,12 +128,11 @@ def _train_run(
     from remuda.ui.reports.run_end import Preparation, show_files, show_results
     from remuda.ui.terminal.live import PlayProgress, make_view
 
-    if not resumed and not is_auto and config.run.directory is None:
-        unfinished = offer_to_resume(config)
-        if unfinished is not None:
-            is_auto = True
-            config, resumed = read_resumed(without_config, unfinished), str(unfinished)
-    explicit_keys = frozenset(by_leaf(parse_flags(without_config, Config, positional="game")))
+    if resumed is None and not is_auto and config.run.directory is None:
+        resumed = offer_to_resume(config)
+        if resumed is not None:
+            is_auto, config = True, read_resumed(options, resumed)
+    explicit_keys = frozenset(by_leaf(options.tree()))
     if resumed and is_auto:  # the same command must not reset hyperparameters that evolved
         explicit_keys = frozenset()
     progress = PlayProgress()
@@ -109,7 +159,7 @@ def _train_run(
     callbacks = FinishHooks(progress, prepare, on_results)
     try:
         view = make_view(config.run.live)
-        result = run_training(config, view, bool(resumed), callbacks, explicit_keys)
+        result = run_training(config, view, resumed is not None, callbacks, explicit_keys)
     finally:
         progress.close()
         preparation.end()
@@ -130,52 +180,46 @@ def _begin_processes(config: Config) -> None:
         load_and_begin(print)
 
 
-def _train_seeds(
-    words: Sequence[str], resumed: str, count: str, jobs: str, is_auto: bool = False
-) -> int:
+def _train_seeds(words: Sequence[str], options: Options) -> int:
     from remuda.config import by_leaf
     from remuda.ui.cli.seeds import Seeds, number_of, train_seeds
 
-    at_once = number_of(jobs, "--jobs") if jobs else 1
-    without_config = take_configs(words)[0]
-    flags = parse_flags(without_config, Config, positional="game")
-    if resumed:
-        if count:
+    at_once = number_of(options.jobs, "--jobs") if options.jobs else 1
+    flags = options.tree()
+    if options.resume and options.resume != AUTO:
+        directory = Path(options.resume)
+        if options.seeds:
             raise ConfigError("--seeds is for new runs; --resume continues those in the directory")
-        if not (Path(resumed) / SEEDS).is_file():
+        if not (directory / SEEDS).is_file():
             raise ConfigError(
-                f"--jobs: {resumed} is not a directory of several seeds (made by --seeds)"
+                f"--jobs: {directory} is not a directory of several seeds (made by --seeds)"
             )
         if "seed" in flags or "directory" in flags.get("run", {}):
             raise ConfigError("--seed and --run.directory cannot change when seeds are resumed")
-        without_configs(words, Path(resumed))
-        seeds = Seeds.open(Path(resumed), flags)
-    elif not count:
+        options.refuse_sources(directory)
+        seeds = Seeds.open(directory, flags)
+    elif not options.seeds:
         raise ConfigError("--jobs needs --seeds: it is the number of seeds to train at a time")
     else:
-        config, number = read_arguments(words), number_of(count, "--seeds")
-        found = Seeds.begun(config, number) if is_auto else None
-        seeds = found or Seeds.create(config, number)
+        config, count = read_arguments(words), number_of(options.seeds, "--seeds")
+        earlier = Seeds.begun(config, count) if options.resume else None
+        seeds = earlier or Seeds.create(config, count)
     if at_once == 1:
         _begin_processes(seeds.config)
-    return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), without_config)
-
-
-AUTO = "auto"  # `--resume auto`: continue the run of the same command, or start one
+    return train_seeds(seeds, at_once, frozenset(by_leaf(flags)), options.flags)
 
 
 def read_arguments(words: Sequence[str]) -> Config:
     """Return the configuration: flags override YAML files, which override presets and defaults."""
-    words, sources = take_configs(words)
-    base = _read_sources(sources)
-    flags = parse_flags(words, Config, positional="game")
+    options = Options.read(words)
+    base, flags = _read_sources(options), options.tree()
     config = load_config(overlay(base, flags))
     from remuda.envs.registry import find_game
 
     find_game(config.game)
-    check_presets(sources.presets, config.game)
+    check_presets(options.presets, config.game)
     if "game" not in flags:
-        _check_last_words(words, config.game)
+        _check_last_words(options.flags, config.game)
     return config
 
 
@@ -195,54 +239,29 @@ def _check_last_words(words: Sequence[str], game: str) -> None:
             )
 
 
-class Sources(NamedTuple):
-    """Names of presets, and paths of YAML files that override them, in order."""
-
-    presets: list[str]
-    files: list[str]
-
-
-def take_configs(words: Sequence[str]) -> tuple[list[str], Sources]:
-    """Separate the `--preset NAME` and `--config FILE` options from the other words."""
-    words, presets = take_options(words, "--preset", "the name of a preset")
-    words, files = take_options(words, "--config", "the path of a YAML file")
-    return words, Sources(presets, files)
-
-
-def without_configs(words: Sequence[str], directory: Path) -> Sequence[str]:
-    """Return the words; raise a `ConfigError` if `--preset` or `--config` is among them."""
-    words, sources = take_configs(words)
-    if sources.presets or sources.files:
-        raise ConfigError(
-            f"--preset and --config are for new runs; --resume continues with the settings of "
-            f"{directory}, and flags override them"
-        )
-    return words
-
-
-def _read_sources(sources: Sources) -> dict[str, Any]:
+def _read_sources(options: Options) -> dict[str, Any]:
     """Return the tree of presets and files; later ones override earlier ones."""
     own: dict[str, Any] = {}
     trees = []
-    for source in sources.files:
+    for source in options.files:
         own = overlay(own, read_config(Path(source)))
-        trees.append(overlay(preset_tree(sources.presets), own))
-    base = over_presets(sources.presets, own, " and ".join(sources.files))
+        trees.append(overlay(preset_tree(options.presets), own))
+    base = over_presets(options.presets, own, " and ".join(options.files))
     try:
         load_config(base)
     except ConfigError:
         # Find the file with the error. Files are valid only together: one may need another's keys.
-        for tree, source in zip(trees, sources.files, strict=True):
+        for tree, source in zip(trees, options.files, strict=True):
             load_config(tree, source)
     return base
 
 
-def read_resumed(words: Sequence[str], directory: Path) -> Config:
+def read_resumed(options: Options, directory: Path) -> Config:
     """Return the configuration of the run in `directory`; flags override it."""
     from remuda.runs.run_directory import RunDirectory
 
     saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
-    flags = parse_flags(without_configs(words, directory), Config, positional="game")
+    flags = options.tree()
     named = flags.get("run", {}).get("directory")
     if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
         raise UsageError(
