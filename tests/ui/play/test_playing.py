@@ -10,7 +10,7 @@ from rich.console import Console
 from remuda.envs.registry import GAMES, find_game
 from remuda.ui.cli.commands.options import PlayOptions
 from remuda.ui.cli.main import run
-from remuda.ui.play.games import print_game, print_games, reflow
+from remuda.ui.play.games import print_game, print_games
 from remuda.ui.play.playing import blocks, episode, play
 
 
@@ -40,24 +40,6 @@ def test_the_rules_of_a_game_are_told(name):
         assert f"--env.options.{option} " in text
     for policy in ("random", *game.scripted):
         assert policy in text
-
-
-def test_rules_are_wrapped_and_their_tables_stay():
-    text = "Head\nline.\n\n- one two three\n  four five\n- six\n\n      a   table\n      b   row\n"
-    text += "\nend"
-    assert reflow(text, 14).splitlines() == [
-        "Head line.",
-        "",
-        "- one two",
-        "  three four",
-        "  five",
-        "- six",
-        "",
-        "      a   table",
-        "      b   row",
-        "",
-        "end",
-    ]
 
 
 def test_an_episode_is_shown_turn_by_turn():

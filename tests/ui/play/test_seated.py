@@ -308,10 +308,10 @@ def test_a_game_that_is_named_is_as_it_is_said(unlike, capsys):
 def test_seats_that_a_run_left_to_a_scripted_policy_stay_with_it(unlike, trained):
     played = game_of(None, {}, {"agent_0": str(unlike / "taken")})
     own = f"connect_four as in {unlike / 'taken'}, with width 5"
-    assert played.notes(["agent_1"]) == [f"{own}, agent_1 played by tactician"]
-    assert played.notes([]) == [own]
-    env = played.game.make(1, **played.options)
+    assert played.notes == (f"{own}, agent_1 played by tactician",)
     seats = {"agent_0": str(unlike / "taken")}
+    assert game_of(None, {}, seats, are_all_seated=True).notes == (own,)
+    env = played.game.make(1, **played.options)
     game, tactician = played.game, played.game.policy("tactician")
     taken, _ = take_seats(game, env, seats, None, False, Console(), played.scripted)
     assert taken[1] is tactician
@@ -331,8 +331,8 @@ def test_nothing_is_said_of_seats_that_the_user_gave_to_others(unlike, capsys):
         shown = capsys.readouterr().out.replace("\n", "")
         assert (f"{three} learned with env.scripted.agent_2 nobody; all play" in shown) is told
     seats = {"agent_0": str(hunted), "agent_1": str(three)}
-    assert len(game_of(None, {}, seats).others) == 1
-    assert not game_of(None, {}, seats | {"agent_2": "random"}).others
+    assert len(game_of(None, {}, seats).notes) == 2
+    assert len(game_of(None, {}, seats | {"agent_2": "random"}).notes) == 1
 
 
 @pytest.mark.parametrize(("policy", "told"), [([], True), (["--policy", "random"], False)])
@@ -347,7 +347,10 @@ def test_wrappers_are_those_of_the_run(unlike):
     env = played.game.make(1, **played.options)
     assert len(list(episode(env, played.game.policy("random"), 50, seed=0))) == 4
     assert played.options["sutton_barto_reward"]
-    assert {*played.of_run} == {"env.wrappers", "sutton_barto_reward"}  # not what is measured
+    (note,) = played.notes
+    assert "env.wrappers" in note
+    assert "sutton_barto_reward True" in note
+    assert "episode_metrics" not in note
 
 
 def test_why_a_game_draws_nothing_is_told(tmp_path):
@@ -363,7 +366,7 @@ def test_what_is_said_of_an_option_leaves_the_rest_of_it(tmp_path):
     own = a_run(tmp_path / "nested", game="tag", env={"options": {"parts": {"a": 1, "b": 2}}})
     played = game_of(None, {"parts": {"a": 9}}, {"agent_0": str(own)})
     assert played.options == {"parts": {"a": 9, "b": 2}}
-    assert played.of_run == {"parts.b": 2}
+    assert played.notes == (f"tag as in {own}, with parts.b 2",)
 
 
 def test_who_plays_sees_which_game_it_is(typed, unlike):

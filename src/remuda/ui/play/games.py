@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-import textwrap
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from rich.columns import Columns
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -78,7 +78,7 @@ def print_game(game: Game, console: Console | None = None) -> None:
     console = console or Console()
     env = game.make(1)
     console.print(Text(game.name, "bold"))
-    console.print(Text(reflow(_rules(env), min(console.width, 100))))
+    console.print(Markdown(_rules(env)), width=min(console.width, 100))
     rows = {
         "kind": game.kind,
         "agents": f"{env.num_agents}, {_order(env)}",
@@ -110,28 +110,6 @@ def _rules(env: VectorEnv) -> str:
     kind = type(env)
     module = sys.modules.get(kind.__module__) or import_module(kind.__module__)
     return inspect.cleandoc((kind if ".adapters." in kind.__module__ else module).__doc__ or "")
-
-
-def reflow(text: str, width: int) -> str:
-    """Rewrap a docstring to another width; keep indented lines."""
-    paragraphs: list[list[str]] = []
-    begins = True
-    for line in text.splitlines():
-        bullet, table = line.startswith("- "), line.startswith("    ")
-        if begins or bullet or table or not line.strip() or paragraphs[-1][0].startswith("    "):
-            paragraphs.append([line])
-        else:
-            paragraphs[-1].append(line.strip())
-        begins = not line.strip()
-    wrapped = [
-        lines[0]
-        if lines[0].startswith("    ")
-        else textwrap.fill(
-            " ".join(lines), width, subsequent_indent="  " if lines[0][:1] in "- " else ""
-        )
-        for lines in paragraphs
-    ]
-    return "\n".join(wrapped)
 
 
 def _order(env: VectorEnv) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from rich.style import Style
 from rich.text import Text
 
 from remuda.config import by_leaf
-from remuda.envs.registry import Game, find_game
+from remuda.envs.registry import find_game
 from remuda.envs.scripted import ScriptedPolicy, room_for
 from remuda.envs.vector_env import MOST_EMPTY, VectorEnv
 from remuda.errors import ConfigError, RemudaError
-from remuda.training.saved.games import find_saved_game, unmeasured
+from remuda.training.saved.games import SavedGame, find_saved_game, unmeasured
 from remuda.training.saved.policies import Reference
 from remuda.types import Array, Bools
 from remuda.ui.cli.commands.options import PlayOptions
@@ -64,24 +65,20 @@ def play(options: PlayOptions, console: Console | None = None) -> None:
     env = played.game.make(1, **played.options)
     if out is not None:
         check_format(out)
-    scripted = played.scripted if policy is None else {}
     policies, human = take_seats(
-        played.game, env, seats, policy, options.sampled, console, scripted
+        played.game, env, seats, policy, options.sampled, console, played.scripted
     )
-    agents = [each.name for each in env.agents]
-    as_in_run = [name for name in agents if name in scripted and name not in seats]
-    notes = [Text(note, style="dim") for note in played.notes(as_in_run)]
-    if human is None:  # a human player sees the notes above each question
-        for note in notes:
-            console.print(note, soft_wrap=True)
+    notes = [Text(note, style="dim") for note in played.notes]
     moments = episode(env, policies, options.turns, options.seed)
     if human is not None:
         moments = _with_human(env, moments, human, console, notes)
+    else:  # a human player sees the notes above each question
+        for note in notes:
+            console.print(note, soft_wrap=True)
     if out is not None:
         write(played, moments, out, options.frames_per_second, console)
     elif human is not None:
-        for _ in moments:
-            pass
+        deque(moments, maxlen=0)  # plays them
     elif console.is_terminal:
         with ends_in_order(), Live(console=console, auto_refresh=False) as live:
             for moment in moments:
@@ -90,12 +87,12 @@ def play(options: PlayOptions, console: Console | None = None) -> None:
     else:
         for moment in moments:
             if moment.turn:
-                console.print(_words(moment))
+                console.print(_line(moment))
     env.close()
 
 
 def write(
-    game: PlayedGame, moments: Iterator[Moment], out: Path, frames_per_second: int, console: Console
+    game: SavedGame, moments: Iterator[Moment], out: Path, frames_per_second: int, console: Console
 ) -> None:
     """Write the recording of an episode, and print its last turn."""
     played = list(moments)
@@ -109,7 +106,7 @@ def write(
         )
     write_recording(pictures, out, frames_per_second)
     console.print(f"wrote {out}", soft_wrap=True)  # so that the path can be copied from the screen
-    console.print(_words(played[-1]))
+    console.print(_line(played[-1]))
 
 
 def _with_human(
@@ -127,7 +124,7 @@ def _with_human(
         shown: list[RenderableType] = list(notes)
         if picture is not None:
             shown.append(_drawn(picture, console))
-        return shown if last is None or not last.turn else [*shown, _words(last)]
+        return shown if last is None or not last.turn else [*shown, _line(last)]
 
     human.above = above
     with ends_in_order(), human.keyboard.reading():
@@ -191,22 +188,22 @@ def _action_name(env: VectorEnv, agent: int, action: Array) -> Any:
     return action.tolist()
 
 
-def _words(moment: Moment) -> Text:
-    acted = "  ".join(f"{name} {action}" for name, action in moment.actions.items())
+def _line(moment: Moment) -> Text:
+    actions = "  ".join(f"{name} {action}" for name, action in moment.actions.items())
     turn = (f"turn {moment.turn}", "bold")
-    parts = (turn, ("  acted  ", "dim"), acted, ("  so far  ", "dim"), _earned(moment))
+    parts = (turn, ("  acted  ", "dim"), actions, ("  so far  ", "dim"), _in_words(moment.returns))
     return Text.assemble(*parts, ("  (over)" if moment.over else "", "dim"))
-
-
-def _earned(moment: Moment) -> str:
-    return "  ".join(f"{name} {number(value)}" for name, value in moment.returns.items())
 
 
 def _shown(moment: Moment, console: Console) -> RenderableType:
     if moment.picture is None:
-        return _words(moment)
-    words = Text(f"turn {moment.turn}   {_earned(moment)}")
-    return Group(_drawn(moment.picture, console), words)
+        return _line(moment)
+    caption = Text(f"turn {moment.turn}   {_in_words(moment.returns)}")
+    return Group(_drawn(moment.picture, console), caption)
+
+
+def _in_words(returns: Mapping[str, float | None]) -> str:
+    return "  ".join(f"{name} {number(value)}" for name, value in returns.items())
 
 
 def _drawn(picture: Array, console: Console) -> Segments:
@@ -231,53 +228,31 @@ def blocks(picture: Array, columns: int, rows: int) -> Segments:
 DEFAULT_GAME = "treasure_hunt"
 
 
-@dataclass(frozen=True)
-class PlayedGame:
-    """The game that is played, and its options."""
-
-    game: Game
-    options: Mapping[str, Any]  # the arguments of `Game.make`
-    run: str = ""  # the run whose game is played; empty: no run, but a named game or the default
-    of_run: Mapping[str, Any] = field(default_factory=dict)  # options of that run, by dotted key
-    scripted: Mapping[str, str] = field(default_factory=dict)  # scripted seats of that run
-    others: tuple[str, ...] = ()  # a line for each run that was trained in another game
-
-    def notes(self, seats: Sequence[str]) -> list[str]:
-        """Describe which options, and which players of these seats, come from the run."""
-        if not self.run:
-            return []
-        taken = [f"{agent} played by {self.scripted[agent]}" for agent in seats]
-        settings = [*(f"{key} {value}" for key, value in self.of_run.items()), *taken]
-        head = ", with ".join(filter(None, (f"as in {self.run}", ", ".join(settings))))
-        return [f"{self.game.name} {head}", *self.others]
-
-
 def game_of(
     name: str | None,
     options: Mapping[str, Any],
     seats: Mapping[str, str],
     are_all_seated: bool = False,
-) -> PlayedGame:
+) -> SavedGame:
     """Return the named game, or the game of the first run in `seats`.
 
-    `options` override the run's options.
+    `options` override the run's options. The notes say which options, and which players of seats
+    that the user did not assign, come from the run.
     """
-    words = [player for player in seats.values() if is_policy_of_run(player)]
-    found = find_saved_game(name, options, words, None if are_all_seated else seats)
+    players = [player for player in seats.values() if is_policy_of_run(player)]
+    found = find_saved_game(name, options, players, None if are_all_seated else seats)
     if found is None:
         _check_scripted(seats)
-        return PlayedGame(find_game(DEFAULT_GAME), options)
+        return SavedGame(find_game(DEFAULT_GAME), options, {})
     if name is not None:
-        return PlayedGame(found.game, options)
-    made, explicit = unmeasured(found.options), by_leaf(options)
-    return PlayedGame(
-        found.game,
-        made,
-        str(Reference.parse(words[0]).run),
-        {key: value for key, value in by_leaf(made).items() if key not in explicit},
-        found.scripted,
-        found.notes,
-    )
+        return found
+    options, explicit_keys = unmeasured(found.options), by_leaf(options)
+    scripted = {} if are_all_seated else found.scripted
+    settings = [f"{k} {value}" for k, value in by_leaf(options).items() if k not in explicit_keys]
+    settings += [f"{agent} played by {x}" for agent, x in scripted.items() if agent not in seats]
+    note = f"{found.game.name} as in {Reference.parse(players[0]).run}"
+    note += f", with {', '.join(settings)}" if settings else ""
+    return SavedGame(found.game, options, found.opened, scripted, (note, *found.notes))
 
 
 def _check_scripted(seats: Mapping[str, str]) -> None:

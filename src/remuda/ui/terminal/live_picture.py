@@ -192,8 +192,8 @@ def columns_with(
     )
     if on_policy:
         explores = (
-            LiveColumn("policy loss", 11, lambda c, _: number(c.policy_loss.value), 5),
-            LiveColumn("value loss", 10, lambda c, _: number(c.value_loss.value), 6),
+            LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5),
+            LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6),
             LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7),
         )
     standing = (
@@ -202,12 +202,12 @@ def columns_with(
         LiveColumn("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
     )
     return (
-        LiveColumn("return", 8, lambda c, _: tenths(c.returns.value), 0, "bold"),
+        LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
         LiveColumn("", sparkline_width, course, 1, "green"),
         *(standing if dealt else ()),
-        LiveColumn("loss", 7, lambda c, _: number(c.loss.value), 2),
-        LiveColumn("updates/s", 9, lambda c, _: rate(c.updates_per_second.value), 2),
-        LiveColumn("busy", 4, lambda c, _: percent(c.busy.value), 3),
+        LiveColumn("loss", 7, lambda c, _: number(c.mean("loss")), 2),
+        LiveColumn("updates/s", 9, lambda c, _: rate(c.mean("updates_per_second")), 2),
+        LiveColumn("busy", 4, lambda c, _: percent(c.mean("busy")), 3),
         LiveColumn("stale", 11, lag, 4),
         # On-policy, the replay ratio equals the number of epochs unless steps are lost.
         LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
@@ -242,8 +242,8 @@ def lag(course: Course, policy: PolicyRecord) -> str:
     """Format the mean staleness of batches and its range."""
     low, high = policy.staleness_low, policy.staleness_high
     if low is None or high is None:
-        return tenths(course.staleness.value)
-    return f"{tenths(course.staleness.value)} ({low:.0f}-{high:.0f})"
+        return tenths(course.mean("staleness"))
+    return f"{tenths(course.mean('staleness'))} ({low:.0f}-{high:.0f})"
 
 
 def tenths(value: float | None) -> str:
@@ -323,27 +323,30 @@ def _join(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return sum(total for total, _ in points), sum(weight for _, weight in points)
 
 
+PER_UPDATE = ("loss", "policy_loss", "value_loss", "staleness")
+PER_SECOND = ("updates_per_second", "busy")
+"""Numbers of a policy's records that are averaged, by what weights them."""
+
+
 class Course:
     """The numbers shown for one policy: its last record and moving averages."""
 
     def __init__(self) -> None:
         self.last: PolicyRecord | None = None
         self.member: MemberRecord | None = None  # the policy's record in the population
-        self.returns, self.loss, self.staleness = Recent(), Recent(), Recent()
-        self.policy_loss, self.value_loss = Recent(), Recent()
-        self.updates_per_second, self.busy = Recent(), Recent()
+        self._means = {name: Recent() for name in (*PER_UPDATE, *PER_SECOND, "mean_return")}
         self.history = History()
+
+    def mean(self, name: str) -> float | None:
+        """Return the moving average of a number of the records."""
+        return self._means[name].value
 
     def add(self, record: PolicyRecord, seconds: float) -> None:
         """Add the record of an interval of `seconds` length."""
-        episodes = record.episodes - (self.last.episodes if self.last else 0)
-        updates = record.updates - (self.last.updates if self.last else 0)
-        self.returns.add(record.mean_return, max(episodes, 1), seconds)
-        self.history.add(record.mean_return, max(episodes, 1), seconds)
-        self.loss.add(record.loss, max(updates, 1), seconds)
-        self.policy_loss.add(record.policy_loss, max(updates, 1), seconds)
-        self.value_loss.add(record.value_loss, max(updates, 1), seconds)
-        self.staleness.add(record.staleness, max(updates, 1), seconds)
-        self.updates_per_second.add(record.updates_per_second, seconds, seconds)
-        self.busy.add(record.busy, seconds, seconds)
+        episodes = max(record.episodes - (self.last.episodes if self.last else 0), 1)
+        updates = max(record.updates - (self.last.updates if self.last else 0), 1)
+        self.history.add(record.mean_return, episodes, seconds)
+        weights = dict.fromkeys(PER_UPDATE, updates) | dict.fromkeys(PER_SECOND, seconds)
+        for name, mean in self._means.items():
+            mean.add(getattr(record, name), weights.get(name, episodes), seconds)
         self.last = record
