@@ -45,11 +45,6 @@ class _Flag(NamedTuple):
         return 0 if is_switch(self.kind) and self.words[0].lower() not in SWITCHES else 1
 
 
-def read_options(words: Sequence[str], model: type[S], positional: str = "") -> S:
-    """Parse and validate the options of a command; raise a one-line `ConfigError`."""
-    return validate(parse_flags(words, model, positional), model)
-
-
 def validate(tree: Mapping[str, Any], model: type[S]) -> S:
     """Build a section from a tree; a `ConfigError` names the first unknown key or invalid value."""
     try:
@@ -70,7 +65,7 @@ def parse_flags(words: Sequence[str], model: type[Section], positional: str = ""
     for flag in flags:
         key, kind, value = flag.key, flag.kind, flag.words[: flag.size]
         rest = flag.words[flag.size :]
-        if flag.has_equals and rest and _is_number(rest[0]):
+        if flag.has_equals and rest and type(_read_yaml(rest[0])) in (int, float):
             both = f"; for several write --{key} {' '.join(flag.words)}" if is_tuple(kind) else ""
             raise ConfigError(
                 f"unexpected {rest[0]!r}: --{key}= ends with its value, {value[0]}{both}"
@@ -135,14 +130,6 @@ def _flag(name: str, words: list[str], has_equals: bool, model: type[Section]) -
             kind = get_args(kind)[1] if is_mapping else Any
     is_known = is_known and (is_open or not _is_section(kind))
     return _Flag(".".join(parts), kind, is_known, words, has_equals)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_section(kind: Any) -> bool:

@@ -16,7 +16,7 @@ from remuda.errors import ConfigError, RemudaError
 from remuda.system.output import OutputError, unfailing
 from remuda.system.user_errors import naming_user_code
 from remuda.system.version import __version__
-from remuda.ui.cli.arguments import help_of, read_options, wrapped
+from remuda.ui.cli.arguments import help_of, parse_flags, validate, wrapped
 from remuda.ui.cli.commands import games, one_run, options, several_runs, solvers
 from remuda.ui.cli.commands import train as training
 from remuda.ui.cli.program import INTERRUPTED, exit_message, set_exit_hints
@@ -27,8 +27,8 @@ class Command:
     """A subcommand of `remuda`."""
 
     run: Callable[[Any], int]  # takes options, or words if `takes_words`
-    options: type[Section] | None = None
-    positional: str = ""
+    options: type[Section]
+    positional: str
     takes_words: bool = False
     is_long: bool = False  # may run for hours; continues even if its output is closed
 
@@ -39,9 +39,9 @@ class Command:
 
     def call(self, words: Sequence[str]) -> int:
         """Run the command with its command-line words; return the exit code."""
-        if self.options is None or self.takes_words:
+        if self.takes_words:
             return self.run(words)
-        return self.run(read_options(words, self.options, self.positional))
+        return self.run(validate(parse_flags(words, self.options, self.positional), self.options))
 
 
 COMMANDS = {
@@ -65,7 +65,11 @@ COMMANDS = {
     "play": Command(games.play, options.PlayOptions, "game"),
 }
 # Not for users: `remuda train --seeds --jobs` starts its child processes with this command.
-UNLISTED = {several_runs.ONE_OF_SEEDS: Command(training.train_one_of_seeds, is_long=True)}
+UNLISTED = {
+    several_runs.ONE_OF_SEEDS: Command(
+        training.train_one_of_seeds, Config, "game", takes_words=True, is_long=True
+    )
+}
 
 EXIT_CODES = (
     "exit code: 0: success. 1: something failed, or the state of a run does not allow the command; "
@@ -144,8 +148,6 @@ def _run(words: Sequence[str], command: Command | None) -> int:
 
 
 def _help(name: str, command: Command) -> str:
-    if command.options is None:
-        return f"usage: remuda {name}\n\n{command.summary}"
     text = help_of(command.options, f"remuda {name}", command.positional)
     if command.options is Config:
         presets = "; ".join(f"{each}, for {preset.suits}" for each, preset in all_presets().items())

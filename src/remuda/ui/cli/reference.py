@@ -17,16 +17,15 @@ from pydantic.fields import FieldInfo
 from remuda.config import Config, Section
 from remuda.ui.cli.main import COMMANDS, EXIT_CODES
 
+BAR = "\\|"  # in a cell
 TEXTS = Path(__file__).parents[1] / "templates"
 CONSTRAINTS = {"Gt": "above {}", "Ge": "at least {}", "Lt": "below {}", "Le": "at most {}"}
 
 
 def configuration_page() -> str:
     """Return docs/configuration.md."""
-    parts = [(TEXTS / "configuration.md").read_text(), "## At the top\n", *_table(Config, "")]
-    for key, section in _sections(Config, ""):
-        parts += [f"\n## {key}\n", *_table(section, f"{key}.")]
-    return "\n".join(parts) + "\n"
+    start = (TEXTS / "configuration.md").read_text()
+    return "\n".join([start, "## At the top\n", *_tables(Config, "## ")]) + "\n"
 
 
 def commands_page() -> str:
@@ -36,47 +35,35 @@ def commands_page() -> str:
         parts += [f"## remuda {name}\n", f"{command.summary}\n"]
         if command.options is Config:
             parts.append("Its options are the keys of [the configuration](configuration.md).\n")
-        elif command.options is not None:
-            positional = f" {command.positional.upper()}" if command.positional else ""
-            parts += [f"`remuda {name}{positional} [OPTIONS]`\n"]
-            parts += [*_table(command.options, "", flags=True)]
-            for key, section in _sections(command.options, ""):
-                parts += [f"\n### {key}\n", *_table(section, f"{key}.", flags=True)]
-            parts.append("")
+        else:
+            parts.append(f"`remuda {name} {command.positional.upper()} [OPTIONS]`\n")
+            parts += [*_tables(command.options, "### ", "--"), ""]
     codes = " ".join(EXIT_CODES.split()).removeprefix("exit code: ")
     return "\n".join([*parts, f"## Exit codes\n\n{codes}"]) + "\n"
 
 
-def _sections(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, type[Section]]]:
+def _tables(
+    model: type[BaseModel], heading: str, dashes: str = "", prefix: str = ""
+) -> Iterator[str]:
+    """Yield the lines of a table of the model's keys, then those of its sections' tables."""
+    rows, sections = [], {}
     for name, info in model.model_fields.items():
-        section = _without_marks(info.annotation)
-        if isinstance(section, type) and issubclass(section, Section):
-            yield f"{prefix}{name}", section
-            yield from _sections(section, f"{prefix}{name}.")
-
-
-def _table(model: type[BaseModel], prefix: str, flags: bool = False) -> list[str]:
-    rows = []
-    for name, info in model.model_fields.items():
-        section = _without_marks(info.annotation)
-        if isinstance(section, type) and issubclass(section, Section):
+        key = f"{prefix}{name}"
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            sections[key] = info.annotation
             continue
-        key = f"--{prefix}{name}" if flags else f"{prefix}{name}"
-        default = (
-            ""
-            if info.is_required()
-            else f"`{_plain(info.get_default(call_default_factory=True, validated_data={}))}`"
-        )
-        meaning = " ".join((info.description or "").split())
+        default = ""
+        if not info.is_required():
+            value = info.get_default(call_default_factory=True, validated_data={})
+            default = f"`{_plain(value)}`"
         kind = ", ".join([_words(info.annotation), *_bounds(info.metadata)])
-        rows.append(f"| `{key}` | {_cell(kind)} | {_cell(default)} | {_cell(meaning)} |")
-    if not rows:
-        return []
-    return ["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows]
-
-
-def _without_marks(kind: Any) -> Any:
-    return _without_marks(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
+        cells = [f"`{dashes}{key}`", kind, default, " ".join((info.description or "").split())]
+        rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
+    if rows:
+        yield from ("| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows)
+    for key, section in sections.items():
+        yield f"\n{heading}{key}\n"
+        yield from _tables(section, heading, dashes, f"{key}.")
 
 
 def _words(kind: Any) -> str:
@@ -122,10 +109,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_plain, value))}]"
     return str(value)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def main() -> None:
