@@ -42,46 +42,50 @@ class Seeds:
     @staticmethod
     def create(config: Config, count: int) -> Seeds:
         """Create the directory: `run.directory`, or a new directory under `runs/`."""
-        directory = config.run.directory or _new_directory(config)
+        try:
+            directory = config.run.directory or new_directory(Path("runs"), config.game, "-seeds")
+        except OSError as error:
+            message = f"cannot make a directory in runs: {error.strerror}"
+            raise RunDirectoryError(message) from None
         if (directory / SEEDS).exists() or RunDirectory(directory).config.exists():
             raise RunDirectoryError(
                 f"{directory} already contains runs; continue with `remuda train --resume "
                 f"{directory}`, or name another run.directory"
             )
-        made = Seeds(directory, config, tuple(range(config.seed, config.seed + count)))
-        made.save()
-        return made
+        seeds = Seeds(directory, config, tuple(range(config.seed, config.seed + count)))
+        seeds.save()
+        return seeds
 
     @staticmethod
     def begun(config: Config, count: int, base: Path = Path("runs")) -> Seeds | None:
         """Return the seeds that the same command started earlier; None: start new ones."""
-        wanted = tuple(range(config.seed, config.seed + count))
+        numbers = tuple(range(config.seed, config.seed + count))
         if config.run.directory is not None:
             if not (config.run.directory / SEEDS).is_file():
                 return None
-            found = Seeds(config.run.directory, config, wanted)
-            sweep(found.directory)
-            found.save()
-            return found
+            earlier = Seeds(config.run.directory, config, numbers)
+            sweep(earlier.directory)
+            earlier.save()
+            return earlier
         for file in sorted(base.glob(f"*/{SEEDS}"), reverse=True):
             with suppress(RemudaError):
-                found = Seeds.open(file.parent, {})
-                same = without_directory(found.config) == without_directory(config)
-                if same and found.seeds == wanted and len(found.done()) < count:
-                    return found
+                earlier = Seeds.open(file.parent, {})
+                same = without_directory(earlier.config) == without_directory(config)
+                if same and earlier.seeds == numbers and len(earlier.done()) < count:
+                    return earlier
         return None
 
     @staticmethod
     def open(directory: Path, settings: Mapping[str, Any]) -> Seeds:
         """Open the seeds in a directory; `settings` override their configuration."""
         try:
-            found = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
+            record = checked(read_json(directory / SEEDS), {"seeds": list, "config": dict})
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{directory / SEEDS} is damaged: {error}") from None
-        saved = load_config(found["config"]).model_dump(mode="json")
+        saved = load_config(record["config"]).model_dump(mode="json")
         config = load_config(overlay(saved, settings))
         sweep(directory)
-        opened = Seeds(directory, config, tuple(int(seed) for seed in found["seeds"]))
+        opened = Seeds(directory, config, tuple(int(seed) for seed in record["seeds"]))
         if settings:  # the new settings also apply to later resumes
             opened.save()
         return opened
@@ -99,27 +103,33 @@ class Seeds:
         """Return the run directory of a seed."""
         return self.directory / f"seed_{seed}"
 
+    def log(self, seed: int) -> Path:
+        """Return the output file of the process that trains a seed."""
+        return self.directory / f"seed_{seed}.log"
+
     def is_done(self, seed: int) -> bool:
         """Return whether the run of a seed finished with the currently configured length."""
         run = RunDirectory(self.path(seed))
         if not run.is_finished():
             return False
-        old, wanted = run.read_config().run, self.config.run
-        return (old.turns, old.seconds) == (wanted.turns, wanted.seconds)
+        old, new = run.read_config().run, self.config.run
+        return (old.turns, old.seconds) == (new.turns, new.seconds)
 
     def is_measured(self, seed: int) -> bool:
         """Return whether a finished run's configured evaluation was done, or has failed."""
         run = RunDirectory(self.path(seed))
-        old, wanted = run.read_config().run, self.config.run
-        found = run.summary_so_far().get("evaluation")
-        if not wanted.evaluate_episodes:
+        old, new = run.read_config().run, self.config.run
+        result = run.summary_so_far().get("evaluation")
+        if not new.evaluate_episodes:
             return True
-        if found is None:
-            return all(getattr(old, key) == getattr(wanted, key) for key in MEASURED_BY)
-        if way_of(found) != WAYS[wanted.evaluate_sampled]:
+        if result is None:
+            return all(getattr(old, key) == getattr(new, key) for key in MEASURED_BY)
+        if way_of(result) != WAYS[new.evaluate_sampled]:
             return False
-        enough = found.get("asked", found["episodes"]) >= wanted.evaluate_episodes
-        return enough and not (found.get("cut") and old.evaluate_seconds != wanted.evaluate_seconds)
+        is_enough = result.get("asked", result["episodes"]) >= new.evaluate_episodes
+        return is_enough and not (
+            result.get("cut") and old.evaluate_seconds != new.evaluate_seconds
+        )
 
     def done(self) -> list[Path]:
         """Return the finished runs."""
@@ -142,17 +152,17 @@ def train_seeds(
     seeds: Seeds, jobs: int, explicit_keys: Collection[str], flags: Sequence[str]
 ) -> int:
     """Train the unfinished seeds, `jobs` at a time; return the exit code."""
-    left = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
+    todo = [s for s in seeds.seeds if not (seeds.is_done(s) and seeds.is_measured(s))]
     resume = f"remuda train --resume {seeds.directory}"
     print(f"{len(seeds.seeds)} seeds of {seeds.config.game} in {seeds.directory}")
-    if len(left) < len(seeds.seeds):
-        print(f"already done: {len(seeds.seeds) - len(left)}")
+    if len(todo) < len(seeds.seeds):
+        print(f"already done: {len(seeds.seeds) - len(todo)}")
     set_exit_hints(f"progress is saved; continue with: {resume}")
     try:
         if jobs > 1:
-            caught, halted = _in_parallel(seeds, left, jobs, flags)
+            caught, halted = _in_parallel(seeds, todo, jobs, flags)
         else:
-            caught, halted = _one_by_one(seeds, left, explicit_keys)
+            caught, halted = _one_by_one(seeds, todo, explicit_keys)
     except RemudaError as error:
         if seeds.done():
             error.args = (f"{error}. To train the other seeds: {resume}",)
@@ -172,16 +182,16 @@ def train_seeds(
 def _report(seeds: Seeds, done: Sequence[Path]) -> None:
     from remuda.ui.reports.comparison import compare, print_comparison
 
-    found = compare(done)
-    print_comparison(found)
+    comparison = compare(done)
+    print_comparison(comparison)
     try:
-        print(f"report    {found.report(seeds.directory)}")
+        print(f"report    {comparison.report(seeds.directory)}")
     except RemudaError as error:
         print(f"note: no report: {error}")
 
 
 def _one_by_one(
-    seeds: Seeds, left: Sequence[int], explicit_keys: Collection[str]
+    seeds: Seeds, todo: Sequence[int], explicit_keys: Collection[str]
 ) -> tuple[int | None, bool]:
     """Train in this process; return the signal that ended it, and whether a policy halted."""
     from remuda.training.finish import FinishHooks
@@ -189,9 +199,9 @@ def _one_by_one(
     from remuda.ui.terminal.live import PlayProgress, make_view
 
     halted = False
-    for seed in left:
+    for number, seed in enumerate(todo, 1):
         resumed = continues(RunDirectory(seeds.path(seed)), print)
-        print(f"seed {seed}: {left.index(seed) + 1} of {len(left)}", flush=True)
+        print(f"seed {seed}: {number} of {len(todo)}", flush=True)
         progress = PlayProgress()
         try:
             view = make_view(seeds.config.run.live)
@@ -209,7 +219,7 @@ def _one_by_one(
 
 
 def _in_parallel(
-    seeds: Seeds, left: Sequence[int], jobs: int, flags: Sequence[str]
+    seeds: Seeds, todo: Sequence[int], jobs: int, flags: Sequence[str]
 ) -> tuple[int | None, bool]:
     """Train `jobs` seeds at a time, each in a process whose output goes to a file.
 
@@ -219,7 +229,7 @@ def _in_parallel(
     """
     from remuda.coordinator.coordinator import Signals
 
-    waiting, running = list(left), dict[int, subprocess.Popen[bytes]]()
+    waiting, running = list(todo), dict[int, subprocess.Popen[bytes]]()
     codes: dict[int, int] = {}
     signals, is_stopping = Signals(), False
     with signals.watching():
@@ -228,7 +238,7 @@ def _in_parallel(
                 while waiting and len(running) < jobs and not signals.stopped():
                     seed = waiting.pop(0)
                     running[seed] = _start(seeds, seed, flags)
-                    print(f"seed {seed} started; its output: {_log(seeds, seed)}", flush=True)
+                    print(f"seed {seed} started; its output: {seeds.log(seed)}", flush=True)
                 time.sleep(POLL_SECONDS)
                 if signals.stopped() and not is_stopping:
                     waiting.clear()
@@ -251,7 +261,7 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
     words = ["--config", str(file)]
     if resumed:  # the flags are repeated, so that those without effect are reported
         words = [*flags, *words, "--resume", str(seeds.path(seed))]
-    with _log(seeds, seed).open("ab") as log:
+    with seeds.log(seed).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-c", CHILD, ONE_OF_SEEDS, *words],
             stdin=subprocess.DEVNULL,
@@ -281,18 +291,7 @@ def _stop(processes: Iterable[subprocess.Popen[bytes]], number: int) -> None:
         process.send_signal(number)
 
 
-def _log(seeds: Seeds, seed: int) -> Path:
-    return seeds.directory / f"seed_{seed}.log"
-
-
 def _ended(seeds: Seeds, seed: int, code: int) -> str:
     if seeds.is_done(seed):
         return str(RunDirectory(seeds.path(seed)).read_summary()["ended"])
-    return f"not finished (exit code {code}); {_log(seeds, seed)} explains it"
-
-
-def _new_directory(config: Config) -> Path:
-    try:
-        return new_directory(Path("runs"), config.game, "-seeds")
-    except OSError as error:
-        raise RunDirectoryError(f"cannot make a directory in runs: {error.strerror}") from None
+    return f"not finished (exit code {code}); {seeds.log(seed)} explains it"
