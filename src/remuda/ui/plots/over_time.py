@@ -150,122 +150,93 @@ MOST_NUMBERS = 6  # maximum number of hyperparameters drawn
 DECADES = 10.0  # an axis is logarithmic if maximum / minimum is at least this
 
 
+class _Lineage:
+    """The policies that were born, with a colour for the descendants of each surviving line."""
+
+    def __init__(self, births: Sequence[Born], matches: int) -> None:
+        self.matches = matches
+        self.lives: dict[Life, Born] = {(born.policy, born.generation): born for born in births}
+        self.parents: dict[Life, Life | None] = {
+            life: None if born.parent is None else (born.parent, born.parent_generation)
+            for life, born in self.lives.items()
+        }
+        roots: dict[Life, Life] = {}
+        for life, parent in self.parents.items():  # parents come before their children
+            roots[life] = life if parent is None else roots.get(parent, parent)
+        last = {slot: (slot, generation) for slot, generation in self.lives}
+        living = Counter(roots[life] for life in last.values())
+        self.families = len(living)  # the number of surviving lines
+        largest = [root for root, _ in living.most_common(len(KINDS))]
+        by_root = dict(zip(largest, KINDS, strict=False))
+        self.colours = {life: by_root[root] for life, root in roots.items() if root in by_root}
+
+    def slots(self) -> list[str]:
+        """Return at most `MOST_ROWS` slots, those with the most births."""
+        count = Counter(slot for slot, _ in self.lives)
+        slots = dict.fromkeys([*count, *(parent[0] for parent in self.parents.values() if parent)])
+        shown = set(sorted(slots, key=lambda slot: -count[slot])[:MOST_ROWS])
+        return [slot for slot in slots if slot in shown]
+
+    def draw(self, axes: Axes, height: Callable[[Life], float | None], width: float) -> None:
+        """Draw each life as a line at its height, joined to its parent."""
+        for life, born in self.lives.items():
+            y, parent = height(life), self.parents[life]
+            if y is None:
+                continue
+            successor = self.lives.get((born.policy, born.generation + 1))
+            end = self.matches if successor is None else successor.matches
+            colour, survives = self.colours.get(life, QUIET), life in self.colours
+            above = None if parent is None else height(parent)
+            if above is not None and above != y:
+                x = [born.matches, born.matches]
+                axes.plot(x, [above, y], color=colour, lw=0.4 * width, alpha=0.6, zorder=1.5)
+            axes.plot(
+                [born.matches, end],
+                [y, y],
+                color=colour,
+                lw=width if survives else 0.5 * width,
+                alpha=1.0 if survives else 0.45,
+                solid_capstyle="butt",
+                zorder=2.0 if survives else 1.5,
+            )
+
+
 def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
     """Draw each slot over the matches played: its births, parents and hyperparameters."""
     name, heading = "lineage", "Lineage"
     later = [born for born in births if born.generation > 0]
     if not later:
         return Picture(name, heading, "No policy was born after the start of the run.")
-    rows = _rows(births)
-    shown = {slot: row for row, slot in enumerate(rows)}
-    colours, families = _colours(births)
-    numbers = _numbers(births)
-    names = shorten(rows)
-    tall = min(0.24 * len(rows), 6.0)
+    lineage = _Lineage(births, matches)
+    slots = lineage.slots()
+    rows = {slot: row for row, slot in enumerate(slots)}
+    pairs = dict.fromkeys(pair for born in births for pair in born.hyperparameters.items())
+    values = Counter(number for number, _ in pairs)
+    numbers = [number for number, count in values.items() if count > 1][:MOST_NUMBERS]
+    tall = min(0.24 * len(slots), 6.0)
     heights = (tall, *(1.1 for _ in numbers))
     figure = new_figure(7.2, sum(heights) + 0.4 * len(heights) + 0.2)
     axes, *panels = figure.subplots(
         len(heights), 1, sharex=True, height_ratios=heights, squeeze=False
     )[:, 0]
-    name_rows(axes, names, tall / len(rows))
+    name_rows(axes, shorten(slots), tall / len(slots))
     axes.set_title("Lineage of policies")
-    _draw_lives(axes, births, lambda life: shown.get(life[0]), colours, matches, 2.2)
+    lineage.draw(axes, lambda life: rows.get(life[0]), 2.2)
     for born in later:
-        if born.policy in shown:
-            colour = colours.get((born.policy, born.generation), QUIET)
-            axes.plot(born.matches, shown[born.policy], "o", color=colour, ms=3.0, zorder=3.0)
+        if born.policy in rows:
+            colour = lineage.colours.get((born.policy, born.generation), QUIET)
+            axes.plot(born.matches, rows[born.policy], "o", color=colour, ms=3.0, zorder=3.0)
     for panel, number in zip(panels, numbers, strict=True):
-        _draw_number(panel, births, number, colours, matches)
+        _draw_number(panel, lineage, number)
     count_along_x(axes, matches)  # panels share their x axis
     figure.axes[-1].set_xlabel("matches played")
-    return Picture(name, heading, _lineage_caption(births, rows, families, matches), figure)
+    return Picture(name, heading, _lineage_caption(lineage, len(later), len(slots)), figure)
 
 
-def _lives(births: Sequence[Born]) -> dict[Life, Born]:
-    return {(born.policy, born.generation): born for born in births}
-
-
-def _parent(born: Born) -> Life | None:
-    return None if born.parent is None else (born.parent, born.parent_generation)
-
-
-def _rows(births: Sequence[Born]) -> list[str]:
-    count = Counter(born.policy for born in births)
-    parents = [_parent(born) for born in births]
-    slots = list(dict.fromkeys([b.policy for b in births] + [p[0] for p in parents if p]))
-    kept = set(sorted(slots, key=lambda slot: -count[slot])[:MOST_ROWS])
-    return [slot for slot in slots if slot in kept]
-
-
-def _ends(births: Sequence[Born], matches: int) -> dict[Life, int]:
-    found = dict.fromkeys(_lives(births), matches)
-    for born in births:
-        before = (born.policy, born.generation - 1)
-        if before in found:
-            found[before] = born.matches
-    return found
-
-
-def _roots(births: Sequence[Born]) -> dict[Life, Life]:
-    found: dict[Life, Life] = {}
-    for born in births:  # parents come before their children
-        parent = _parent(born)
-        life = (born.policy, born.generation)
-        found[life] = life if parent is None else found.get(parent, parent)
-    return found
-
-
-def _colours(births: Sequence[Born]) -> tuple[dict[Life, str], int]:
-    """Return a colour for each policy of a surviving line, and the number of such lines."""
-    roots = _roots(births)
-    last = {born.policy: (born.policy, born.generation) for born in births}
-    living = Counter(roots[life] for life in last.values())
-    largest = [root for root, _ in living.most_common(len(KINDS))]
-    by_root = dict(zip(largest, KINDS, strict=False))
-    return {life: by_root[root] for life, root in roots.items() if root in by_root}, len(living)
-
-
-def _numbers(births: Sequence[Born]) -> list[str]:
-    pairs = dict.fromkeys(pair for born in births for pair in born.hyperparameters.items())
-    values = Counter(number for number, _ in pairs)
-    return [number for number, count in values.items() if count > 1][:MOST_NUMBERS]
-
-
-def _draw_lives(
-    axes: Axes,
-    births: Sequence[Born],
-    height: Callable[[Life], float | None],
-    colours: dict[Life, str],
-    matches: int,
-    width: float,
-) -> None:
-    ends = _ends(births, matches)
-    for life, born in _lives(births).items():
-        y, parent = height(life), _parent(born)
-        if y is None:
-            continue
-        colour, alive = colours.get(life, QUIET), life in colours
-        above = None if parent is None else height(parent)
-        if above is not None and above != y:
-            x = [born.matches, born.matches]
-            axes.plot(x, [above, y], color=colour, lw=0.4 * width, alpha=0.6, zorder=1.5)
-        axes.plot(
-            [born.matches, ends[life]],
-            [y, y],
-            color=colour,
-            lw=width if alive else 0.5 * width,
-            alpha=1.0 if alive else 0.45,
-            solid_capstyle="butt",
-            zorder=2.0 if alive else 1.5,
-        )
-
-
-def _draw_number(
-    axes: Axes, births: Sequence[Born], number: str, colours: dict[Life, str], matches: int
-) -> None:
+def _draw_number(axes: Axes, lineage: _Lineage, number: str) -> None:
     values = {
         life: born.hyperparameters[number]
-        for life, born in _lives(births).items()
+        for life, born in lineage.lives.items()
         if number in born.hyperparameters
     }
     low, high = min(values.values()), max(values.values())
@@ -273,30 +244,23 @@ def _draw_number(
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=5))
         axes.yaxis.set_minor_formatter(NullFormatter())
-    _draw_lives(axes, births, values.get, colours, matches, 1.5)
+    lineage.draw(axes, values.get, 1.5)
     # No powers of ten: mathtext is off, because a policy's name may contain $.
     axes.yaxis.set_major_formatter(lambda at, _: f"{at:g}")
     axes.set_title(number, color=INK)
     axes.grid(axis="y")
 
 
-def _lineage_caption(
-    births: Sequence[Born], rows: Sequence[str], families: int, matches: int
-) -> str:
-    later = sum(born.generation > 0 for born in births)
-    slots = len({born.policy for born in births})
-    count = "1 birth" if later == 1 else f"{later:,} births"
-    words = (
-        f"{count} in {matches:,} matches. A row is a slot of the population; a point is the "
-        "birth of a policy, joined to its parent. Descendants of one initial policy share a colour"
-    )
+def _lineage_caption(lineage: _Lineage, births: int, rows: int) -> str:
+    slots, families = len({slot for slot, _ in lineage.lives}), lineage.families
+    count = "1 birth" if births == 1 else f"{births:,} births"
     if families > len(KINDS):
-        words += f", for the {len(KINDS)} largest of {families} surviving lines"
-    elif families == 1:
-        words += "; one line survives"
+        lines = f", for the {len(KINDS)} largest of {families} surviving lines"
     else:
-        words += f"; {families} lines survive"
-    words += ", and extinct lines are grey."
-    if slots > len(rows):
-        words += f" Shown: the {len(rows)} slots with most births, of {slots}."
-    return words
+        lines = "; one line survives" if families == 1 else f"; {families} lines survive"
+    shown = f" Shown: the {rows} slots with most births, of {slots}." if slots > rows else ""
+    return (
+        f"{count} in {lineage.matches:,} matches. A row is a slot of the population; a point is "
+        "the birth of a policy, joined to its parent. Descendants of one initial policy share a "
+        f"colour{lines}, and extinct lines are grey.{shown}"
+    )
