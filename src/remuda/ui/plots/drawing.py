@@ -73,6 +73,9 @@ class Picture:
         }
         data, metadata = io.BytesIO(), {"Title": self.heading} | about[kind]
         with look():
+            if self.figure.get_layout_engine() is not None:  # lay out once for all formats
+                self.figure.draw_without_rendering()
+                self.figure.set_layout_engine("none")
             self.figure.savefig(data, format=kind, dpi=DOTS, metadata=metadata)
         return data.getvalue()
 

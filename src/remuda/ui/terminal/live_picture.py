@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -81,8 +81,8 @@ class LivePicture:
             lines.add_row(population_line(self._record.population, width))
         lines.add_row()
         above = LINES_ABOVE + (2 if self._record.members else 0)
-        room = max(height - above - 1, 2)
-        shown = len(self._courses) if len(self._courses) <= room else room - 1
+        free = max(height - above - 1, 2)
+        shown = len(self._courses) if len(self._courses) <= free else free - 1
         lines.add_row(self._policies(width, shown))
         if shown < len(self._courses):
             lines.add_row(Text(f"... and {len(self._courses) - shown} more", "dim"))
@@ -91,24 +91,24 @@ class LivePicture:
     def _header(self, width: int) -> Iterator[Text]:
         goal = self._goal
         name = Text.assemble((goal.game, "bold"), "  ", (goal.schedule, "cyan"))
-        room = width - name.cell_len - 2
+        free = width - name.cell_len - 2
         directory = str(goal.directory)
-        if len(directory) > room:  # the end of the path matters most
-            directory = "…" + directory[len(directory) - max(room - 1, 0) :]
-        yield name + Text(directory.rjust(room + 2), "dim")
+        if len(directory) > free:  # the end of the path matters most
+            directory = "…" + directory[len(directory) - max(free - 1, 0) :]
+        yield name + Text(directory.rjust(free + 2), "dim")
         yield Text(goal.layout, "dim")
 
     def _progress(self, record: Record, width: int) -> Table:
         share = self._goal.share_done(record)
-        left = record.seconds * (1 - share) / share if share else None
-        words = Text.assemble(
+        remaining = record.seconds * (1 - share) / share if share else None
+        times = Text.assemble(
             (percent(share).rjust(4), "bold"),
-            (f"   {clock(record.seconds)} elapsed, {clock(left)} left", "dim"),
+            (f"   {clock(record.seconds)} elapsed, {clock(remaining)} left", "dim"),
         )
-        room = max(width - words.cell_len - GAP, 1)
+        bar_width = max(width - times.cell_len - GAP, 1)
         colours: Any = {"complete_style": "cyan", "finished_style": "green"}
         line = Table.grid(padding=(0, GAP, 0, 0))
-        line.add_row(ProgressBar(1.0, share, room, **colours), words)
+        line.add_row(ProgressBar(1.0, share, bar_width, **colours), times)
         return line
 
     def _time(self, width: int) -> Text:
@@ -118,14 +118,14 @@ class LivePicture:
             legend.append(f"  {name} ", SHARE_STYLES.get(name, "white"))
             legend.append(percent(share).rjust(3))
         bar = Text.assemble(("actor ", "dim"))
-        room = max(width - bar.cell_len - legend.cell_len, 0)
+        bar_width = max(width - bar.cell_len - legend.cell_len, 0)
         scale, begin, total = max(sum(shares.values()), 1.0), 0, 0.0
         for name, share in shares.items():
             total += share / scale
-            end = round(total * room)
+            end = round(total * bar_width)
             bar.append("━" * (end - begin), SHARE_STYLES.get(name, "white"))
             begin = end
-        bar.append("━" * (room - begin), "bright_black")
+        bar.append("━" * (bar_width - begin), "bright_black")
         return bar + legend
 
     def _population(self, record: Record) -> Text:
@@ -138,18 +138,17 @@ class LivePicture:
         name_width = min(max(longest, len("policy")), NAME)
         last = [course.last for course in self._courses.values() if course.last]
         on_policy = all(record.entropy is not None for record in last)
-        dealt = bool(self._record and self._record.members)
-        columns = fitting(width - name_width, on_policy, dealt)
+        groups = {"", ON_POLICY if on_policy else OFF_POLICY}
+        if self._record and self._record.members:
+            groups.add(POPULATION)
+        columns = fitting(width - name_width, groups)
         table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("policy", width=name_width, no_wrap=True, overflow="ellipsis")
         for column in columns:
-            table.add_column(
-                column.heading,
-                width=column.width,
-                no_wrap=True,
-                style=column.style,
-                justify="left" if column.style == "green" else "right",
-            )
+            style: dict[str, Any] = {"width": column.width, "no_wrap": True, "justify": "right"}
+            if column is SPARKLINE:
+                style = {"min_width": column.width, "max_width": WIDEST_SPARKLINE}
+            table.add_column(column.heading, style=column.style, **style)
         for name, course in list(self._courses.items())[:shown]:
             if course.last:
                 table.add_row(Text(name), *(column.cell(course, course.last) for column in columns))
@@ -161,76 +160,6 @@ def _line(numbers: Mapping[str, str]) -> Text:
     for name, words in numbers.items():
         line.append(words, "bold").append(f" {name}   ", "dim")
     return line
-
-
-@dataclass(frozen=True)
-class LiveColumn:
-    """A column of the table of policies."""
-
-    heading: str
-    width: int
-    cell: Callable[[Course, PolicyRecord], str]
-    rank: int  # a narrow terminal drops the columns of the highest rank first
-    style: str = ""
-
-
-SPARKLINE = (10, 24)  # minimum and maximum width
-
-GAP = 2  # characters between columns
-
-
-def columns_with(
-    sparkline_width: int, on_policy: bool = False, dealt: bool = False
-) -> tuple[LiveColumn, ...]:
-    """Return all columns after the policies' names."""
-
-    def course(c: Course, _: PolicyRecord) -> str:
-        return sparkline(c.history.resample(sparkline_width))
-
-    explores: tuple[LiveColumn, ...] = (
-        LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6),
-    )
-    if on_policy:
-        explores = (
-            LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5),
-            LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6),
-            LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7),
-        )
-    standing = (
-        LiveColumn("rating", 10, lambda c, _: rating(c.member), 1),
-        LiveColumn("wins", 4, lambda c, _: percent(c.member.win_rate if c.member else None), 4),
-        LiveColumn("games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6),
-    )
-    return (
-        LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
-        LiveColumn("", sparkline_width, course, 1, "green"),
-        *(standing if dealt else ()),
-        LiveColumn("loss", 7, lambda c, _: number(c.mean("loss")), 2),
-        LiveColumn("updates/s", 9, lambda c, _: rate(c.mean("updates_per_second")), 2),
-        LiveColumn("busy", 4, lambda c, _: percent(c.mean("busy")), 3),
-        LiveColumn("stale", 11, lag, 4),
-        # On-policy, the replay ratio equals the number of epochs unless steps are lost.
-        LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9 if on_policy else 5),
-        *explores,
-        LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
-        LiveColumn("replay", 6, lambda _, p: percent(p.replay_fill), 10),
-    )
-
-
-def fitting(width: int, on_policy: bool = False, dealt: bool = False) -> list[LiveColumn]:
-    """Return the most important columns that fit into `width`; the sparkline fills the rest."""
-    narrowest, widest = SPARKLINE
-    columns = list(columns_with(narrowest, on_policy, dealt))
-    while len(columns) > 1 and _width(columns) > width:
-        columns.remove(max(columns, key=lambda column: column.rank))
-    spare = max(width - _width(columns), 0)
-    kept = {column.heading for column in columns}
-    grown = columns_with(min(narrowest + spare, widest), on_policy, dealt)
-    return [column for column in grown if column.heading in kept]
-
-
-def _width(columns: Sequence[LiveColumn]) -> int:
-    return sum(GAP + column.width for column in columns)
 
 
 def rating(member: MemberRecord | None) -> str:
@@ -250,6 +179,57 @@ def tenths(value: float | None) -> str:
     """Format a number without digits that would flicker in a live view."""
     coarse = value is not None and 1 <= abs(value) < 1000
     return f"{value:.1f}" if coarse else number(value)
+
+
+@dataclass(frozen=True)
+class LiveColumn:
+    """A column of the table of policies."""
+
+    heading: str
+    width: int
+    cell: Callable[[Course, PolicyRecord], RenderableType]
+    rank: int  # a narrow terminal drops the columns of the highest rank first
+    style: str = ""
+    group: str = ""  # the runs in which it is shown; empty: all
+
+
+GAP = 2  # characters between columns
+ON_POLICY, OFF_POLICY, POPULATION = "on-policy", "off-policy", "population"
+SPARKLINE = LiveColumn("", 10, lambda c, _: c.history, 1, "green")
+WIDEST_SPARKLINE = 24
+COLUMNS = (
+    LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
+    SPARKLINE,
+    LiveColumn("rating", 10, lambda c, _: rating(c.member), 1, group=POPULATION),
+    LiveColumn(
+        "wins", 4, lambda c, _: percent(c.member and c.member.win_rate), 4, group=POPULATION
+    ),
+    LiveColumn(
+        "games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6, group=POPULATION
+    ),
+    LiveColumn("loss", 7, lambda c, _: number(c.mean("loss")), 2),
+    LiveColumn("updates/s", 9, lambda c, _: rate(c.mean("updates_per_second")), 2),
+    LiveColumn("busy", 4, lambda c, _: percent(c.mean("busy")), 3),
+    LiveColumn("stale", 11, lag, 4),
+    LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 5, group=OFF_POLICY),
+    # On-policy, the replay ratio equals the number of epochs unless steps are lost.
+    LiveColumn("ratio", 5, lambda _, p: number(p.replay_ratio), 9, group=ON_POLICY),
+    LiveColumn("epsilon", 7, lambda _, p: f"{p.epsilon:.2f}", 6, group=OFF_POLICY),
+    LiveColumn("policy loss", 11, lambda c, _: number(c.mean("policy_loss")), 5, group=ON_POLICY),
+    LiveColumn("value loss", 10, lambda c, _: number(c.mean("value_loss")), 6, group=ON_POLICY),
+    LiveColumn("entropy", 7, lambda _, p: number(p.entropy), 7, group=ON_POLICY),
+    LiveColumn("version", 7, lambda _, p: f"{p.version:,}", 8),
+    LiveColumn("replay", 6, lambda _, p: percent(p.replay_fill), 10),
+)
+"""All columns after the policies' names."""
+
+
+def fitting(width: int, groups: Collection[str]) -> list[LiveColumn]:
+    """Return the most important columns of these groups that fit into `width`."""
+    columns = [column for column in COLUMNS if column.group in groups]
+    while len(columns) > 1 and sum(GAP + column.width for column in columns) > width:
+        columns.remove(max(columns, key=lambda column: column.rank))
+    return columns
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -275,9 +255,9 @@ class Recent:
         """Add a value; ignore None."""
         if value is None or weight <= 0 or not math.isfinite(value):
             return
-        kept = math.exp(-seconds / MEMORY)
-        self._sum = kept * self._sum + weight * value
-        self._weight = kept * self._weight + weight
+        decay = math.exp(-seconds / MEMORY)
+        self._sum = decay * self._sum + weight * value
+        self._weight = decay * self._weight + weight
 
     @property
     def value(self) -> float | None:
@@ -317,6 +297,9 @@ class History:
         edges = [round(i * count / size) for i in range(size + 1)] if size else []
         joined = (_join(self._points[a:b]) for a, b in pairwise(edges))
         return [total / weight for total, weight in joined]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(sparkline(self.resample(options.max_width)))
 
 
 def _join(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -68,8 +68,8 @@ def _headline(path: Path, status: dict[str, Any]) -> Text:
     else:
         way = way_on(RunDirectory(path))
         state = Text(f"not running: its coordinator {coordinator} has died; {way}", "bold red")
-    seen = f"  (last seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
-    return Text.assemble(str(path), f"  {status['schedule']}  ", state, (seen, "dim"))
+    age = f"  (last seen {status['age']:.0f} s ago)" if status["age"] > LATE else ""
+    return Text.assemble(str(path), f"  {status['schedule']}  ", state, (age, "dim"))
 
 
 def _checkpoints(status: dict[str, Any]) -> str:
