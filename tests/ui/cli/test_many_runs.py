@@ -98,4 +98,4 @@ def test_a_resumed_run_stays_in_its_directory(tmp_path, capsys):
     run = a_run(tmp_path / "run")
     words = ["train", "--resume", str(run), "--run.directory"]
     assert command([*words, str(tmp_path / "other")]) == 1
-    assert "other, but --resume continues" in capsys.readouterr().err
+    assert "other', but resume continues" in capsys.readouterr().err

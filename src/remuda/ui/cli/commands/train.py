@@ -18,7 +18,7 @@ from remuda.config import (
     preset_tree,
     read_config,
 )
-from remuda.errors import ConfigError, RunDirectoryError, UsageError
+from remuda.errors import ConfigError, RunDirectoryError
 from remuda.ui.cli.arguments import flags_with_several, parse_flags
 from remuda.ui.cli.commands.several_runs import SEEDS
 from remuda.ui.cli.program import HALTED, set_exit_hints
@@ -258,14 +258,6 @@ def _read_sources(options: Options) -> dict[str, Any]:
 
 def read_resumed(options: Options, directory: Path) -> Config:
     """Return the configuration of the run in `directory`; flags override it."""
-    from remuda.runs.run_directory import RunDirectory
+    from remuda.training.python_settings import gone_on_with
 
-    saved = RunDirectory.open(directory).read_config().model_dump(mode="json")
-    flags = options.tree()
-    named = flags.get("run", {}).get("directory")
-    if named is not None and Path(str(named)).expanduser().resolve() != directory.resolve():
-        raise UsageError(
-            f"--run.directory is {named}, but --resume continues {directory}: leave out one of them"
-        )
-    tree = overlay(saved, flags)
-    return load_config(overlay(tree, {"run": {"directory": directory}}))
+    return load_config(gone_on_with(directory, options.tree()))
