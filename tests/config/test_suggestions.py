@@ -63,7 +63,7 @@ def test_a_key_with_dots_that_does_not_exist_is_told_which_does():
 )
 def test_what_others_call_it_is_known(flag, key):
     with pytest.raises(ConfigError) as error:
-        parse_flags([f"--{flag}", "1"], Config)
+        parse_flags([f"--{flag}", "1"], Config, "game")
     assert str(error.value).endswith(f"did you mean --{key}?")
 
 
@@ -82,7 +82,7 @@ def test_every_common_name_leads_to_a_key_and_is_none():
 
 def test_a_section_is_not_suggested_for_what_is_in_it():
     with pytest.raises(ConfigError) as error:
-        parse_flags(["--policy.q", "1"], Config)
+        parse_flags(["--policy.q", "1"], Config, "game")
     assert "did you mean --policy?" not in str(error.value)
 
 

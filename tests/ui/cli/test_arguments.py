@@ -203,8 +203,6 @@ def test_a_word_too_many_is_told():
         config_of("--seed", "1", "2", "tag")
     with refuses(ConfigError):
         config_of("tag", "--game", "cleanup")
-    with refuses(ConfigError):
-        parse_flags(["--seed", "1", "2"], Config)
     assert config_of("--policy.network.hidden", "64", "32", "--seed", "1", "tag").game == "tag"
     with refuses(ConfigError):
         config_of("tag", "--env.options.sizes", "3", "4")

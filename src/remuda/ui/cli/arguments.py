@@ -53,7 +53,7 @@ def validate(tree: Mapping[str, Any], model: type[S]) -> S:
         raise ConfigError(explain(error, model)) from None
 
 
-def parse_flags(words: Sequence[str], model: type[Section], positional: str = "") -> Tree:
+def parse_flags(words: Sequence[str], model: type[Section], positional: str) -> Tree:
     """Return a tree from words such as `--policy.network.hidden 64 64 --seed=3`.
 
     Words before the first flag, and words after a complete value, belong to the field
@@ -157,21 +157,20 @@ def flags_with_several(
 def _positional(words: Sequence[str], name: str, model: type[Section], tree: Tree) -> Tree:
     if not words:
         return {}
-    kind = model.model_fields[name].annotation if name else None
+    kind = model.model_fields[name].annotation
     if name in tree:
         once = f"once, as in --{name} A B" if is_tuple(kind) else "only once"
         raise ConfigError(f"{name} is set twice, as {words[0]!r} and by --{name}; set it {once}")
-    if name and is_tuple(kind):
+    if is_tuple(kind):
         return {name: [value for word in words for value in value_of([word], kind)]}
-    if name and len(words) == 1:
+    if len(words) == 1:
         return {name: value_of([words[0]], kind)}
     raise ConfigError(
-        f"unexpected {words[1 if name else 0]!r}; options are --NAME VALUE, lists --NAME [A,B]; "
-        "see --help"
+        f"unexpected {words[1]!r}; options are --NAME VALUE, lists --NAME [A,B]; see --help"
     )
 
 
-def help_of(model: type[Section], program: str, positional: str = "") -> str:
+def help_of(model: type[Section], program: str, positional: str) -> str:
     """Return the help of a command: every flag with its type, default and docstring."""
     import tyro
 
@@ -179,16 +178,14 @@ def help_of(model: type[Section], program: str, positional: str = "") -> str:
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         tyro.cli(model, prog=program, args=["--help"], config=(tyro.conf.FlagConversionOff,))
     _, summary, rest = text.getvalue().rstrip().split("\n\n", 2)
-    summary, usage = " ".join(summary.split()), program
-    if positional:
-        field = model.model_fields[positional]
-        word = positional.upper() + (" ..." if is_tuple(field.annotation) else "")
-        usage += f" {word if field.is_required() else f'[{word}]'} [OPTIONS]"
-        summary += (
-            f" {positional.upper()} is short for --{positional} {positional.upper()}; it may come "
-            "first, or after an option with a single value."
-        )
-    return f"usage: {usage}\n\n{wrapped(summary)}\n\n{rest}"
+    field, name = model.model_fields[positional], positional.upper()
+    word = name + (" ..." if is_tuple(field.annotation) else "")
+    word = word if field.is_required() else f"[{word}]"
+    summary = (
+        f"{' '.join(summary.split())} {name} is short for --{positional} {name}; it may come "
+        "first, or after an option with a single value."
+    )
+    return f"usage: {program} {word} [OPTIONS]\n\n{wrapped(summary)}\n\n{rest}"
 
 
 def wrapped(text: str, indent: str = "") -> str:
