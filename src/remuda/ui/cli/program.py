@@ -67,8 +67,8 @@ def _end_files() -> None:
     objects = gc.get_objects()
     # Check each type once: there are thousands of types and a million objects.
     file_types = {each for each in set(map(type, objects)) if issubclass(each, kinds)}
-    left = [found for found in objects if type(found) in file_types]
-    for file in _inwards(left, kinds):
+    files = [each for each in objects if type(each) in file_types]
+    for file in _inwards(files, kinds):
         # `__del__` closes the file, as the interpreter would. Plain files are only flushed: other
         # files may write into them when they close.
         closes = type(file).__module__ != "_io" and hasattr(file, "__del__")
@@ -78,21 +78,21 @@ def _end_files() -> None:
 
 def _inwards(files: Sequence[Any], kinds: tuple[type, ...]) -> list[Any]:
     """Return these files and the files they write to, writers first."""
-    found: list[Any] = []
-    seen: set[int] = set()
+    ordered: list[Any] = []
+    visited: set[int] = set()
 
     def visit(file: Any) -> None:
-        seen.add(id(file))
-        for held in gc.get_referents(file, getattr(file, "__dict__", None)):
-            if issubclass(type(held), kinds) and id(held) not in seen:
-                visit(held)
-        found.append(file)
+        visited.add(id(file))
+        for target in gc.get_referents(file, getattr(file, "__dict__", None)):
+            if issubclass(type(target), kinds) and id(target) not in visited:
+                visit(target)
+        ordered.append(file)
 
     for file in files:
-        if id(file) not in seen:
+        if id(file) not in visited:
             with suppress(Exception):
                 visit(file)
-    return found[::-1]
+    return ordered[::-1]
 
 
 def open_standard_streams() -> None:

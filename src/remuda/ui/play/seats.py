@@ -44,7 +44,7 @@ class TrainedPlayer:
         self.policy.begin()
 
     def __call__(
-        self, env: VectorEnv, agent: int, observations: Array, random: np.random.Generator
+        self, env: VectorEnv, agent: int, observations: Array, rng: np.random.Generator
     ) -> Array:
         """Choose an action; skip an inactive agent."""
         space = env.agents[agent].action_space
@@ -52,7 +52,7 @@ class TrainedPlayer:
             return np.zeros((1, *(space.shape or ())), space.dtype)
         masks = masks_of(env, agent)
         actions: Array = self.policy.act(
-            observations, mask=masks, deterministic=not self.sampled, rng=random
+            observations, mask=masks, deterministic=not self.sampled, rng=rng
         )
         return actions
 
@@ -70,7 +70,7 @@ class HumanPlayer:
         env: VectorEnv,
         agent: int,
         observations: Array,
-        random: np.random.Generator,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
     ) -> Array:
         """Ask for an action; raise `LeftError` if the person quits."""
         spec = env.agents[agent]
@@ -102,8 +102,8 @@ class HumanPlayer:
 
     def _ask(self, agent: str, names: list[str], allowed: Bools) -> int:
         legal = [i for i, may in enumerate(allowed.tolist()) if may]
-        many = len(names) > SINGLE_KEYS
-        how = "a number and Enter" if many else "a key"
+        needs_enter = len(names) > SINGLE_KEYS
+        how = "a number and Enter" if needs_enter else "a key"
         listed = "  ".join(f"{i} {names[i]}" if names[i] != str(i) else str(i) for i in legal)
         self.console.print(Text(f"{agent}, your turn ({how}; q quits): {listed}"))
         arrows = {names[i]: i for i in legal}
@@ -119,7 +119,7 @@ class HumanPlayer:
                 continue
             if key.isdecimal():
                 typed += key
-            if not (key == ENTER if many else key.isdecimal()):
+            if not (key == ENTER if needs_enter else key.isdecimal()):
                 continue
             if typed.isdecimal() and int(typed) in legal:
                 return int(typed)
@@ -193,9 +193,9 @@ def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Consol
                 "there"
             )
     if not (console.is_terminal and sys.stdin.isatty()):
-        mine = next(agent for agent, player in seats.items() if player == ME)
+        agent = next(agent for agent, player in seats.items() if player == ME)
         raise ConfigError(
-            f"--seat {mine}=me: a human needs a terminal, but the input or output is not one; "
+            f"--seat {agent}=me: a human needs a terminal, but the input or output is not one; "
             "run it in a terminal, or seat a policy there"
         )
     return HumanPlayer(console, Keyboard())
@@ -211,13 +211,13 @@ def _trained(
 ) -> TrainedPlayer:
     """Load a policy; open each run once, so that all live weights are of the same moment."""
     reference = Reference.parse(name)
-    place = reference.run.resolve()
-    if place not in opened:
-        opened[place] = reference.open()
-    found = reference.find_learned(opened[place], default=spec.name)
-    player = found.player
+    path = reference.run.resolve()
+    if path not in opened:
+        opened[path] = reference.open()
+    learned = reference.find_learned(opened[path], default=spec.name)
+    player = learned.player
     check_fits(game.name, name, player, spec)
-    policy = Policy(player.spec, player.snapshot, player.agent.in_arrays, found.name)
+    policy = Policy(player.spec, player.snapshot, player.agent.in_arrays, learned.name)
     return TrainedPlayer(policy, sampled)
 
 

@@ -67,8 +67,8 @@ def _write_film(frames: Sequence[Array], path: Path, frames_per_second: int) -> 
     import imageio.v3 as iio
 
     height, width = frames[0].shape[:2]
-    room = ((0, height % 2), (0, width % 2), (0, 0))
-    even = np.stack([np.pad(frame, room, "edge") for frame in frames])
+    padding = ((0, height % 2), (0, width % 2), (0, 0))  # to even sizes
+    even = np.stack([np.pad(frame, padding, "edge") for frame in frames])
     with tempfile.TemporaryDirectory() as folder:  # FFmpeg does not write files atomically
         file = Path(folder) / "film.mp4"
         iio.imwrite(file, even, fps=frames_per_second, codec="libx264", macro_block_size=2)

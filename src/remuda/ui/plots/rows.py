@@ -27,6 +27,7 @@ from remuda.ui.plots.drawing import (
     new_figure,
     shorten,
 )
+from remuda.ui.terminal.numbers import number, to_width
 
 NUMBERED = 12  # up to this many policies, cells contain numbers
 BARS = 40  # maximum bars of an equilibrium
@@ -61,7 +62,7 @@ def draw_payoffs(payoffs: Payoffs, order: Integers, ranked: str = "") -> Figure:
     names = shorten([payoffs.names[i] for i in order])
     labels = [f"{name}  {row + 1}" for row, name in enumerate(names)]
     cell = float(np.clip(5.4 / count, 0.02, 0.24))
-    wide, high = (float(np.clip(4.6 / count, 0.56, 0.9)), 0.44) if few else (cell, cell)
+    wide, high = (float(np.clip(4.6 / count, 0.66, 0.9)), 0.44) if few else (cell, cell)
     width, height = count * wide + LETTER * max(map(len, labels)) + 0.9, count * high + AROUND
     figure = new_figure(width, height) if few else new_figure(2.0 * width, max(height, 3.0))
     axes, *others = figure.subplots(1, 1 if few else 2, squeeze=False)[0]
@@ -100,14 +101,11 @@ def _colour_bar(axes: Axes, image: Any, label: str) -> None:
 def _write_numbers(
     axes: Axes, matrix: Numbers, errors: Numbers, colour_of: Callable[[float], Any]
 ) -> None:
-    digits = _digits(matrix, errors)
     for row, column in np.argwhere(np.isfinite(matrix)).tolist():
-        value, error = _words(matrix[row, column], digits), errors[row, column]
-        if row == column and not error > 0.0:
-            value = value.rstrip("0").rstrip(".") if "." in value else value
-        words = f"{value}\n±{_words(error, digits)}" if error > 0.0 else value
-        colour = _on(colour_of(matrix[row, column]))
-        axes.text(column, row, words, ha="center", va="center", fontsize=7, color=colour)
+        value, error = float(matrix[row, column]), float(errors[row, column])
+        text = "\n±".join(to_width((value, error), error)) if error > 0.0 else number(value)
+        style = {"ha": "center", "va": "center", "color": _on(colour_of(value))}
+        axes.text(column, row, text.replace("-", "−"), fontsize=7, **style)
 
 
 def best_first(found: Analysis) -> Integers:
@@ -130,18 +128,6 @@ def _colours_of(matrix: Numbers, zero_sum: bool) -> tuple[Normalize, str]:
 def _on(colour: Any) -> str:
     red, green, blue = colour[:3]
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.53 else INK
-
-
-def _digits(matrix: Numbers, errors: Numbers) -> int:
-    """Return the number of decimals that shows two digits of the median standard error."""
-    sure = errors[np.isfinite(errors) & (errors > 0.0)]
-    size = float(np.median(sure)) / 10.0 if sure.size else float(np.nanmax(np.abs(matrix))) / 100.0
-    return int(np.clip(np.ceil(-np.log10(size)), 0, 5)) if size > 0.0 else 0
-
-
-def _words(value: float, digits: int) -> str:
-    words = f"{value:.{digits}f}"
-    return (words if float(words) else words.lstrip("-")).replace("-", "−")
 
 
 def ranking_picture(found: Analysis) -> Picture:

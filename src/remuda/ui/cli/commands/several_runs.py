@@ -151,8 +151,8 @@ def _among_checkpoints(options: TournamentOptions) -> tuple[TournamentSetup, Map
     from remuda.runs.saved_weights import load_run
 
     run = RunDirectory.open(Path(options.run[0]).expanduser())
-    theirs = {"game": options.game, "env.options": options.env.options}
-    for flag, value in (theirs | {"scripted": options.scripted}).items():
+    refused = {"game": options.game, "env.options": options.env.options}
+    for flag, value in (refused | {"scripted": options.scripted}).items():
         if value:
             raise ConfigError(
                 f"--{flag} works with several entrants only; the checkpoints of {run.path} play "
@@ -210,7 +210,7 @@ def analyse(options: AnalyseOptions) -> int:
     from remuda.ui.analysis.sources import Choice, open_sources
 
     sources = open_sources(options.sources)
-    place = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
+    directory = options.out or (sources[0].place if len(sources) == 1 else Path("analysis"))
     report: screen.Report | screen.SocietyReport
     rng, play = np.random.default_rng(options.seed), (options.seconds, options.seed)
     if sources[0].has_payoffs:
@@ -225,7 +225,7 @@ def analyse(options: AnalyseOptions) -> int:
                 )
         report = screen.report_societies(sources, rng, *play)
     options.show(report.as_summary, lambda: screen.print_report(report))
-    written = screen.write_report(report, place)
+    written = screen.write_report(report, directory)
     if options.format == "table":
         print(f"wrote {', '.join(str(path) for path in written)}")
     return 0

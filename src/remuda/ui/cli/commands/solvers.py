@@ -51,13 +51,13 @@ def psro(words: Sequence[str]) -> int:
         )
     is_json = options.format == "json"
     with ExitStack() as stack:
-        place = options.out
-        if place is None and options.resume is None:
-            place = stack.enter_context(claimed_directory(PSRO_DIRECTORY, options.game))
+        directory = options.out
+        if directory is None and options.resume is None:
+            directory = stack.enter_context(claimed_directory(PSRO_DIRECTORY, options.game))
         found = solve(
             options.game or None,
             options=options.env.options or None,
-            directory=place,
+            directory=directory,
             resume=options.resume,
             view=ErrorView() if is_json else None,
             on_iteration=partial(print_line, out=sys.stderr if is_json else sys.stdout),
