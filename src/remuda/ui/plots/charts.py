@@ -257,13 +257,9 @@ def _curve(
 
 def smooth(values: Numbers, weights: Numbers) -> Numbers:
     """Return the weighted mean in a centred window of a twentieth of all values."""
-    index = np.arange(len(values))
-    reach = len(values) // 40
-    sums = np.concatenate([[0.0], np.cumsum(values * weights)])
-    totals = np.concatenate([[0.0], np.cumsum(weights)])
-    begin, end = (index - reach).clip(min=0), (index + reach + 1).clip(max=len(values))
-    means: Numbers = (sums[end] - sums[begin]) / (totals[end] - totals[begin])
-    return means
+    window = np.ones(2 * (len(values) // 40) + 1)
+    means: Numbers = np.convolve(values * weights, window, "same")
+    return means / np.convolve(weights, window, "same")
 
 
 def _series(
