@@ -13,7 +13,7 @@ from remuda.errors import ConfigError
 from remuda.population.ledger.lineage import ancestors, read_lineage
 from remuda.system.checkpoint.store import Checkpoints
 from remuda.training.run import train
-from remuda.ui.plots.charts import MOST, payoffs_picture
+from remuda.ui.plots.charts import MAX_MEMBERS, payoffs_picture
 from remuda.ui.reports.report import write_report
 from remuda.ui.reports.summary import read_run
 from remuda.ui.terminal.live import PlainView
@@ -151,7 +151,7 @@ def test_a_report_of_evolved_policies_is_written(evolved):
 def test_the_heat_map_of_training_leaves_out_who_had_the_places_before(evolved):
     """Red before: what all policies of a place had earned stood there as the newest one's."""
     shown = payoffs_picture(read_run(evolved)).figure.axes[0].images[0].get_array()
-    expected = remuda.load(evolved).payoffs(most=MOST)
+    expected = remuda.load(evolved).payoffs(most=MAX_MEMBERS)
     assert np.array_equal(shown.filled(np.nan), expected.matrix, equal_nan=True)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gymnasium import Space
 
 
-MOST, FEW = 120, 8  # libraries with more than `MOST` games show `FEW` examples
+MAX_LISTED, EXAMPLES = 120, 8  # libraries with more games show some examples
 
 
 def print_games(console: Console | None = None) -> None:
@@ -63,8 +63,8 @@ def print_libraries(console: Console | None = None) -> None:
         console.print(Text.assemble(*title), soft_wrap=True)
         if not names:
             continue
-        spread = [names[i * len(names) // FEW] for i in range(FEW)]
-        shown = names if len(names) <= MOST else spread
+        spread = [names[i * len(names) // EXAMPLES] for i in range(EXAMPLES)]
+        shown = names if len(names) <= MAX_LISTED else spread
         words = [name.partition(":")[2] for name in shown]
         columns = Columns(words, padding=(0, 2), equal=True)
         console.print(Padding(columns, (0, 0, 0, 2)))

@@ -24,7 +24,7 @@ from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.terminal.keyboard import BACKSPACE, END, ENTER, Keyboard
 
 ME = "me"  # the player name of the person at the keyboard
-MOST_SHOWN = 40  # observations up to this size are printed as numbers
+MAX_PRINTED = 40  # observations up to this size are printed as numbers
 SINGLE_KEYS = 10  # up to this many actions, one digit chooses; otherwise a number and Enter
 
 
@@ -95,7 +95,7 @@ class HumanPlayer:
             self.console.print(part)
         words = env.describe(agent)
         values = observations[0].ravel()
-        if not words and picture_of(env) is None and values.size <= MOST_SHOWN:
+        if not words and picture_of(env) is None and values.size <= MAX_PRINTED:
             words = "observation " + " ".join(f"{float(value):.4g}" for value in values)
         if words:
             self.console.print(Text(f"{env.agents[agent].name}: {words}"))

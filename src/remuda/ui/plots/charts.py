@@ -110,7 +110,7 @@ def game_chart(summary: RunSummary) -> Figure:
     return figure
 
 
-MOST = 24  # maximum members in the picture of payoffs in training
+MAX_MEMBERS = 24  # maximum members in the picture of payoffs in training
 
 
 def payoffs_picture(summary: RunSummary) -> Picture:
@@ -120,7 +120,7 @@ def payoffs_picture(summary: RunSummary) -> Picture:
 
     name, heading = "payoff", "Payoffs in training"
     try:
-        payoffs = read_payoffs(summary.files, MOST)
+        payoffs = read_payoffs(summary.files, MAX_MEMBERS)
     except UsageError as error:  # no match has finished
         return Picture(name, heading, f"Payoffs: {error}.")
     except RunDirectoryError:
@@ -202,8 +202,8 @@ def throughput_chart(summary: RunSummary) -> Figure:
 
     steps.set_xlim(0, span / divisor)  # panels share their x axis
     for axes in (steps, updates):
-        most = axes.dataLim.y1
-        axes.set_ylim(0, 1.1 * most if most > 0 else 1)
+        highest = axes.dataLim.y1
+        axes.set_ylim(0, 1.1 * highest if highest > 0 else 1)
     steps.yaxis.set_major_formatter(EngFormatter(sep=""))
     _finish(figure, unit, named=updates)
     return figure

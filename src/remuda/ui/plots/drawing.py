@@ -123,16 +123,16 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure((width, height), dpi=DOTS, layout="constrained")
 
 
-def number_axes(axes: Axes, most: int = 5) -> None:
-    """Set at most `most` ticks per axis; move the y axis's power of ten next to the title."""
+def number_axes(axes: Axes, max_ticks: int = 5) -> None:
+    """Set at most `max_ticks` ticks per axis; move the y axis's power of ten next to the title."""
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(most))
+        axis.set_major_locator(MaxNLocator(max_ticks))
     axes.yaxis.get_offset_text().set_x(-0.15)
 
 
-def count_along_x(axes: Axes, most: int) -> None:
+def count_along_x(axes: Axes, last: int) -> None:
     """Label the x axis with counts of turns or matches, from 0."""
-    axes.set_xlim(0, max(most, 1))
+    axes.set_xlim(0, max(last, 1))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
 

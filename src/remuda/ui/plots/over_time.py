@@ -31,7 +31,7 @@ from remuda.ui.plots.drawing import (
     shorten,
 )
 
-MOST_MATCHES = 5_000_000  # maximum number of matches to rate; more would take too long
+MAX_MATCHES = 5_000_000  # maximum number of matches to rate; more would take too long
 BANDS = 3  # up to this many policies, intervals are drawn as bands
 WHISKERS = 30  # up to this many frozen copies, intervals are drawn
 COPIES = 150  # maximum number of frozen copies drawn, evenly spaced over the run
@@ -52,9 +52,9 @@ def read_ratings(ledger: Path, sides: Sequence[int] = ()) -> Ratings | str:
     """
     reader = LedgerReader.open(ledger)
     records = (reader.end - reader.begin) // reader.kind.itemsize
-    if records > MOST_MATCHES:
+    if records > MAX_MATCHES:
         return (
-            f"There are {records:,} matches, but at most {MOST_MATCHES:,} are rated here; see "
+            f"There are {records:,} matches, but at most {MAX_MATCHES:,} are rated here; see "
             "`remuda.analysis.ranking.ratings.ledger_history`."
         )
     return Ratings(ledger_history(ledger, sides=sides), _frozen_at(reader, records))
@@ -145,8 +145,8 @@ def _draw_copies(axes: Axes, found: Ratings, copies: Integers, colours: dict[int
 
 
 Life = tuple[str, int]  # a policy: its slot in the population, and its generation
-MOST_ROWS = 64  # maximum number of slots drawn: those with the most births
-MOST_NUMBERS = 6  # maximum number of hyperparameters drawn
+MAX_ROWS = 64  # maximum number of slots drawn: those with the most births
+MAX_NUMBERS = 6  # maximum number of hyperparameters drawn
 DECADES = 10.0  # an axis is logarithmic if maximum / minimum is at least this
 
 
@@ -171,10 +171,10 @@ class _Lineage:
         self.colours = {life: by_root[root] for life, root in roots.items() if root in by_root}
 
     def slots(self) -> list[str]:
-        """Return at most `MOST_ROWS` slots, those with the most births."""
+        """Return at most `MAX_ROWS` slots, those with the most births."""
         count = Counter(slot for slot, _ in self.lives)
         slots = dict.fromkeys([*count, *(parent[0] for parent in self.parents.values() if parent)])
-        shown = set(sorted(slots, key=lambda slot: -count[slot])[:MOST_ROWS])
+        shown = set(sorted(slots, key=lambda slot: -count[slot])[:MAX_ROWS])
         return [slot for slot in slots if slot in shown]
 
     def draw(self, axes: Axes, height: Callable[[Life], float | None], width: float) -> None:
@@ -212,7 +212,7 @@ def lineage_picture(births: Sequence[Born], matches: int) -> Picture:
     rows = {slot: row for row, slot in enumerate(slots)}
     pairs = dict.fromkeys(pair for born in births for pair in born.hyperparameters.items())
     values = Counter(number for number, _ in pairs)
-    numbers = [number for number, count in values.items() if count > 1][:MOST_NUMBERS]
+    numbers = [number for number, count in values.items() if count > 1][:MAX_NUMBERS]
     tall = min(0.24 * len(slots), 6.0)
     heights = (tall, *(1.1 for _ in numbers))
     figure = new_figure(7.2, sum(heights) + 0.4 * len(heights) + 0.2)

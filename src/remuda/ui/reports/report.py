@@ -8,7 +8,7 @@ from typing import Any
 from remuda.runs.metrics import with_all_members
 from remuda.runs.run_directory import write_file
 from remuda.system.checkpoint.opening import read_file
-from remuda.ui.plots.charts import MOST, colours_of, draw_charts, title_of
+from remuda.ui.plots.charts import MAX_MEMBERS, colours_of, draw_charts, title_of
 from remuda.ui.plots.drawing import write_pictures
 from remuda.ui.reports.html import render, with_pictures
 from remuda.ui.reports.results import cells_of, columns_of, population_words, remarks
@@ -64,7 +64,7 @@ def _population(summary: RunSummary) -> dict[str, Any]:
     frozen = [(name, m) for name, m in whole.members.items() if not m.learns]
     frozen.sort(key=lambda pair: -pair[1].rating)
     rows = []  # the dot's colour, the name, the other cells
-    for name, m in frozen[:MOST]:
+    for name, m in frozen[:MAX_MEMBERS]:
         rating = f"{m.rating:.1f} ± {m.uncertainty:.1f}"
         cells = [rating, percent(m.win_rate), f"{m.games:,}", number(m.mean_return)]
         rows.append(("", name, cells))
