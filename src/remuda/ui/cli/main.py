@@ -37,12 +37,6 @@ class Command:
         """One line for the list of commands."""
         return (self.run.__doc__ or "").strip().splitlines()[0]
 
-    def call(self, words: Sequence[str]) -> int:
-        """Run the command with its command-line words; return the exit code."""
-        if self.takes_words:
-            return self.run(words)
-        return self.run(validate(parse_flags(words, self.options, self.positional), self.options))
-
 
 COMMANDS = {
     "train": Command(training.train, Config, "game", takes_words=True, is_long=True),
@@ -98,13 +92,12 @@ def _help_texts() -> list[str]:
     return Path(__file__).with_name("help.txt").read_text(encoding="utf-8").split("====\n")
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run the command line and end the process with its exit code."""
-    words = sys.argv[1:] if words is None else words
     # The user's own game is imported from the current directory.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    sys.exit(run(words))
+    sys.exit(run(sys.argv[1:]))
 
 
 def run(words: Sequence[str]) -> int:
@@ -136,7 +129,10 @@ def _run(words: Sequence[str], command: Command | None) -> int:
             print(_help(words[0], command))
             return 0
         with naming_user_code():
-            return command.call(words[1:])
+            if command.takes_words:
+                return command.run(words[1:])
+            tree = parse_flags(words[1:], command.options, command.positional)
+            return command.run(validate(tree, command.options))
     except OutputError:
         raise  # no output can show the error; the program ends
     except RemudaError as error:

@@ -278,15 +278,12 @@ def dashboard(options: DashboardOptions) -> int:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """Listen at once: a browser that connects before the server runs waits instead of failing."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen()  # a browser that connects before the server runs waits instead of failing
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host}, port {port}: {error.strerror}; choose another with "
             "--port; --port 0 takes any free port"
         ) from None
-    return found
