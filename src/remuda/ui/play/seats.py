@@ -18,7 +18,7 @@ from remuda.envs.vector_env import VectorEnv
 from remuda.errors import ConfigError, RemudaError
 from remuda.evaluation.policy import Policy
 from remuda.evaluation.tournaments.entrants import check_fits
-from remuda.training.saved.games import is_meant_of_run
+from remuda.training.saved.games import is_meant_of_run, open_runs
 from remuda.training.saved.policies import Reference, SavedPolicies
 from remuda.types import AgentSpec, Array, Bools
 from remuda.ui.terminal.keyboard import BACKSPACE, END, ENTER, Keyboard
@@ -167,21 +167,25 @@ def take_seats(
             f"{', '.join(agents)}; leave out one of them"
         )
     human = _human(game, env, seats, console) if ME in seats.values() else None
-    found: list[ScriptedPolicy] = []
-    opened: dict[Path, SavedPolicies] = {}
+    trained = {
+        agent: player
+        for agent, player in seats.items()
+        if player not in game.scripted and is_policy_of_run(player)
+    }
+    if sampled and not trained:
+        raise ConfigError("--sampled is for policies of runs, but --seat names none; leave it out")
+    opened = open_runs(trained.values())  # once, so that all live weights are of the same moment
+    players: list[ScriptedPolicy] = []
     for spec in env.agents:
         named = spec.name in seats
         player = seats.get(spec.name, policy or (scripted or {}).get(spec.name, RANDOM))
-        if player == ME and named:
-            assert human is not None
-            found.append(human)
-        elif named and player not in game.scripted and is_policy_of_run(player):
-            found.append(_trained(game, spec, player, sampled, opened))
+        if spec.name in trained:
+            players.append(_trained(game, spec, player, sampled, opened))
+        elif human is not None and seats.get(spec.name) == ME:
+            players.append(human)
         else:
-            found.append(_scripted(game, spec.name, player, named))
-    if sampled and not any(isinstance(each, TrainedPlayer) for each in found):
-        raise ConfigError("--sampled is for policies of runs, but --seat names none; leave it out")
-    return found, human
+            players.append(_scripted(game, spec.name, player, named))
+    return players, human
 
 
 def _human(game: Game, env: VectorEnv, seats: Mapping[str, str], console: Console) -> HumanPlayer:
@@ -207,14 +211,10 @@ def is_policy_of_run(player: str) -> bool:
 
 
 def _trained(
-    game: Game, spec: AgentSpec, name: str, sampled: bool, opened: dict[Path, SavedPolicies]
+    game: Game, spec: AgentSpec, name: str, sampled: bool, opened: Mapping[Path, SavedPolicies]
 ) -> TrainedPlayer:
-    """Load a policy; open each run once, so that all live weights are of the same moment."""
     reference = Reference.parse(name)
-    path = reference.run.resolve()
-    if path not in opened:
-        opened[path] = reference.open()
-    learned = reference.find_learned(opened[path], default=spec.name)
+    learned = reference.find_learned(opened[reference.run.resolve()], default=spec.name)
     player = learned.player
     check_fits(game.name, name, player, spec)
     policy = Policy(player.spec, player.snapshot, player.agent.in_arrays, learned.name)
