@@ -12,7 +12,9 @@ import yaml
 
 import remuda
 from remuda.config import Config, overlay
+from remuda.ui.cli.commands.train import read_arguments
 from remuda.ui.cli.main import run as command
+from remuda.ui.cli.seeds import ONE_OF_SEEDS, Seeds, train_seeds
 from remuda.ui.reports.comparison import compare
 from remuda.ui.reports.summary import find_runs, summarise
 
@@ -113,3 +115,31 @@ def test_seeds_that_were_begun_and_never_saved_begin_anew(tmp_path, capfd):
     assert command(["train", "--resume", str(base)]) == 0
     assert (base / "seed_0-given-up" / "config.yaml").exists()
     assert remuda.load(base / "seed_0").summary()["turns"] == 100
+
+
+class Ended:
+    """A child process that has ended at once."""
+
+    returncode = 1
+
+    def poll(self):
+        return self.returncode
+
+    def wait(self):
+        return self.returncode
+
+
+def test_a_seed_that_is_resumed_keeps_its_seed_and_directory(tmp_path, monkeypatch):
+    """Red before: the flags of the command set those of the first seed."""
+    started = []
+
+    def start(words, **_):
+        started.append(words[words.index(ONE_OF_SEEDS) + 1 :])
+        return Ended()
+
+    monkeypatch.setattr("remuda.ui.cli.seeds.subprocess.Popen", start)
+    monkeypatch.setattr("remuda.ui.cli.seeds.continues", lambda run, say: True)
+    flags = ["tag", "--seed", "5", "--run.directory", str(tmp_path / "runs")]
+    train_seeds(Seeds.create(read_arguments(flags), 2), 2, (), flags)
+    found = [(config.seed, config.run.directory) for config in map(read_arguments, started)]
+    assert found == [(5, tmp_path / "runs" / "seed_5"), (6, tmp_path / "runs" / "seed_6")]

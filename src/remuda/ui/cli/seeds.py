@@ -260,7 +260,8 @@ def _start(seeds: Seeds, seed: int, flags: Sequence[str]) -> subprocess.Popen[by
     file.write_text(json.dumps(seeds.config_of(seed).model_dump(mode="json")))
     words = ["--config", str(file)]
     if resumed:  # the flags are repeated, so that those without effect are reported
-        words = [*flags, *words, "--resume", str(seeds.path(seed))]
+        path = str(seeds.path(seed))
+        words = [*flags, "--seed", str(seed), "--run.directory", path, *words, "--resume", path]
     with seeds.log(seed).open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-c", CHILD, ONE_OF_SEEDS, *words],
