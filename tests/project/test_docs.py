@@ -24,7 +24,7 @@ from remuda.envs.contract import check_env
 from remuda.population.ledger.ledger import BIRTH, read_records
 from remuda.training.run import train
 from remuda.ui.cli.arguments import parse_flags
-from remuda.ui.cli.commands.train import Options, read_arguments
+from remuda.ui.cli.commands.train import TrainOptions, read_arguments
 from remuda.ui.cli.main import COMMANDS
 from remuda.ui.terminal.live import PlainView
 
@@ -192,7 +192,7 @@ def test_a_training_command_of_a_page_is_accepted(page, tmp_path, monkeypatch):
         elsewhere = any(":" in word or word.isupper() for word in named)
         if words[0] != "train" or elsewhere or any(x in line for x in ("…", "NAME", "--help")):
             continue
-        config = read_arguments(Options.read(words[1:]).flags)
+        config = read_arguments(TrainOptions.read(words[1:]).flags)
         for name in (*config.env.scripted, *config.policies):
             assert re.fullmatch(r"(agent|policy|born|player|red|blue)_\d+", name), line
 

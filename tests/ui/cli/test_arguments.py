@@ -11,7 +11,7 @@ from remuda.errors import ConfigError
 from remuda.ui.cli.arguments import parse_flags
 from remuda.ui.cli.commands.one_run import EvaluateOptions, WatchOptions
 from remuda.ui.cli.commands.several_runs import CompareOptions, TournamentOptions
-from remuda.ui.cli.commands.train import Options, read_arguments
+from remuda.ui.cli.commands.train import TrainOptions, read_arguments
 
 TEXTS = ["runs/seed #3", "2026-11-23", "my: run", "1", "1e-3", "true", "[a]", "- a", "None", "no"]
 
@@ -147,7 +147,7 @@ def test_the_home_directory_is_found_in_every_path(monkeypatch, tmp_path):
     assert WatchOptions.model_validate(found).out == tmp_path / "b"
     found = parse_flags(["~/a", "b"], CompareOptions, positional="runs")
     assert CompareOptions.model_validate(found).runs == (tmp_path / "a", Path("b"))
-    assert Options.read(["--resume=~/x"]).resume == str(tmp_path / "x")
+    assert TrainOptions.read(["--resume=~/x"]).resume == str(tmp_path / "x")
 
 
 @pytest.mark.parametrize(("word", "value"), [("best", "best"), ("7", 7)])

@@ -31,10 +31,10 @@ NEEDS = {
     "--seeds": "the number of seeds to train",
     "--jobs": "the number of seeds to train at a time",
 }
-"""Options that are no keys of the configuration, and the values they need."""
+"""TrainOptions that are no keys of the configuration, and the values they need."""
 
 
-class Options(NamedTuple):
+class TrainOptions(NamedTuple):
     """The command line of `remuda train`."""
 
     flags: list[str]  # without the options of `NEEDS`
@@ -45,7 +45,7 @@ class Options(NamedTuple):
     jobs: str
 
     @staticmethod
-    def read(words: Sequence[str]) -> Options:
+    def read(words: Sequence[str]) -> TrainOptions:
         """Separate the options of `NEEDS` from the flags of the configuration."""
         flags: list[str] = []
         values: dict[str, list[str]] = {name: [] for name in NEEDS}
@@ -64,7 +64,7 @@ class Options(NamedTuple):
                 raise ConfigError(f"{name} is set {len(values[name])} times; set it once")
         presets, files, *single = values.values()
         resume, seeds, jobs = map("".join, single)
-        return Options(flags, presets, files, resume, seeds, jobs)
+        return TrainOptions(flags, presets, files, resume, seeds, jobs)
 
     def tree(self) -> dict[str, Any]:
         """Return the flags as a tree."""
@@ -81,7 +81,7 @@ class Options(NamedTuple):
 
 def train(words: Sequence[str]) -> int:
     """Train the policies of a game."""
-    options = Options.read(words)
+    options = TrainOptions.read(words)
     resume, is_auto = options.resume, options.resume == AUTO
     if options.seeds or options.jobs or (resume and (Path(resume) / SEEDS).is_file()):
         return _train_seeds(words, options)
@@ -102,14 +102,14 @@ def train(words: Sequence[str]) -> int:
 
 def train_one_of_seeds(words: Sequence[str]) -> int:
     """Train one of several seeds, which share one report."""
-    options = Options.read(words)
+    options = TrainOptions.read(words)
     resumed = Path(options.resume) if options.resume else None
     return _train_run(read_arguments(words), options, resumed, with_report=False)
 
 
 def _train_run(
     config: Config,
-    options: Options,
+    options: TrainOptions,
     resumed: Path | None,
     with_report: bool = True,
     is_auto: bool = False,
@@ -180,7 +180,7 @@ def _begin_processes(config: Config) -> None:
         load_and_begin(print)
 
 
-def _train_seeds(words: Sequence[str], options: Options) -> int:
+def _train_seeds(words: Sequence[str], options: TrainOptions) -> int:
     from remuda.config import by_leaf
     from remuda.ui.cli.seeds import Seeds, number_of, train_seeds
 
@@ -211,7 +211,7 @@ def _train_seeds(words: Sequence[str], options: Options) -> int:
 
 def read_arguments(words: Sequence[str]) -> Config:
     """Return the configuration: flags override YAML files, which override presets and defaults."""
-    options = Options.read(words)
+    options = TrainOptions.read(words)
     base, flags = _read_sources(options), options.tree()
     config = load_config(overlay(base, flags))
     from remuda.envs.registry import find_game
@@ -239,7 +239,7 @@ def _check_last_words(words: Sequence[str], game: str) -> None:
             )
 
 
-def _read_sources(options: Options) -> dict[str, Any]:
+def _read_sources(options: TrainOptions) -> dict[str, Any]:
     """Return the tree of presets and files; later ones override earlier ones."""
     own: dict[str, Any] = {}
     trees = []
@@ -256,7 +256,7 @@ def _read_sources(options: Options) -> dict[str, Any]:
     return base
 
 
-def read_resumed(options: Options, directory: Path) -> Config:
+def read_resumed(options: TrainOptions, directory: Path) -> Config:
     """Return the configuration of the run in `directory`; flags override it."""
     from remuda.training.python_settings import gone_on_with
 
