@@ -31,7 +31,7 @@ NEEDS = {
     "--seeds": "the number of seeds to train",
     "--jobs": "the number of seeds to train at a time",
 }
-"""TrainOptions that are no keys of the configuration, and the values they need."""
+"""Options that are no keys of the configuration, and the values they need."""
 
 
 class TrainOptions(NamedTuple):
