@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from remuda.errors import RunDirectoryError, UsageError
-from remuda.runs.metrics import PolicyRecord, Record
+from remuda.runs.metrics import Record
 from remuda.runs.recorded_matches import read_payoffs
 from remuda.ui.plots.drawing import (
     INK,
@@ -68,13 +68,14 @@ def learning_chart(summary: RunSummary) -> Figure:
     records, colours = summary.records, colours_of(summary)
     policies = [policy for record in records for policy in record.policies.values()]
     losses = LOSSES if any(policy.policy_loss is not None for policy in policies) else LOSSES[:1]
-    titles = ("Return per episode", *(title for title, _ in losses))
+    titles = ("Return per episode", *(f"{loss[:1].upper()}{loss[1:]}" for loss in losses))
     figure, (top, *panels) = new_panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
     crowded = len(colours) > FEW
     for name, colour in colours.items():
         _curve(top, returns(records, name), colour, name, crowded)
-        for axes, (_, loss) in zip(panels, losses, strict=True):
-            _curve(axes, _series(records, name, loss), colour, name, crowded)
+        for axes, loss in zip(panels, losses, strict=True):
+            points = _series(records, name, loss.replace(" ", "_"))
+            _curve(axes, points, colour, name, crowded)
     if crowded:
         _curve(top, mean_returns(records), INK, f"mean of {len(colours)}")
 
@@ -88,11 +89,8 @@ def learning_chart(summary: RunSummary) -> Figure:
     return figure
 
 
-LOSSES: tuple[tuple[str, Callable[[PolicyRecord], float | None]], ...] = (
-    ("Loss", lambda policy: policy.loss),
-    ("Policy loss", lambda policy: policy.policy_loss),
-    ("Value loss", lambda policy: policy.value_loss),
-)  # the charts below the return: the total loss, and its parts if the learner records them
+LOSSES = ("loss", "policy loss", "value loss")
+"""The charts below the return: the total loss, and its parts if the learner records them."""
 
 
 def game_chart(summary: RunSummary) -> Figure:
@@ -197,7 +195,7 @@ def throughput_chart(summary: RunSummary) -> Figure:
     _curve(steps, ((when(r), r.agent_steps_per_second, 1) for r in records), INK, "")
     _stack_shares(shares, np.array([when(record) for record in records]), records)
     for name, colour in colours.items():
-        rates = _series(records, name, lambda policy: policy.updates_per_second, when)
+        rates = _series(records, name, "updates_per_second", when)
         _curve(updates, rates, colour, name, len(colours) > FEW)
 
     steps.set_xlim(0, span / divisor)  # panels share their x axis
@@ -265,13 +263,13 @@ def smooth(values: Numbers, weights: Numbers) -> Numbers:
 def _series(
     records: Iterable[Record],
     policy: str,
-    value: Callable[[PolicyRecord], float | None],
-    place: Callable[[Record], float] = lambda record: record.turns,
+    number: str,
+    when: Callable[[Record], float] = lambda record: record.turns,
 ) -> Iterator[Point]:
     for record in records:
-        number = value(record.policies[policy]) if policy in record.policies else None
-        if number is not None:
-            yield place(record), number, 1
+        value = getattr(record.policies.get(policy), number, None)
+        if value is not None:
+            yield when(record), value, 1
 
 
 def _finish(figure: Figure, unit: str, named: Axes) -> None:
