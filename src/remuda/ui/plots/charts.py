@@ -68,7 +68,7 @@ def learning_chart(summary: RunSummary) -> Figure:
     records, colours = summary.records, colours_of(summary)
     policies = [policy for record in records for policy in record.policies.values()]
     losses = LOSSES if any(policy.policy_loss is not None for policy in policies) else LOSSES[:1]
-    titles = ("Return per episode", *(f"{loss[:1].upper()}{loss[1:]}" for loss in losses))
+    titles = ("Return per episode", *map(str.capitalize, losses))
     figure, (top, *panels) = new_panels(*titles, heights=(3.2, *(1.1 for _ in losses)))
     crowded = len(colours) > FEW
     for name, colour in colours.items():
