@@ -104,8 +104,8 @@ def _write_numbers(
     for row, column in np.argwhere(np.isfinite(matrix)).tolist():
         value, error = float(matrix[row, column]), float(errors[row, column])
         text = "\n±".join(to_width((value, error), error)) if error > 0.0 else number(value)
-        style = {"ha": "center", "va": "center", "color": _on(colour_of(value))}
-        axes.text(column, row, text.replace("-", "−"), fontsize=7, **style)
+        style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+        axes.text(column, row, text.replace("-", "−"), color=_on(colour_of(value)), **style)
 
 
 def best_first(found: Analysis) -> Integers:

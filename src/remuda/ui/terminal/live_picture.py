@@ -202,7 +202,11 @@ COLUMNS = (
     SPARKLINE,
     LiveColumn("rating", 10, lambda c, _: rating(c.member), 1, group=POPULATION),
     LiveColumn(
-        "wins", 4, lambda c, _: percent(c.member and c.member.win_rate), 4, group=POPULATION
+        "wins",
+        4,
+        lambda c, _: percent(c.member.win_rate if c.member else None),
+        4,
+        group=POPULATION,
     ),
     LiveColumn(
         "games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6, group=POPULATION
