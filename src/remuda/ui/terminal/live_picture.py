@@ -167,6 +167,16 @@ def rating(member: MemberRecord | None) -> str:
     return NOTHING if member is None else f"{member.rating:.1f} ±{member.uncertainty:.1f}"
 
 
+def wins(member: MemberRecord | None) -> str:
+    """Format the share of matches won."""
+    return NOTHING if member is None else percent(member.win_rate)
+
+
+def games(member: MemberRecord | None) -> str:
+    """Format the number of matches."""
+    return NOTHING if member is None else f"{member.games:,}"
+
+
 def lag(course: Course, policy: PolicyRecord) -> str:
     """Format the mean staleness of batches and its range."""
     low, high = policy.staleness_low, policy.staleness_high
@@ -201,16 +211,8 @@ COLUMNS = (
     LiveColumn("return", 8, lambda c, _: tenths(c.mean("mean_return")), 0, "bold"),
     SPARKLINE,
     LiveColumn("rating", 10, lambda c, _: rating(c.member), 1, group=POPULATION),
-    LiveColumn(
-        "wins",
-        4,
-        lambda c, _: percent(c.member.win_rate if c.member else None),
-        4,
-        group=POPULATION,
-    ),
-    LiveColumn(
-        "games", 9, lambda c, _: f"{c.member.games:,}" if c.member else NOTHING, 6, group=POPULATION
-    ),
+    LiveColumn("wins", 4, lambda c, _: wins(c.member), 4, group=POPULATION),
+    LiveColumn("games", 9, lambda c, _: games(c.member), 6, group=POPULATION),
     LiveColumn("loss", 7, lambda c, _: number(c.mean("loss")), 2),
     LiveColumn("updates/s", 9, lambda c, _: rate(c.mean("updates_per_second")), 2),
     LiveColumn("busy", 4, lambda c, _: percent(c.mean("busy")), 3),
@@ -322,7 +324,7 @@ class Course:
         self.last: PolicyRecord | None = None
         self.member: MemberRecord | None = None  # the policy's record in the population
         self._means = {name: Recent() for name in (*PER_UPDATE, *PER_SECOND, "mean_return")}
-        self.history = History()
+        self.history: History = History()
 
     def mean(self, name: str) -> float | None:
         """Return the moving average of a number of the records."""
