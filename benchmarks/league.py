@@ -238,9 +238,7 @@ def best_of(run: remuda.Run, seed: int) -> remuda.Policy:
     all_of_it = {
         f"checkpoint {number}": run.policy("policy_0", number) for number in run.checkpoints
     } | {"end": run["policy_0"]}
-    found = remuda.tournament(
-        all_of_it, game="connect_four", episodes=100, seed=seed, sampled=True
-    )
+    found = remuda.tournament(all_of_it, game="connect_four", episodes=100, seed=seed, sampled=True)
     return all_of_it[found.entrants[int(np.argmax(found.means.mean(1)))]]
 
 

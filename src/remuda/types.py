@@ -171,8 +171,9 @@ class Runtime(Protocol):
     def save(self, number: int) -> set[str]:
         """Let every role write its parts of a checkpoint; return the names of the written parts."""
 
-    def settle(self, number: int) -> None:
+    def settle(self, number: int) -> None:  # noqa: ARG002
         """Announce that a checkpoint is complete or given up, if roles wait for that."""
+        return
 
     def status(self) -> list[RoleStatus]:
         """Return the status of every role."""

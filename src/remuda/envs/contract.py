@@ -77,8 +77,8 @@ class VectorEnvContract:
         self, guarantee: str, copies: int, seed: int, first: dict[str, Any], second: dict[str, Any]
     ) -> None:
         """Require that play is the same in two ways of playing, which are options of `play`."""
-        traces = (play(self.make(copies), seed, **how) for how in (first, second))
-        require_same(*traces, guarantee)
+        one, other = (play(self.make(copies), seed, **how) for how in (first, second))
+        require_same(one, other, guarantee)
 
     def test_same_seeds_same_game(self) -> None:
         """1. The same seeds and actions give the same observations and results."""

@@ -52,7 +52,7 @@ def possibilities(spec: AgentSpec) -> int:
 def allows_something(spec: AgentSpec, masks: Bools) -> Bools:
     """Return whether every choice in a row has an allowed action: [num_envs] bool."""
     starts = np.cumsum([0, *choice_sizes(spec.action_space)[:-1]])
-    allowed: Bools = np.logical_or.reduceat(masks, starts, axis=1).all(axis=1)
+    allowed: Bools = np.all(np.logical_or.reduceat(masks, starts, axis=1), axis=1)
     return allowed
 
 

@@ -41,7 +41,8 @@ class Turn:
     @property
     def over(self) -> Bools:
         """Return the copies in which no agent is active after the turn: [num_envs]."""
-        return ~np.any(self.active, axis=1)
+        over: Bools = ~np.any(self.active, axis=1)
+        return over
 
     def arrays(self) -> tuple[Array, ...]:
         """Return all that is the same in turns that are equal."""

@@ -176,13 +176,20 @@ class BucketBrigade(ArrayGame):
         space = Box(-1.0 if scaled else -bound, bound, (size,), np.float32)
         self._allocate(num_envs, options, space, [MultiDiscrete([houses, 2, 2])] * num_agents)
         self.turn_groups = (tuple(range(num_agents)),)
-        each_house = (num_envs, houses)
+        houses_shape = (num_envs, houses)
         self._arrays = World(
-            *(np.zeros(each_house, dtype) for dtype in (np.int8, np.float64, np.int8)),
+            np.zeros(houses_shape, np.int8),
+            np.zeros(houses_shape),
+            np.zeros(houses_shape, np.int8),
             np.zeros(num_envs, np.int64),
             np.zeros((num_envs, num_agents, 3), np.int64),
-            *(self.active, self._streams, np.zeros((num_envs, 2))),
-            *(self._rewards, self._terminated, self._truncated, self._metrics),
+            self.active,
+            self._streams,
+            np.zeros((num_envs, 2)),
+            self._rewards,
+            self._terminated,
+            self._truncated,
+            self._metrics,
         )
         self.houses, self.actions = self._arrays.houses, self._arrays.actions
         self.progress = self._arrays.progress

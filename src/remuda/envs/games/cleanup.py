@@ -56,7 +56,7 @@ EPISODE_METRICS = ("polluted_share", "cleaning_actions", "apples_eaten", "equali
 
 
 class Maps(NamedTuple):
-    """The contents of each tile: [num_envs, 21, 31], or with a frame as wide as the vision radius."""
+    """The contents of each tile: [num_envs, 21, 31], or with a frame of the vision radius."""
 
     tiles: Array  # int8: the ground, WALL to APPLE or SAND
     standing: Array  # int16: 1 + the agent on the tile, or 0
@@ -139,8 +139,15 @@ class Cleanup(GridGame):
         self.polluted: Integers = np.zeros(num_envs, np.int64)
         """[num_envs]: polluted tiles of the river."""
         self._state = World(
-            *(np.zeros(num_envs, np.int64), self.positions, self.facing, self.polluted),
-            *(self._turns, self.active, self._streams, self._rewards, self._truncated),
+            np.zeros(num_envs, np.int64),
+            self.positions,
+            self.facing,
+            self.polluted,
+            self._turns,
+            self.active,
+            self._streams,
+            self._rewards,
+            self._truncated,
             np.zeros(self.active.shape, np.float64),
             np.zeros((num_envs, len(EPISODE_METRICS)), np.float64),
             self._metrics,

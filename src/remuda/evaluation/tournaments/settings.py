@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from remuda.config import Section
-from remuda.config.sections import Place
+from remuda.config.sections import PathSetting
 from remuda.errors import ConfigError, UsageError
 
 MATCHES = 1_000_000
@@ -37,7 +37,7 @@ class TournamentSettings(Section):
     processes: PositiveInt | None = None
     """Number of parallel processes; the result does not depend on it. None: as many as are
     useful, at most one per core."""
-    directory: Place | None = None
+    directory: PathSetting | None = None
     """The directory for matches; the same command continues a tournament there. None: one under
     `runs/tournaments/`, named after the game and all settings that determine the matches; in
     Python, the matches are not saved."""

@@ -99,7 +99,7 @@ def signs(maximise: Maximise, objectives: int) -> Numbers:
 
 def sort_into_fronts(points: Numbers) -> Integers:
     """Return the number of each point's front, for minimised points without NaN."""
-    nowhere_worse: Bools = (points[:, None] <= points).all(-1)
+    nowhere_worse: Bools = np.all(points[:, None] <= points, axis=-1)
     dominates = nowhere_worse & ~nowhere_worse.T  # [P, P]
     dominators = dominates.sum(0)  # of each point, among points without a front so far
     ranks = np.full(len(points), -1, np.int64)

@@ -124,7 +124,8 @@ class RoundRobin(Matchmaker):
     def _next_indices(self, rng: Generator) -> list[int]:
         """Return the index of the policy on each seat in the next seating of the cycle."""
         if not len(self._order):
-            return rng.choice(len(self._members), self.num_seats, replace=False).tolist()
+            drawn = rng.choice(len(self._members), self.num_seats, replace=False)
+            return [int(index) for index in drawn]
         if self._done == len(self._order):
             self._begin_cycle(self._members, int(rng.integers(MOST)))
         turned, combination = divmod(int(self._order[self._done]), len(self._combinations))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,16 @@ def is_meant_of_run(text: str) -> bool:
     return text != RANDOM and is_of_run(text)
 
 
+def open_runs(texts: Iterable[str]) -> dict[Path, SavedPolicies]:
+    """Return the runs that players' names refer to, each opened once, by resolved path."""
+    opened: dict[Path, SavedPolicies] = {}
+    for reference in map(Reference.parse, filter(is_meant_of_run, texts)):
+        run = reference.run.resolve()
+        if run not in opened:
+            opened[run] = reference.open()
+    return opened
+
+
 def find_saved_game(
     name: str | None,
     options: Mapping[str, Any],
@@ -54,11 +64,7 @@ def find_saved_game(
     - `texts`: the players' names: of scripted policies, runs, or policies of runs.
     - `seated`: the agents whose seats the user assigned in place of `env.scripted`; None means all.
     """
-    opened: dict[Path, SavedPolicies] = {}
-    for reference in map(Reference.parse, filter(is_meant_of_run, texts)):
-        run = reference.run.resolve()
-        if run not in opened:
-            opened[run] = reference.open()
+    opened = open_runs(texts)
     if name:
         found = SavedGame(find_game(name), options, opened)
     elif opened:
