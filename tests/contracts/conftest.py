@@ -17,7 +17,7 @@ from remuda.experience.rollout_queue import RolloutQueue
 from remuda.experience.segments import AFTER, Rollout
 from remuda.experience.store import ExperienceStore
 from remuda.publish.snapshot import PublishedWeights
-from remuda.runtime.child import Place
+from remuda.runtime.child import RoleSetup
 from remuda.runtime.host import run_async, run_lockstep_actor, run_lockstep_learner
 from remuda.runtime.inline import InlineRuntime
 from remuda.runtime.processes import ProcessRuntime
@@ -143,13 +143,13 @@ def make_runtime(request, tmp_path):
             loops = (run_async, run_async)
             if request.param == "lockstep":
                 loops = (run_lockstep_actor, run_lockstep_learner)
-            places = [Place(role, role.wakeup, p) for role, p in zip(roles, loops, strict=True)]
+            setups = [RoleSetup(role, role.wakeup, p) for role, p in zip(roles, loops, strict=True)]
             runtime = ProcessRuntime(
-                places,
+                setups,
                 checkpoints,
                 tmp_path,
                 SupervisionConfig(restarts=0),
-                nice=[0] * len(places),
+                nice=[0] * len(setups),
                 start_limit=120.0,
                 stop_limit=30.0,
                 write_limit=60.0,

@@ -3,7 +3,7 @@
 import time
 from types import SimpleNamespace
 
-from remuda.runtime.child import Child, Place
+from remuda.runtime.child import Child, RoleSetup
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.memory.waiting import Wakeup
@@ -17,7 +17,7 @@ def test_one_that_was_restarted_once_does_not_begin_again_while_the_run_stops(tm
     runtime._clock = SimpleNamespace(passed=lambda: 0.0)
     runtime._spawn = lambda child: spawned.append(child.name)
     role = SimpleNamespace(name="learner", parts=())
-    child = Child(0, Place(role, wakeup, None), tmp_path / "x.log")
+    child = Child(0, RoleSetup(role, wakeup, None), tmp_path / "x.log")
     child.process = SimpleNamespace(join=lambda _: True, close=lambda: None, kill=lambda: None)
     child.due = time.monotonic() - 100  # when its successor was due
     runtime._children = [child]

@@ -38,7 +38,7 @@ from remuda.publish.snapshot import PublishedWeights, Snapshot
 from remuda.publish.weight_store import WeightPublisher, WeightStore
 from remuda.runs.metrics import View
 from remuda.runs.run_directory import RunDirectory
-from remuda.runtime.child import Place
+from remuda.runtime.child import RoleSetup
 from remuda.runtime.control import Control
 from remuda.runtime.host import (
     RoleLoop,
@@ -250,15 +250,15 @@ class Assembly:
         checkpoints: Checkpoints,
         control: Control | None = None,
         here: Collection[int] | None = None,
-        bridge: Place | None = None,
+        bridge: RoleSetup | None = None,
     ) -> ProcessRuntime:
         """Return a runtime that starts processes for all roles, or only for the indices `here`."""
         config, roles = self.config, self.roles()
         loops: list[RoleLoop] = [run_async for _ in roles]
         if config.schedule == "lockstep":
             loops = [run_lockstep_actor, *(run_lockstep_learner for _ in self._learners)]
-        places = [
-            Place(
+        setups = [
+            RoleSetup(
                 role,
                 wakeup,
                 loop,
@@ -268,7 +268,7 @@ class Assembly:
             for role, wakeup, loop in zip(roles, self.wakeups, loops, strict=True)
         ]
         return ProcessRuntime(
-            places,
+            setups,
             checkpoints,
             logs,
             config.supervision,

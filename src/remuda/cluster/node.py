@@ -14,7 +14,7 @@ from remuda.cluster.handover import HandoverState, take_over
 from remuda.cluster.nodes import Addresses, Placement, Plan
 from remuda.cluster.stores import Stores, make_stamps
 from remuda.publish.snapshot import PublishedWeights
-from remuda.runtime.child import Place
+from remuda.runtime.child import RoleSetup
 from remuda.runtime.control import Control
 from remuda.runtime.processes import ProcessRuntime
 from remuda.system.checkpoint.store import Checkpoints
@@ -62,7 +62,7 @@ class Node:
             checkpoints,
             control,
             placement.roles_of(self.number),
-            Place(role, wakeup, run_bridge),
+            RoleSetup(role, wakeup, run_bridge),
         )
         return self._runtime
 

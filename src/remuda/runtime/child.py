@@ -100,7 +100,7 @@ EVERY = 1.0  # seconds between two measurements of a role's processor time
 
 
 @dataclass(frozen=True)
-class Place:
+class RoleSetup:
     """A role with its wake-up, loop, timeline and environment workers."""
 
     role: Role
@@ -144,7 +144,7 @@ class Child:
     """The process of a role, with its deaths and restarts."""
 
     index: int
-    place: Place
+    setup: RoleSetup
     log: Path
     process: Process | None = None
     silence: Silence = field(default_factory=Silence)
@@ -159,32 +159,32 @@ class Child:
 
     @property
     def name(self) -> str:
-        return self.place.role.name
+        return self.setup.role.name
 
     def reset(self, control: Control) -> None:
         control.reset(self.index)
-        if self.place.workers is not None:
-            self.place.workers.reset()
+        if self.setup.workers is not None:
+            self.setup.workers.reset()
 
     def hear(self, control: Control, passed: float, pid: int | None) -> float:
         """Return the seconds of silence of the role and of the workers it waits for."""
-        sign, workers = control.heartbeat(self.index), self.place.workers
+        sign, workers = control.heartbeat(self.index), self.setup.workers
         if workers is None:
             return self.silence.hear(sign, passed, pid)
         return self.silence.hear((sign, workers.signs()), passed, pid, workers.waited_for())
 
     def measure(self) -> None:
-        workers = self.place.workers
+        workers = self.setup.workers
         pid = self.process.pid if self.process is not None else None
         self.processor.measure(pid, () if workers is None else workers.processes())
 
     def is_compiling(self, control: Control) -> bool:
-        workers = self.place.workers
+        workers = self.setup.workers
         return control.compiling(self.index) or (workers is not None and workers.is_compiling())
 
     def compiled(self, control: Control) -> int:
         """Count the functions that the process and its workers have started to compile."""
-        workers = self.place.workers
+        workers = self.setup.workers
         return control.compiled(self.index) + (workers.compiled() if workers is not None else 0)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from remuda.config import SupervisionConfig
 from remuda.errors import CannotStartError, RemudaError, RoleDiedError, UnguardedScriptError
-from remuda.runtime.child import AwakeClock, Child, Place, Silence, last_line
+from remuda.runtime.child import AwakeClock, Child, RoleSetup, Silence, last_line
 from remuda.runtime.control import DONE, FAILED, RUNNING, STARTING, Control
 from remuda.runtime.host import Hosting, host
 from remuda.system.checkpoint.store import Checkpoints
@@ -47,7 +47,7 @@ class ProcessRuntime(Runtime):
 
     def __init__(
         self,
-        places: Sequence[Place],
+        setups: Sequence[RoleSetup],
         checkpoints: Checkpoints,
         logs: Path,
         supervision: SupervisionConfig,
@@ -61,19 +61,19 @@ class ProcessRuntime(Runtime):
         resumed: bool = False,
         control: Control | None = None,
         here: Collection[int] | None = None,
-        bridge: Place | None = None,
+        bridge: RoleSetup | None = None,
     ) -> None:
         self._threads = threads
         self._num_actors = num_actors  # actors come first, then learners
-        self._places = (*places, *([bridge] if bridge is not None else []))
-        self._control = control or Control(tuple(place.wakeup for place in places))
+        self._setups = (*setups, *([bridge] if bridge is not None else []))
+        self._control = control or Control(tuple(setup.wakeup for setup in setups))
         self._logs, self._nice, self._resumed = logs, (*nice, 0), resumed
         self._checkpoints, self._supervision = checkpoints, supervision
-        here = range(len(places)) if here is None else sorted(here)
+        here = range(len(setups)) if here is None else sorted(here)
         self._children = [self._child(index) for index in here]
         self._bridge: Child | None = None
         if bridge is not None:
-            self._bridge = self._child(len(places))
+            self._bridge = self._child(len(setups))
             self._children.append(self._bridge)
         # seconds that a child may take to start, or to compile (`run.start_limit`)
         self.start_limit = start_limit
@@ -84,12 +84,12 @@ class ProcessRuntime(Runtime):
         self._fatal: RemudaError | None = None
 
     def _child(self, index: int, was_ready: bool = False) -> Child:
-        place = self._places[index]
-        return Child(index, place, self._logs / f"{place.role.name}.log", was_ready=was_ready)
+        setup = self._setups[index]
+        return Child(index, setup, self._logs / f"{setup.role.name}.log", was_ready=was_ready)
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        return tuple(child.place.role for child in self._children)
+        return tuple(child.setup.role for child in self._children)
 
     @property
     def pids(self) -> dict[str, int]:
@@ -184,7 +184,7 @@ class ProcessRuntime(Runtime):
                 break
             self._watch(GLANCE)
         written = [child for child, _ in saving if control.saved(child.index) == number]
-        return {part for child in written for part in child.place.role.parts}
+        return {part for child in written for part in child.setup.role.parts}
 
     def settle(self, number: int) -> None:
         self._control.settle(number)
@@ -251,12 +251,12 @@ class ProcessRuntime(Runtime):
         hosting = Hosting(
             index=child.index,
             nice=self._nice[child.index],
-            loop=child.place.loop,
+            loop=child.setup.loop,
             checkpoints=self._checkpoints,
             # A learner always resumes from its last state. An actor's saved state is only for a
             # resumed run; within a run, the rings are newer.
             restore=resumed and not child.was_ready if is_actor else resumed or child.was_ready,
-            timeline=child.place.timeline,
+            timeline=child.setup.timeline,
             starts=child.restarts,
             threads=(1, 1) if is_actor else self._threads,
         )
@@ -264,7 +264,7 @@ class ProcessRuntime(Runtime):
         try:
             child.process = forkserver.start(
                 host,
-                (child.place.role, self._control, hosting),
+                (child.setup.role, self._control, hosting),
                 name=child.name,
                 lifeline=self._lifeline,
                 log=str(child.log),
@@ -350,7 +350,7 @@ class ProcessRuntime(Runtime):
         """Record a death; schedule the restart, or set the error that ends the run."""
         if child.process is not None:
             child.process.close()
-            child.place.role.on_process_death()
+            child.setup.role.on_process_death()
         child.process, child.problem, child.due = None, problem, 0.0
         child.reset(self._control)
         death = f"the process {child.name} {problem}"
