@@ -13,7 +13,7 @@ import pytest
 from refusals import refuses
 from remuda.analysis.payoffs.from_ledger import read_payoffs
 from remuda.analysis.ranking.next_matches import allocate, parse_until
-from remuda.errors import RunDirectoryError, UsageError
+from remuda.errors import RunDirectoryError, UsageError, UserCodeError
 from remuda.evaluation.results import Limits
 from remuda.evaluation.tournaments import until as rounds_of
 from remuda.evaluation.tournaments.entrants import setup_of_entrants
@@ -191,7 +191,7 @@ def test_agents_of_one_team_do_not_meet(tmp_path, monkeypatch):
         rounds_of, "answer_at_look", lambda payoffs, *_: seen.append(payoffs) or 1 / 0
     )
     setup = setup_of_entrants(PULL, {}, {"a": "random", "b": always(1, PULL)}, 1)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(UserCodeError):
         play_until(setup, BEST, tmp_path / "t")
     expected = read_payoffs(tmp_path / "t" / "ledger.bin", sides=[0, 0, 1, 1])
     assert expected.matrix[0, 1] != 0.0
