@@ -35,6 +35,7 @@ class RunEntrant(NamedTuple):
     full_name: str
     entrant: Entrant
     run: str = ""  # the directory of the run that trained the policy; empty: it is scripted
+    of_all: bool = False  # whether the player's name is `RUN:all`
 
 
 def is_meant_of_run(text: str) -> bool:
@@ -94,7 +95,7 @@ def entrants_of(text: str, opened: Mapping[Path, SavedPolicies]) -> list[RunEntr
     several = reference.several(saved)
     if several:
         return [
-            RunEntrant(name, f"{run}:{name}", each, "" if isinstance(each, str) else whole)
+            RunEntrant(name, f"{run}:{name}", each, "" if isinstance(each, str) else whole, True)
             for name, each in several.items()
         ]
     member = saved.config.population.scripted.get(reference.policy)
