@@ -382,12 +382,11 @@ class ProcessRuntime(Runtime):
         log.warning("%s", self._news[-1])
 
 
+# Starts of a role's problem: the system refused its process; a restart would fail again; or its
+# process imports a script that starts a run at import.
 NOT_STARTED = "could not be started: "
-"""Start of a role's problem if the system refused its process."""
 NO_RESTART = "failed in a way that a restart would repeat"
-"""Start of a role's problem if a restart would fail again."""
 NO_GUARD = "started another run"
-"""Problem of a role whose process imports a script that starts a run at import."""
 
 
 def not_started(why: str) -> str:

@@ -84,7 +84,10 @@ def fork(requests: int, lifeline: int, output: int) -> int:
         requests, lifeline, output = (
             fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3) for number in (requests, lifeline, output)
         )
-        _keep_open({requests, lifeline, output})
+        for name in os.listdir("/proc/self/fd"):
+            if (number := int(name)) > 2 and number not in (requests, lifeline, output):
+                with contextlib.suppress(OSError):  # the descriptor of this listing
+                    os.close(number)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for descriptor, number in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(descriptor, number)
@@ -102,13 +105,6 @@ def _fork_now() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
-
-
-def _keep_open(wanted: set[int]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if (number := int(name)) > 2 and number not in wanted:
-            with contextlib.suppress(OSError):  # the descriptor of this listing
-                os.close(number)
 
 
 def _serve(requests: int, lifeline: int, own: int | None) -> NoReturn:
